@@ -10,12 +10,13 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 )
 
-// auditObjects are what the pages of actions are about, where that is not their name.
+// auditObjects are the kinds of object that pages with actions are about, where they differ
+// from the page's name.
 var auditObjects = map[string]string{
 	"bulk": "job", "clone": "job", "backfill": "schedule", "routes": "route", "topics": "topic", "tokens": "token",
 }
 
-// record writes to the audit what was done by a form.
+// record adds the action of a form to the audit log.
 func (d *Dashboard) record(r *request, done outcome, failed error) {
 	page := strings.TrimPrefix(r.URL.Path, "/")
 	if other, ok := auditObjects[page]; ok {
@@ -45,7 +46,7 @@ func (d *Dashboard) record(r *request, done outcome, failed error) {
 	}
 }
 
-// objectOf is what the address of a page names, as the audit calls it.
+// objectOf returns the object that the page's address names, as the audit log calls it.
 func objectOf(r *request) string {
 	var parts []string
 	for _, field := range []string{"queue", "name", "kind", "id"} {

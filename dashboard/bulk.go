@@ -16,21 +16,21 @@ import (
 )
 
 const (
-	bulkPart  = 10_000 // jobs that one request looks at
-	bulkCount = 10_000 // jobs that are looked at to count those that match
-	mostIDs   = 500    // jobs that are chosen one by one
+	bulkPart  = 10_000 // jobs that one request examines
+	bulkCount = 10_000 // jobs that are examined to count matches
+	mostIDs   = 500    // jobs that are selected one by one
 )
 
-// A bulkAct is something that can be done with many jobs of a state.
+// A bulkAct is an action on many jobs of a state.
 type bulkAct struct {
 	what         admin.BulkAction
-	Label, Doing string // on the button, and of what it has done
+	Label, Doing string // text of the button, and of its result
 	Why          string
 	Danger       bool
 	one          func(c *admin.Client, ctx context.Context, queue string, id int64) error
 }
 
-// bulkActs are those of each state, by what the address calls them.
+// bulkActs has the actions for each state, by their names in addresses.
 var bulkActs = map[admin.State]map[string]bulkAct{
 	admin.StateReady: {"cancel": {
 		admin.BulkCancel, "Cancel", "cancelled",
@@ -57,7 +57,7 @@ var bulkActs = map[admin.State]map[string]bulkAct{
 	}},
 }
 
-// bulkNames are the names of what can be done with many jobs of a state, the harmless first.
+// bulkNames returns the names of the actions on jobs of a state, harmless ones first.
 func bulkNames(state admin.State) (names []string) {
 	for _, name := range []string{"retry", "run", "cancel", "delete"} {
 		if _, ok := bulkActs[state][name]; ok {
@@ -67,14 +67,14 @@ func bulkNames(state admin.State) (names []string) {
 	return names
 }
 
-// A jobsFilter is which jobs a page is about. All of it stands in the address.
+// A jobsFilter selects the jobs of a page. All of it is in the page's address.
 type jobsFilter struct {
 	Queue, Kind, Key, Where string
-	Like                    string // of jobs whose errors are alike: see likeness
+	Like                    string // selects jobs with similar errors: see likeness
 	State                   admin.State
 }
 
-// jobsFilterIn reads a filter of the query. The queue may be missing.
+// jobsFilterIn reads a filter from the query. The queue may be missing.
 func (r *request) jobsFilterIn() (f jobsFilter, err error) {
 	f.State, f.Where, f.Like = admin.State(r.query.Get("state")), r.query.Get("where"), r.query.Get("like")
 	for _, name := range []struct {
@@ -88,7 +88,7 @@ func (r *request) jobsFilterIn() (f jobsFilter, err error) {
 	if f.State == "" {
 		f.State = admin.StateReady
 	}
-	if r.hide && f.Where != "" { // what is found would tell what is there
+	if r.hide && f.Where != "" { // search results would reveal the hidden payloads
 		return f, fmt.Errorf("%w: payloads are hidden here, and cannot be searched", errBadRequest)
 	}
 	if !slices.Contains(states, f.State) || len(f.Where) > whereBytes || len(f.Like) > likenessBytes {
@@ -97,12 +97,12 @@ func (r *request) jobsFilterIn() (f jobsFilter, err error) {
 	return f, nil
 }
 
-// Filtered reports whether it selects only some jobs of a state.
+// Filtered reports whether the filter selects only some jobs of a state.
 func (f *jobsFilter) Filtered() bool {
 	return f.Kind != "" || f.Key != "" || f.Where != "" || f.Like != ""
 }
 
-// filter is the same for the queue.
+// filter returns the filter for the queue package.
 func (f *jobsFilter) filter() admin.Filter {
 	q := admin.Filter{Queue: f.Queue, State: f.State, Kind: f.Kind, Key: f.Key, Where: f.Where}
 	if f.Like != "" {
@@ -111,13 +111,13 @@ func (f *jobsFilter) filter() admin.Filter {
 	return q
 }
 
-// To is the address of a page about the same jobs.
+// To returns the address of a page about the same jobs.
 func (f jobsFilter) To(page string, pairs ...any) string {
 	return link(page, append([]any{"queue", f.Queue, "state", f.State, "kind", f.Kind, "key", f.Key, "where", f.Where, "like", f.Like},
 		pairs...)...)
 }
 
-// In is the same for the jobs of another state.
+// In returns the address for jobs of another state.
 func (f jobsFilter) In(state admin.State) string {
 	f.State = state
 	return f.To("jobs")
@@ -127,19 +127,19 @@ type bulkData struct {
 	jobsFilter
 	bulkAct
 	Do      string
-	IDs     []int64 // that were chosen; none: all that match
-	N       int     // how many there are
-	Counted string  // the same in words
-	Here    string  // the address, for the form
-	Begun   bool    // a part has been done
-	Over    bool    // all of it has been done
+	IDs     []int64 // selected ones; none: all that match
+	N       int     // number of jobs
+	Counted string  // N as text
+	Here    string  // the page's address, for the form
+	Begun   bool    // some parts are done
+	Over    bool    // all parts are done
 	bulkDone
 }
 
-// bulkDone is what has been done so far.
+// bulkDone counts the outcomes so far.
 type bulkDone struct{ Done, Gone, InUse int }
 
-// bulkIn reads what is to be done with which jobs.
+// bulkIn reads the action and its jobs.
 func (r *request) bulkIn() (*bulkData, error) {
 	f, err := r.jobsFilterIn()
 	if err != nil {
@@ -169,7 +169,7 @@ func (r *request) bulkIn() (*bulkData, error) {
 	return b, nil
 }
 
-// cursor reads where a bulk goes on.
+// cursor reads where a bulk action continues.
 func (r *request) cursor() (c admin.BulkCursor, err error) {
 	text := r.query.Get("from")
 	if text == "" {
@@ -181,7 +181,7 @@ func (r *request) cursor() (c admin.BulkCursor, err error) {
 	return c, nil
 }
 
-// at is the address at which it goes on, and tells what has been done.
+// at returns the address at which the action continues. It includes the counts so far.
 func (b *bulkData) at(from string) string {
 	to := b.To("bulk", "do", b.Do, "from", from, "done", b.Done, "gone", b.Gone, "in_use", b.InUse)
 	var all strings.Builder
@@ -191,7 +191,7 @@ func (b *bulkData) at(from string) string {
 	return to + all.String()
 }
 
-// showBulk asks before something is done with many jobs, and tells how far it is.
+// showBulk asks for confirmation of an action on many jobs, and shows its progress.
 func (d *Dashboard) showBulk(ctx context.Context, r *request) (*view, error) {
 	b, err := r.bulkIn()
 	if err != nil {
@@ -229,13 +229,13 @@ func (d *Dashboard) showBulk(ctx context.Context, r *request) (*view, error) {
 	switch {
 	case found.Done >= health.CountTo:
 		b.Counted = plain.Count(found.Done, health.CountTo)
-	case found.Next != nil: // not all were looked at
+	case found.Next != nil: // not all jobs were examined
 		b.N, b.Counted = max(1, b.N), "at least "+b.Counted
 	}
 	return v, nil
 }
 
-// doBulk does a part of it, and leads to where the next part can be done.
+// doBulk does one part of the action, and redirects to the page for the next part.
 func (d *Dashboard) doBulk(ctx context.Context, r *request) (outcome, error) {
 	b, err := r.bulkIn()
 	if err == nil && r.PostForm.Get("do") != b.Do {
@@ -271,7 +271,7 @@ func (d *Dashboard) doBulk(ctx context.Context, r *request) (outcome, error) {
 	return outcome{to: b.at(at), n: done.Done, counted: true, object: b.Queue, detail: b.detail()}, nil
 }
 
-// detail is which jobs it is about, for the audit.
+// detail describes the selected jobs for the audit log.
 func (b *bulkData) detail() string {
 	text := audit.FilterText(string(b.State), b.Kind, b.Key, b.Where)
 	if b.Like != "" {
@@ -283,7 +283,7 @@ func (b *bulkData) detail() string {
 	return text
 }
 
-// doEach does it with jobs that were chosen one by one.
+// doEach applies the action to jobs that were selected one by one.
 func (d *Dashboard) doEach(ctx context.Context, b *bulkData) error {
 	for _, id := range b.IDs {
 		err := b.one(d.admin, ctx, b.Queue, id)

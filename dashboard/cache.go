@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	cachedFor   = 5 * time.Second // for which what was read is shown, unless the cache says otherwise
-	cachedShare = 20              // times what reading it took, so that many queues are counted more seldom
-	cacheTime   = time.Minute     // for reading
+	cachedFor   = 5 * time.Second // how long a result is shown, unless the cache says otherwise
+	cachedShare = 20              // or this multiple of the time that reading took, so that many queues are counted less often
+	cacheTime   = time.Minute     // limit for reading
 )
 
-// A cache keeps what takes a while to read, for all who look at it. One reads at a time, and
-// goes on when a visitor does not wait for it any longer: the next one finds it.
+// A cache holds a result that takes a while to read, for all visitors. One visitor's request
+// reads at a time. Reading continues even if that visitor leaves, and the next one gets the
+// result.
 type cache[T any] struct {
-	// every, if not 0, is how often it is read. What is older than that, but not twice as old, is shown while it
-	// is read anew in the background.
+	// every, if not 0, is the interval between readings. An older result, up to twice that age,
+	// is shown while a new one is read in the background.
 	every time.Duration
 
 	mu      sync.Mutex
@@ -33,7 +34,7 @@ type reading[T any] struct {
 	err   error
 }
 
-// get returns what was read, or reads it.
+// get returns the result, and reads it if necessary.
 func (c *cache[T]) get(ctx context.Context, read func(context.Context) (T, error)) (none T, err error) {
 	c.mu.Lock()
 	if c.until != 0 && instant.Now().Sub(c.until) < 0 {
@@ -67,7 +68,7 @@ func (c *cache[T]) read(ctx context.Context, r *reading[T], read func(context.Co
 	now := instant.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reading == r && r.err == nil { // else it may be from before what was done since
+	if c.reading == r && r.err == nil { // otherwise it may predate the last action
 		c.value = r.value
 		c.until = now.Add(max(cachedFor, c.every, cachedShare*now.Sub(began)))
 	}
@@ -77,7 +78,7 @@ func (c *cache[T]) read(ctx context.Context, r *reading[T], read func(context.Co
 	close(r.done)
 }
 
-// drop has the next visitor read anew, after something was done.
+// drop discards the result after an action, so that the next visitor reads a new one.
 func (c *cache[T]) drop() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,16 +10,16 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// A chart is bars for the minutes of an hour. Templates draw it.
+// A chart has bars for the minutes of an hour. Templates draw it.
 type chart struct {
 	Bars               []bar
-	Most               int // of a minute: the height of the chart
+	Most               int // in one minute: the height of the chart
 	Done, Failed, Dead int
 	From               time.Time
-	Took               time.Duration // on average
+	Took               time.Duration // averages
 }
 
-// A bar is a minute. Heights are hundredths of the chart's.
+// A bar stands for a minute. Heights are hundredths of the chart's.
 type bar struct {
 	X                                        int
 	DoneY, DoneH, FailY, FailH, DeadY, DeadH string
@@ -28,7 +28,7 @@ type bar struct {
 
 const chartMinutes = 60
 
-// chartOf draws what was done in the hour before now, of one queue or of all.
+// chartOf returns the chart of the hour before now, for one queue or for all.
 func chartOf(minutes []admin.Minute, name string, now time.Time) chart {
 	now = now.Truncate(time.Minute)
 	c := chart{From: now.Add(-(chartMinutes - 1) * time.Minute)}
@@ -57,7 +57,7 @@ func chartOf(minutes []admin.Minute, name string, now time.Time) chart {
 			if n == 0 {
 				return 0
 			}
-			return max(1.5, 100*float64(n)/float64(c.Most)) // what is little is seen, too
+			return max(1.5, 100*float64(n)/float64(c.Most)) // keep small counts visible
 		}
 		done, failed, dead := height(m.Done), height(m.Failed), height(m.Dead)
 		b := bar{X: i, Title: fmt.Sprintf("%s: %s done, %s failed, %s dead", c.From.Add(time.Duration(i)*time.Minute).Format("15:04"),
@@ -72,8 +72,7 @@ func chartOf(minutes []admin.Minute, name string, now time.Time) chart {
 
 func decimal(f float64) string { return strconv.FormatFloat(max(0, f), 'f', 2, 64) }
 
-// A strip is the last runs of a schedule, the oldest first: how long each took, and what
-// became of it.
+// A strip shows the last runs of a schedule, oldest first: how long each took, and its outcome.
 type strip struct {
 	Bars    []stripBar
 	Longest time.Duration
@@ -95,7 +94,7 @@ func stripOf(runs []scheduler.Run) strip {
 	}
 	for i := range runs {
 		r := &runs[len(runs)-1-i]
-		height := 30.0 // also of what took no time, so that it is seen and can be hit
+		height := 30.0 // a minimum, so that short runs can be seen and clicked
 		if s.Longest > 0 {
 			height += 70 * float64(took(r)) / float64(s.Longest)
 		}
@@ -114,7 +113,7 @@ func stripOf(runs []scheduler.Run) strip {
 	return s
 }
 
-// took is how long a run has worked; 0: it has not, or has not ended.
+// took returns how long a run has worked; 0: it has not begun or has not ended.
 func took(r *scheduler.Run) time.Duration {
 	if r.Started.IsZero() || r.Finished.IsZero() {
 		return 0

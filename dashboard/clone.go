@@ -10,12 +10,12 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// clonedBytes is how long a payload is at the most that a form shows, to be edited.
+// clonedBytes is the maximum size of a payload that can be edited in the form.
 const clonedBytes = 16 << 10
 
 type cloneData struct {
 	admin.Job
-	Text     string // the payload; empty: it is taken over as it is
+	Text     string // the payload; empty: copied unchanged
 	Editable bool
 	To, Kind string
 	Priority int
@@ -28,7 +28,7 @@ type priorityName struct {
 	Name string
 }
 
-// clonedFrom reads the job that is to be cloned.
+// clonedFrom reads the job to clone.
 func (d *Dashboard) clonedFrom(ctx context.Context, r *request) (*cloneData, error) {
 	name, id, err := r.job()
 	if err != nil {
@@ -51,8 +51,8 @@ func (d *Dashboard) clonedFrom(ctx context.Context, r *request) (*cloneData, err
 	return c, nil
 }
 
-// showClone shows a form for a new job like another one. What was typed is there again if it
-// could not be enqueued.
+// showClone shows the form for a job that is like another one. If the job could not be
+// enqueued, the form keeps what was entered.
 func (d *Dashboard) showClone(ctx context.Context, r *request) (*view, error) {
 	c, err := d.clonedFrom(ctx, r)
 	if err != nil {
@@ -64,7 +64,7 @@ func (d *Dashboard) showClone(ctx context.Context, r *request) (*view, error) {
 	return &view{template: "clone.html", title: "Clone a job of " + plain.Clean(c.Queue), section: "jobs", data: c, still: true}, nil
 }
 
-// cloneJob enqueues a new job: the unique key, the group and the trace stay the old one's.
+// cloneJob enqueues the new job. It does not copy the unique key, the group and the trace.
 func (d *Dashboard) cloneJob(ctx context.Context, r *request) (outcome, error) {
 	c, err := d.clonedFrom(ctx, r)
 	if err != nil {

@@ -1,13 +1,13 @@
-// Package dashboard is a page for operators: what is wrong, queues and their jobs, schedules
-// and their runs, locks and daemons, and what can be done about them.
+// Package dashboard is a web page for operators: problems, queues and their jobs, schedules and
+// their runs, locks and daemons, with actions on them.
 //
-// Pages are made on the server, from templates and a style sheet that are part of the program;
-// everything works without JavaScript, whose only task is to refresh what is shown. All links
-// are relative, so that it can stand at any path of a user's own server.
+// Pages are rendered on the server, from embedded templates and a style sheet. Everything works
+// without JavaScript, which only refreshes the page. All links are relative, so a program can
+// mount the dashboard at any path of its own server.
 //
-// Who may look and who may act is decided by the tokens and checks of the API: see
-// [httpapi.API.Open]. A token with the scope read shows everything, and one with the scope
-// admin does everything, too; operate is between the two.
+// Access is controlled by the API's tokens and checks: see [httpapi.API.Open]. A token with the
+// scope read can see everything, one with admin can also do everything, and operate is in
+// between.
 package dashboard
 
 import (
@@ -36,25 +36,25 @@ import (
 )
 
 const (
-	actionTime = time.Minute // for an action, which may deal with many jobs
-	formBytes  = 64 << 10    // of a form
+	actionTime = time.Minute // limit of an action, which may concern many jobs
+	formBytes  = 64 << 10    // maximum size of a form
 )
 
 // Options adjusts a Dashboard. The zero value is ready to use.
 type Options struct {
 	Node     string        // the readable part of this process's name in the tables; default: the host's name
-	Version  string        // of the program, shown at the foot of pages
-	Timeout  time.Duration // for what a page reads from the database; default: 5s
+	Version  string        // of the program, shown in the footer
+	Timeout  time.Duration // limit for a page's queries; default: 5s
 	Logger   *slog.Logger  // default: slog.Default
-	Doorbell string        // has it tell workers of jobs that are retried: see [queue.Options]
+	Doorbell string        // notifies workers of retried jobs: see [queue.Options]
 
-	// HideArguments keeps payloads of jobs and commands of schedules from being shown, and
-	// from being searched.
+	// HideArguments hides the payloads of jobs and the commands of schedules, and disables
+	// searching them.
 	HideArguments bool
 }
 
-// A Dashboard answers requests. It is an [http.Handler], safe for concurrent use. Below a path
-// of a server it is mounted with [http.StripPrefix]:
+// A Dashboard answers requests. It is an [http.Handler], safe for concurrent use. To mount it
+// below a path of a server, use [http.StripPrefix]:
 //
 //	mux.Handle("/dbcron/", http.StripPrefix("/dbcron", d))
 type Dashboard struct {
@@ -70,62 +70,61 @@ type Dashboard struct {
 	foreign  *http.CrossOriginProtection
 
 	counts   cache[[]health.Depth]
-	glance   cache[[]health.Depth] // counts for the overview, where there are many queues
+	glance   cache[[]health.Depth] // counts for the overview when there are many queues
 	lately   cache[doneLately]
 	minutes  cache[[]admin.Minute]
 	failures cache[failureList]
-	checks   cache[[]problem] // of the database itself
+	checks   cache[[]problem] // checks of the database itself
 }
 
-// A route is a path: what it shows, and what can be done there.
+// A route is a path: the page there, and its actions.
 type route struct {
 	show func(ctx context.Context, r *request) (*view, error)
 	acts map[string]action
 }
 
-// An action does something, and returns what to tell of it, as a key of notes, and how many
-// it was done to.
+// An action changes something, and returns its outcome for the message to the visitor.
 type action func(ctx context.Context, r *request) (done outcome, err error)
 
-// An outcome is what has become of an action.
+// An outcome is the result of an action.
 type outcome struct {
-	note    string // a key of notes
-	n       int    // how many
-	to      string // the page to go to; default: the same one
-	counted bool   // n says how many it was done to, also if that is none
-	action  string // what, for the audit; default: the page and what the form does
-	object  string // to what, for the audit; default: what the address names
-	detail  string // why, or to which; default: the reason that was given
+	note    string // key of notes
+	n       int    // number of affected objects
+	to      string // the page to redirect to; default: the same one
+	counted bool   // show n even if it is 0
+	action  string // for the audit log; default: the page and the form's action
+	object  string // for the audit log; default: the object named by the address
+	detail  string // for the audit log: why, or to which; default: the reason given
 }
 
-// A request is one that may be answered.
+// A request is a request from a visitor with access.
 type request struct {
 	*http.Request
 	query url.Values
 	who   visitor
-	hide  bool      // payloads and commands are not shown
+	hide  bool      // hide payloads and commands
 	now   time.Time // by the database's clock
 
-	failed error // why what a form was to do was not done, if a page is shown after that
+	failed error // why the form's action failed, if the page is shown because of that
 }
 
 func (d *Dashboard) request(r *http.Request, who visitor) *request {
 	return &request{Request: r, query: r.URL.Query(), who: who, hide: d.opt.HideArguments}
 }
 
-// A view is what a page shows in its frame.
+// A view is the content of a page inside its frame.
 type view struct {
 	template string
 	title    string
-	section  string // of the navigation
+	section  string // section of the navigation
 	data     any
-	troubles []string // what could not be read
-	still    bool     // it is not refreshed
+	troubles []string // parts that could not be read
+	still    bool     // do not refresh it
 	status   int      // default: 200
 }
 
-// New returns a Dashboard that goes by the tokens and checks of an API of the same database.
-// It does not touch the database.
+// New returns a Dashboard with the access control of an API of the same database. It does not
+// access the database.
 func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 	opt.Timeout = cmp.Or(opt.Timeout, 5*time.Second)
 	if opt.Logger == nil {
@@ -180,8 +179,7 @@ func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 	return d, nil
 }
 
-// Flush waits until workers have been told of jobs that were retried: call it when the last
-// request has been answered.
+// Flush waits until workers have been notified of retried jobs. Call it after the last request.
 func (d *Dashboard) Flush(ctx context.Context) error { return d.queues.Flush(ctx) }
 
 // ServeHTTP answers a request.
@@ -198,7 +196,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				d.refuse(out, r, visitor{}, http.StatusInternalServerError, "Something went wrong. The log of the daemon says what.")
 			}
 		}
-		level := slog.LevelDebug // a page that is open asks every few seconds
+		level := slog.LevelDebug // an open page sends a request every few seconds
 		if r.Method == http.MethodPost {
 			level = slog.LevelInfo
 		}
@@ -217,7 +215,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} {
 		out.Header().Set(name, value)
 	}
-	if strings.Count(r.URL.Path, "/") > 1 { // from there the links of a page would lead nowhere
+	if strings.Count(r.URL.Path, "/") > 1 { // the links of a page would be wrong there
 		http.Error(out, "there is nothing at this address", http.StatusNotFound)
 		return
 	}
@@ -237,13 +235,13 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	who = d.serve(out, r)
 }
 
-// A reply knows its status.
+// A reply remembers its status.
 type reply struct {
 	http.ResponseWriter
 	status int
 }
 
-// WriteHeader notes the status.
+// WriteHeader records the status.
 func (w *reply) WriteHeader(status int) {
 	w.status = cmp.Or(w.status, status)
 	w.ResponseWriter.WriteHeader(status)
@@ -252,7 +250,7 @@ func (w *reply) WriteHeader(status int) {
 // Unwrap is for http.ResponseController.
 func (w *reply) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// serve answers a request of which nothing is known to be wrong yet, and returns whose it is.
+// serve answers a request that has passed the first checks, and returns its visitor.
 func (d *Dashboard) serve(w http.ResponseWriter, r *http.Request) visitor {
 	switch r.URL.Path {
 	case "/sign-in":
@@ -286,8 +284,8 @@ func (d *Dashboard) serve(w http.ResponseWriter, r *http.Request) visitor {
 	return who
 }
 
-// act does what a form says. What it is done to stands in the query, and the rest in the
-// form. If it succeeds, the browser goes to a page that tells so, which can be loaded again.
+// act performs the action of a form. The query names the object; the form has the rest. On
+// success it redirects to a page with a message, which can safely be reloaded.
 func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to route) {
 	ctx, cancel := context.WithTimeout(r.Context(), actionTime)
 	defer cancel()
@@ -338,7 +336,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to 
 	redirect(w, done.to)
 }
 
-// show writes a page. failed is why the action failed that was to be done there.
+// show renders a page. failed is the error of an action that leads to this page.
 func (d *Dashboard) show(ctx context.Context, w http.ResponseWriter, r *request, to route, failed error) {
 	var err error
 	if r.now, err = scheduler.Clock(ctx, d.db); err != nil {
@@ -347,7 +345,7 @@ func (d *Dashboard) show(ctx context.Context, w http.ResponseWriter, r *request,
 	}
 	v, err := to.show(ctx, r)
 	if err != nil {
-		if failed != nil { // what it was about is not there
+		if failed != nil { // its object does not exist
 			err = failed
 		}
 		d.fail(w, r.Request, r.who, err)
@@ -362,7 +360,7 @@ func (d *Dashboard) show(ctx context.Context, w http.ResponseWriter, r *request,
 	d.write(w, status, v.template, p)
 }
 
-// A page is what the frame of all pages shows.
+// A page is the data of the frame around all pages.
 type page struct {
 	Title, Section string
 	Data           any
@@ -372,8 +370,8 @@ type page struct {
 	Troubles       []string
 	Refresh        bool
 	Version        string
-	Hidden         bool   // payloads and commands are not shown
-	Here           string // the address, to load it again
+	Hidden         bool   // payloads and commands are hidden
+	Here           string // the page's address, for reloading
 }
 
 func (d *Dashboard) page(r *request, v *view) *page {
@@ -383,7 +381,7 @@ func (d *Dashboard) page(r *request, v *view) *page {
 	}
 }
 
-// here is the address of the page itself, relative as all links.
+// here returns the page's own address, relative like all links.
 func here(r *http.Request) string {
 	q := r.URL.Query()
 	q.Del("ok")
@@ -395,13 +393,13 @@ func here(r *http.Request) string {
 	return path + "?" + q.Encode()
 }
 
-// fail writes a page about an error.
+// fail renders a page about an error.
 func (d *Dashboard) fail(w http.ResponseWriter, r *http.Request, who visitor, err error) {
 	status, text := d.explain(err)
 	d.refuse(w, r, who, status, text)
 }
 
-// refuse writes a page that says why there is no other.
+// refuse renders a page that says why access is denied.
 func (d *Dashboard) refuse(w http.ResponseWriter, r *http.Request, who visitor, status int, text string) {
 	p := &page{Title: http.StatusText(status), Who: who, Error: text, Version: d.opt.Version, Here: here(r)}
 	p.Refresh = status == http.StatusServiceUnavailable && r.Method != http.MethodPost
@@ -411,7 +409,7 @@ func (d *Dashboard) refuse(w http.ResponseWriter, r *http.Request, who visitor, 
 	d.write(w, status, "error.html", p)
 }
 
-// write renders a page and sends it: nothing is sent of one that cannot be rendered.
+// write renders a page and sends it, but nothing if rendering fails.
 func (d *Dashboard) write(w http.ResponseWriter, status int, name string, p *page) {
 	var text bytes.Buffer
 	if err := templates[name].ExecuteTemplate(&text, "frame.html", p); err != nil {
@@ -419,20 +417,20 @@ func (d *Dashboard) write(w http.ResponseWriter, status int, name string, p *pag
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(text.Bytes()) // nobody is there any more
+	_, _ = w.Write(text.Bytes()) // the client is gone
 }
 
-// redirect sends a browser to a page, relative to this one: the path below which all stands
-// is not known here.
+// redirect sends the browser to a page, with a relative address: the path at which the
+// dashboard is mounted is unknown here.
 func redirect(w http.ResponseWriter, to string) {
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// errBadRequest means that an address names something that cannot be.
+// errBadRequest means that the address is malformed.
 var errBadRequest = errors.New("dashboard: bad request")
 
-// kinds of errors, and what they are in HTTP. The first that fits counts.
+// kinds maps errors to statuses. The first match counts.
 var kinds = []struct {
 	status int
 	errs   []error
@@ -449,7 +447,7 @@ var kinds = []struct {
 	}},
 }
 
-// explain tells an error to people. What the database says is logged, and not shown.
+// explain describes an error to people. Database errors are logged, and not shown.
 func (d *Dashboard) explain(err error) (status int, text string) {
 	for _, kind := range kinds {
 		for _, is := range kind.errs {
@@ -472,7 +470,7 @@ func (d *Dashboard) explain(err error) (status int, text string) {
 	return http.StatusInternalServerError, "Something went wrong. The log of the daemon says what."
 }
 
-// trouble tells why a part of a page is missing.
+// trouble says why a part of the page is missing.
 func (d *Dashboard) trouble(part string, err error) string {
 	_, text := d.explain(err)
 	return part + " could not be read. " + text

@@ -9,18 +9,20 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 )
 
-// checkedEvery is how often the database itself is checked while somebody looks. What the checks find changes
-// seldom. Tags that no live daemon has are left to dbcron doctor, as that reads all schedules.
+// checkedEvery is the interval between checks of the database while somebody has a page open;
+// their results change seldom. Tags without a live daemon are left to dbcron doctor, since
+// finding them requires reading all schedules.
 const checkedEvery = time.Minute
 
-// wrongDatabase finds what dbcron doctor finds wrong with the database itself.
+// wrongDatabase reports the problems of the database itself that dbcron doctor would find.
 func (d *Dashboard) wrongDatabase(ctx context.Context, _ *request, data *overviewData) error {
 	all, err := d.checks.get(ctx, d.checkDatabase)
 	data.Problems = append(data.Problems, all...)
 	return err
 }
 
-// checkDatabase makes the checks. A check that fails is a problem by itself, so that the page has the others.
+// checkDatabase runs the checks. A failed check is a problem of its own, so that the page still
+// shows the others.
 func (d *Dashboard) checkDatabase(ctx context.Context) (all []problem, _ error) {
 	ctx, cancel := context.WithTimeout(ctx, d.opt.Timeout)
 	defer cancel()
@@ -30,7 +32,7 @@ func (d *Dashboard) checkDatabase(ctx context.Context) (all []problem, _ error) 
 		c := &checks[i]
 		p := problem{Bad: c.Status == health.Failed, What: "Database: " + plain.Clean(c.Name), Why: plain.Cut(c.Detail, 300), Do: c.Advice}
 		switch {
-		case c.Status == health.OK, c.Err != nil && failed: // one error tells enough, as they often have one cause
+		case c.Status == health.OK, c.Err != nil && failed: // later errors often have the same cause
 			continue
 		case c.Err != nil:
 			failed = true

@@ -10,35 +10,35 @@ import (
 )
 
 const (
-	failuresRead = 10_000 // jobs that errors are grouped of
+	failuresRead = 10_000 // jobs whose errors are grouped
 	groupsListed = 100
 )
 
-// A failureList is the newest jobs that failed, grouped.
+// A failureList has the newest failed jobs, grouped.
 type failureList struct {
 	groups []errorGroup
 	jobs   int
-	more   bool // there are older ones
+	more   bool // there are older jobs
 }
 
-// An errorGroup is jobs of a kind in a queue whose errors are alike.
+// An errorGroup is a set of jobs of a kind and queue with similar errors.
 type errorGroup struct {
 	Queue, Kind   string
 	Like          string // identifies the errors
-	Common        string // what they have in common
-	Sample        string // the error of the newest job
-	ID            int64  // the newest job
+	Common        string // the common part of the errors
+	Sample        string // error of the newest job
+	ID            int64  // id of the newest job
 	Dead, Failing int
-	First, Last   time.Time // when dead ones died; zero: none did
+	First, Last   time.Time // when dead jobs died; zero: none did
 }
 
-// N is how many jobs there are.
+// N returns the number of jobs.
 func (g *errorGroup) N() int { return g.Dead + g.Failing }
 
-// Jobs is the address of its jobs in a state.
+// Jobs returns the address of the group's jobs in a state.
 func (g *errorGroup) Jobs(state admin.State) string { return g.filter(state).To("jobs") }
 
-// Do is the address at which something can be done with its jobs in a state.
+// Do returns the address of an action on the group's jobs in a state.
 func (g *errorGroup) Do(state admin.State, what string) string {
 	return g.filter(state).To("bulk", "do", what)
 }
@@ -47,8 +47,8 @@ func (g *errorGroup) filter(state admin.State) jobsFilter {
 	return jobsFilter{Queue: g.Queue, Kind: g.Kind, State: state, Like: g.Like}
 }
 
-// groupErrors groups jobs, the newest first, by queue, kind and what their errors have in
-// common. The largest groups come first.
+// groupErrors groups jobs, given newest first, by queue, kind and the common part of their
+// errors. The largest groups come first.
 func groupErrors(all []admin.Failure) []errorGroup {
 	type key struct{ queue, kind, common string }
 	at := map[key]int{}
@@ -83,11 +83,11 @@ func groupErrors(all []admin.Failure) []errorGroup {
 }
 
 type errorsData struct {
-	Queue  string // only of this one; empty: of all
+	Queue  string // only this one; empty: all
 	Queues []string
 	Groups []errorGroup
-	Jobs   int  // that were read
-	Others int  // groups that are not listed
+	Jobs   int  // number of jobs that were read
+	Others int  // number of groups not listed
 	More   bool // there are older jobs
 }
 

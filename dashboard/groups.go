@@ -9,7 +9,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// groupStates are those of a group, in the order in which it has them.
+// groupStates are the states of a group, in order.
 var groupStates = []string{queue.GroupOpen, queue.GroupSealed, queue.GroupDone}
 
 type groupsData struct {
@@ -44,7 +44,7 @@ type groupData struct {
 	After, More int64
 }
 
-// A resultRow is what has become of a job, and what it has made, as text.
+// A resultRow is a job's outcome and result, as text.
 type resultRow struct {
 	queue.Result
 	Made string
@@ -80,7 +80,7 @@ func (d *Dashboard) showGroup(ctx context.Context, r *request) (*view, error) {
 	return v, nil
 }
 
-// deleteGroup ends a group without its callback. Its id has to be typed.
+// deleteGroup ends a group without its callback. The visitor has to type its id.
 func (d *Dashboard) deleteGroup(ctx context.Context, r *request) (outcome, error) {
 	id, err := r.idIn("id", true)
 	if err != nil {

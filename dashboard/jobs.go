@@ -13,21 +13,21 @@ import (
 
 const (
 	jobsListed    = 50
-	listedPayload = 200     // bytes of a payload that is shown in a list
-	listedBytes   = 1 << 20 // of payloads and errors in a list
+	listedPayload = 200     // bytes of a payload shown in a list
+	listedBytes   = 1 << 20 // total of payloads and errors in a list
 	whereBytes    = 2000
 )
 
-// states are those of a job, in the order in which it has them.
+// states are the states of a job, in order.
 var states = []admin.State{admin.StateReady, admin.StateDelayed, admin.StateRunning, admin.StateDead, admin.StateDone}
 
 type jobsData struct {
 	jobsFilter
 	States      []admin.State
-	Queues      []string // to choose from
+	Queues      []string // for the selection list
 	Jobs        []admin.Job
 	After, More int64
-	Unknown     bool // there is no such queue
+	Unknown     bool // the queue does not exist
 }
 
 func (d *Dashboard) listJobs(ctx context.Context, r *request) (*view, error) {
@@ -69,7 +69,7 @@ func (d *Dashboard) listJobs(ctx context.Context, r *request) (*view, error) {
 	switch {
 	case errors.Is(err, queue.ErrNotFound):
 		data.Unknown, err = true, nil
-	case errors.Is(err, queue.ErrInvalid): // the filter is shown, to be mended
+	case errors.Is(err, queue.ErrInvalid): // show the filter, so that it can be corrected
 		v.troubles, err = append(v.troubles, sentence(err.Error())), nil
 	}
 	return v, err
@@ -83,7 +83,7 @@ type jobData struct {
 	Life    []moment
 }
 
-// A jobAct is something that can be done with a job in its state.
+// A jobAct is an action on a job in its state.
 type jobAct struct {
 	Do, Label, Why string
 	Danger         bool
@@ -110,7 +110,7 @@ func (d *Dashboard) showJob(ctx context.Context, r *request) (*view, error) {
 		return nil, err
 	}
 	i, err := d.admin.Job(ctx, name, id)
-	if errors.Is(err, queue.ErrNotFound) && noteOf(r.query) != "" { // it is not there any more, since that was done
+	if errors.Is(err, queue.ErrNotFound) && noteOf(r.query) != "" { // the action has removed it
 		return &view{template: "gone.html", title: fmt.Sprint("Job ", id), section: "jobs", data: name, still: true}, nil
 	}
 	if err != nil {
@@ -134,7 +134,7 @@ func (d *Dashboard) showJob(ctx context.Context, r *request) (*view, error) {
 	}, nil
 }
 
-// jobAction makes an action of what the queue does with one job.
+// jobAction returns the action that applies the queue's operation to one job.
 func (d *Dashboard) jobAction(what string) action {
 	do, note := map[string]func(context.Context, string, int64) error{
 		"retry": d.admin.Retry, "run": d.admin.RunNow, "cancel": d.admin.Cancel, "delete": d.admin.Delete,

@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	likenessBytes = 16  // of what identifies errors that are alike
-	alikeBytes    = 500 // of an error that are looked at
+	likenessBytes = 16  // size of the identifier of similar errors
+	alikeBytes    = 500 // bytes of an error that are compared
 )
 
-// likeness identifies all errors that are alike: see commonText. It fits into an address.
+// likeness identifies errors that are similar: see commonText. It fits into an address.
 func likeness(text string) string {
 	sum := sha256.Sum256([]byte(commonText(text)))
 	return hex.EncodeToString(sum[:likenessBytes/2])
 }
 
-// commonText is what errors of one cause have in common: numbers, identifiers, times and
-// whatever stands in quotes are replaced by signs, and blanks by single ones. It looks at the
-// beginning of a text only. The same text has the same result at any time and in any process.
+// commonText returns what errors with the same cause have in common. It replaces numbers,
+// identifiers, times and quoted texts by placeholders, and collapses white space. It considers
+// only the beginning of a text. The result depends on the text alone.
 func commonText(text string) string {
 	text = beginning(text, alikeBytes)
 	var out strings.Builder
@@ -48,7 +48,7 @@ func commonText(text string) string {
 	return strings.TrimRight(out.String(), " ")
 }
 
-// beginning is the first bytes of a text, without half a character.
+// beginning returns the first bytes of a text, without splitting a character.
 func beginning(text string, n int) string {
 	text = strings.ToValidUTF8(text, "?")
 	if len(text) <= n {

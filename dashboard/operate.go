@@ -14,19 +14,19 @@ import (
 
 type backfillData struct {
 	Name, Zone string
-	From, To   string // as they were typed
+	From, To   string // as entered
 	Wrong      string // what is wrong with them
 	Counted    bool
-	Run, Left  int // slots that would be run, and those that have a good run or one under way
+	Run, Left  int // slots to run, and slots whose run is ok or has not ended
 	First      time.Time
 	Last       time.Time
 	here       *time.Location
 }
 
-// Wall is an instant by the clock of the schedule's zone.
+// Wall formats an instant by the clock of the schedule's zone.
 func (b *backfillData) Wall(t time.Time) string { return wallText(t, b.here) }
 
-// window reads a schedule, and between which times its slots are to be run: both are by the
+// window reads a schedule and the period whose slots are to be run. Both ends are by the
 // schedule's clock.
 func (d *Dashboard) window(ctx context.Context, r *request) (name string, zone *time.Location, from, to time.Time, err error) {
 	if name, err = r.nameIn("name"); err != nil {
@@ -48,7 +48,7 @@ func (d *Dashboard) window(ctx context.Context, r *request) (name string, zone *
 	return name, zone, from, to, err
 }
 
-// showBackfill reports how many slots would be run. Nothing is done yet.
+// showBackfill shows how many slots would be run. It changes nothing.
 func (d *Dashboard) showBackfill(ctx context.Context, r *request) (*view, error) {
 	name, zone, from, to, err := d.window(ctx, r)
 	if zone == nil {
@@ -73,7 +73,7 @@ func (d *Dashboard) showBackfill(ctx context.Context, r *request) (*view, error)
 	return v, err
 }
 
-// backfillSchedule runs slots of the past that have no good run.
+// backfillSchedule runs past slots that have no successful run.
 func (d *Dashboard) backfillSchedule(ctx context.Context, r *request) (outcome, error) {
 	name, _, from, to, err := d.window(ctx, r)
 	if err != nil {
@@ -90,7 +90,7 @@ func (d *Dashboard) backfillSchedule(ctx context.Context, r *request) (outcome, 
 	}, err
 }
 
-// wallTime reads what a browser sends of a field for a time: one of a wall clock.
+// wallTime parses a browser's value of a time field: a wall clock time.
 func wallTime(text string, zone *time.Location) (time.Time, error) {
 	for _, layout := range []string{"2006-01-02T15:04", "2006-01-02T15:04:05", "2006-01-02 15:04", "2006-01-02 15:04:05"} {
 		if at, err := time.ParseInLocation(layout, text, zone); err == nil {
@@ -100,7 +100,7 @@ func wallTime(text string, zone *time.Location) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is not a time such as 2026-11-20T10:00", plain.Cut(text, 30))
 }
 
-// drainNode has a process take no new work, and undrainNode has it take work again.
+// drainNode stops a process from taking new work, and undrainNode lets it take work again.
 func (d *Dashboard) drainNode(ctx context.Context, r *request) (outcome, error) {
 	name, err := r.formName("name")
 	if err != nil {

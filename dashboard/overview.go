@@ -16,15 +16,16 @@ const (
 	expiresSoon = 7 * 24 * time.Hour
 	nextRuns    = 10
 
-	// glanceJobs is how many jobs of a state the overview counts, of all queues together, so that many queues with
-	// many jobs do not make it slow. A queue has its share, and no less than glanceLeast.
+	// glanceJobs limits the jobs of a state that the overview counts, across all queues, so
+	// that many queues with many jobs do not slow it down. Each queue gets its share, but at
+	// least glanceLeast.
 	glanceJobs  = 50_000
 	glanceLeast = 1000
 )
 
-// A problem is something that is wrong, and where to look.
+// A problem is something wrong, with a link to more about it.
 type problem struct {
-	Bad   bool // it is broken, and not only worth a look
+	Bad   bool // broken, and not merely worth a look
 	What  string
 	Link  string
 	Why   string
@@ -34,25 +35,24 @@ type problem struct {
 
 type overviewData struct {
 	Problems []problem
-	All      bool // all that could be wrong was looked at
+	All      bool // every check was made
 	Chart    chart
-	Spans    []spanSum // of the last hour and the last day
+	Spans    []spanSum // the last hour and the last day
 	Next     []scheduler.Planned
 	Queues   int
-	Sums     []sum // of all queues
-	Read     bool  // the queues were read
+	Sums     []sum // totals of all queues
+	Read     bool  // the queues could be read
 }
 
-// A spanSum is what was done in some time, of all queues.
+// A spanSum is the work done in a period, across all queues.
 type spanSum struct {
 	Name               string
 	Done, Failed, Dead int
-	Rate               string // jobs that ended in a minute
+	Rate               string // jobs ended per minute
 	Wait, Took         time.Duration
 }
 
-// spanOf adds up what was done in some time: each part n attempts, with how long they waited and
-// took all together.
+// spanOf sums up a period. Each part has n attempts, and their total waiting time and duration.
 func spanOf(name string, last time.Duration, parts iter.Seq[admin.Minute]) spanSum {
 	s := spanSum{Name: name}
 	var waited, took time.Duration
@@ -67,7 +67,7 @@ func spanOf(name string, last time.Duration, parts iter.Seq[admin.Minute]) spanS
 	return s
 }
 
-// A sum is how many jobs of all queues are in a state.
+// A sum is the number of jobs in a state, across all queues.
 type sum struct {
 	Name string
 	N    int
@@ -99,7 +99,7 @@ func (d *Dashboard) overview(ctx context.Context, r *request) (*view, error) {
 	return v, nil
 }
 
-// found adds what is wrong to what is shown.
+// found adds problems to the page.
 func (data *overviewData) found(all []health.Problem) {
 	for i := range all {
 		p := &all[i]
@@ -122,7 +122,7 @@ func (data *overviewData) found(all []health.Problem) {
 	}
 }
 
-// wrongSchedules finds those that were given up, and those that are late.
+// wrongSchedules finds schedules that gave up after failures, and late ones.
 func (d *Dashboard) wrongSchedules(ctx context.Context, r *request, data *overviewData) (err error) {
 	var all []health.Problem
 	if all, data.Next, err = health.OfSchedules(ctx, d.db, r.now, nextRuns); err != nil {
@@ -134,15 +134,15 @@ func (d *Dashboard) wrongSchedules(ctx context.Context, r *request, data *overvi
 	return err
 }
 
-// wrongRuns finds what has failed in the last day, by schedule.
+// wrongRuns finds failures of the last day, by schedule.
 func (d *Dashboard) wrongRuns(ctx context.Context, r *request, data *overviewData) error {
 	all, err := health.OfRuns(ctx, d.db, r.now)
 	data.found(all)
 	return err
 }
 
-// wrongQueues finds queues that are behind or paused, and dead letters of the last day; and
-// draws what was done in the last hour.
+// wrongQueues finds queues that are behind or paused, and dead letters of the last day. It also
+// draws the chart of the last hour.
 func (d *Dashboard) wrongQueues(ctx context.Context, r *request, data *overviewData) error {
 	lately, err := d.lately.get(ctx, d.readLately)
 	if err != nil {
@@ -188,21 +188,22 @@ func (d *Dashboard) wrongQueues(ctx context.Context, r *request, data *overviewD
 	return err
 }
 
-// wrongFiles finds files of schedules that were not imported, or differ between daemons.
+// wrongFiles finds schedule files that were not imported, or differ between daemons.
 func (d *Dashboard) wrongFiles(ctx context.Context, _ *request, data *overviewData) error {
 	all, _, err := health.OfFiles(ctx, d.db)
 	data.found(all)
 	return err
 }
 
-// wrongEndpoints finds those that push back or fail.
+// wrongEndpoints finds endpoints that throttle or fail.
 func (d *Dashboard) wrongEndpoints(ctx context.Context, r *request, data *overviewData) error {
 	all, _, err := health.OfEndpoints(ctx, d.db, r.now)
 	data.found(all)
 	return err
 }
 
-// wrongDaemons finds processes that were not heard of in time. The tables keep them for a day.
+// wrongDaemons finds processes that have missed their heartbeats. The tables keep them for a
+// day.
 func (d *Dashboard) wrongDaemons(ctx context.Context, r *request, data *overviewData) error {
 	all, _, err := health.OfProcesses(ctx, d.db, r.now)
 	data.found(all)
@@ -225,18 +226,18 @@ func (d *Dashboard) wrongTokens(ctx context.Context, r *request, data *overviewD
 	return nil
 }
 
-// minutesOf returns what was done in the last hour.
+// minutesOf returns the counts of the last hour.
 func (d *Dashboard) minutesOf(ctx context.Context) ([]admin.Minute, error) {
 	return d.minutes.get(ctx, func(ctx context.Context) ([]admin.Minute, error) { return d.admin.FinishedByMinute(ctx, time.Hour) })
 }
 
-// doneLately is what was done lately.
+// doneLately has the counts of the last hour and the last day.
 type doneLately struct {
 	hour []admin.Minute
 	day  []admin.Finished
 }
 
-// readLately reads the day after the hour, so that the hour never has more than the day.
+// readLately reads the day after the hour, so that the hour never exceeds the day.
 func (d *Dashboard) readLately(ctx context.Context) (l doneLately, err error) {
 	if l.hour, err = d.minutesOf(ctx); err != nil {
 		return l, err
@@ -265,7 +266,7 @@ func (d *Dashboard) countsOf(ctx context.Context) ([]health.Depth, error) {
 	})
 }
 
-// glanceOf is countsOf for the overview: the more queues there are, the fewer jobs of each are counted.
+// glanceOf is countsOf for the overview: with more queues, it counts fewer jobs of each.
 func (d *Dashboard) glanceOf(ctx context.Context) ([]health.Depth, error) {
 	return d.glance.get(ctx, func(ctx context.Context) ([]health.Depth, error) {
 		queues, err := d.admin.Queues(ctx, "", health.MostQueues)
@@ -279,7 +280,8 @@ func (d *Dashboard) glanceOf(ctx context.Context) ([]health.Depth, error) {
 	})
 }
 
-// glanceLimit is up to how many jobs of each state the overview counts of each queue, in thousands.
+// glanceLimit returns up to how many thousand jobs of each state the overview counts in each
+// queue.
 func glanceLimit(queues int) int {
 	return min(health.CountTo, max(glanceLeast, glanceJobs/max(1, queues)/1000*1000))
 }
@@ -292,8 +294,8 @@ func (d *Dashboard) depthsOf(ctx context.Context, queues []admin.Queue, limit in
 	return health.Depths(ctx, d.admin, queues, limit, now)
 }
 
-// MayAct reports whether the page shows what can be done.
+// MayAct reports whether the page shows actions.
 func (p *page) MayAct() bool { return p.Who.Operate }
 
-// May reports whether it shows something that can be done on a page of ours.
+// May reports whether the page shows an action of one of the dashboard's pages.
 func (p *page) May(page, do string) bool { return p.Who.may("/"+page, do) }

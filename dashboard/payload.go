@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	foldedBytes = 256 << 10 // of a payload that is shown folded
+	foldedBytes = 256 << 10 // maximum size of a payload shown as a tree
 	foldedNodes = 5000
 	foldedDepth = 50
-	shownText   = 64 << 10 // of one that is shown as text
+	shownText   = 64 << 10 // maximum size of one shown as text
 )
 
-// A node is a value of JSON, to be shown folded. Numbers and the order of members are those of
-// the text.
+// A node is a JSON value, shown as a collapsible tree. Numbers and the order of members are
+// unchanged.
 type node struct {
-	Name     string // of a member, or its place in a list
+	Name     string // name of a member, or index in a list
 	Named    bool
 	Kind     string // object, list, text, number, word
-	Text     string // of a text, number or word
+	Text     string // the value of a text, number or word
 	Children []node
-	Open     bool // is shown unfolded
+	Open     bool // initially expanded
 }
 
-// A payloadView is how a payload is shown.
+// A payloadView says how to show a payload.
 type payloadView struct {
 	Bytes  int
 	Root   *node
-	Text   string // of one that is not shown folded
-	Cut    bool   // Text is not all of it
+	Text   string // if it is not shown as a tree
+	Cut    bool   // Text is only the beginning
 	Binary bool
 }
 
@@ -61,7 +61,7 @@ func viewOf(i *admin.Job) payloadView {
 	return v
 }
 
-// parse reads JSON; false: it is none, or too large to be shown folded.
+// parse parses JSON. It returns false if the text is not JSON, or too large for a tree.
 func parse(text []byte) (*node, bool) {
 	p := parser{d: json.NewDecoder(bytes.NewReader(text))}
 	p.d.UseNumber()
@@ -101,7 +101,7 @@ func (p *parser) value(depth int) (n node, ok bool) {
 			child.Name, child.Named = plain.Clean(name), true
 			n.Children = append(n.Children, child)
 		}
-		_, err = p.d.Token() // its end
+		_, err = p.d.Token() // the closing bracket
 		return n, err == nil
 	case string:
 		n.Kind, n.Text = "text", quoted(t)
@@ -116,7 +116,7 @@ func (p *parser) value(depth int) (n node, ok bool) {
 	return n, true
 }
 
-// quoted is a text as JSON has it, without the escapes that are for HTML, which templates do.
+// quoted returns a text in JSON's form, without the escapes for HTML, which the templates add.
 func quoted(text string) string {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -152,5 +152,5 @@ func (d *Dashboard) payload(ctx context.Context, w http.ResponseWriter, r *reque
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": file}))
-	_, _ = w.Write(i.Payload) // nobody is there any more
+	_, _ = w.Write(i.Payload) // the client is gone
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// An endpointView is where a queue's jobs are sent, without what may be secret.
+// An endpointView describes where a queue's jobs are sent, without secret parts.
 type endpointView struct {
 	push.Endpoint
 	Shown   string
-	How     string // it is
+	How     string // its state
 	Is      health.Standing
-	Answers []push.Answer // some of the newest ones
+	Answers []push.Answer // some of the newest
 }
 
-// readEndpoint finds out whether jobs of a queue are sent somewhere.
+// readEndpoint reads the queue's endpoint, if it has one.
 func (d *Dashboard) readEndpoint(ctx context.Context, r *request, data *queueData) error {
 	endpoints := push.NewEndpoints(d.db)
 	e, err := endpoints.Get(ctx, data.Name)
@@ -39,12 +39,12 @@ func (d *Dashboard) readEndpoint(ctx context.Context, r *request, data *queueDat
 	return err
 }
 
-// said is why a request failed, without the status that is shown beside it.
+// said returns why a request failed, without the status, which is shown beside it.
 func said(a push.Answer) string {
 	return plain.Cut(strings.TrimPrefix(a.Error, fmt.Sprintf("HTTP %d ", a.Status)), 160)
 }
 
-// formNumber reads a number that was typed, and 0 if none was.
+// formNumber parses a number in the form; an empty field is 0.
 func (r *request) formNumber(field string) (int, error) {
 	text := r.PostForm.Get(field)
 	if text == "" {
@@ -57,7 +57,7 @@ func (r *request) formNumber(field string) (int, error) {
 	return n, nil
 }
 
-// limitQueue sets the limit of a queue, or of a kind in it, to what was typed.
+// limitQueue sets the limit of a queue, or of one of its kinds, from the form.
 func (d *Dashboard) limitQueue(ctx context.Context, r *request) (outcome, error) {
 	name, kind, err := r.limited()
 	to := admin.Limit{Per: time.Second}
@@ -95,7 +95,7 @@ func (d *Dashboard) unlimitQueue(ctx context.Context, r *request) (outcome, erro
 	return outcome{note: "unlimited", action: "limit.delete", object: objectOfKind(name, kind)}, d.admin.DeleteLimit(ctx, name, kind)
 }
 
-// limited reads what a limit is of: a queue, and a kind or all of its jobs.
+// limited reads which limit is meant: of a queue, and of one kind or of all its jobs.
 func (r *request) limited() (name, kind string, err error) {
 	if name, err = r.nameIn("name"); err != nil {
 		return "", "", err
@@ -126,13 +126,13 @@ func (d *Dashboard) resizeQueue(ctx context.Context, r *request) (outcome, error
 	return outcome{note: "resized", detail: fmt.Sprint("to ", n)}, d.admin.Resize(ctx, name, n)
 }
 
-// notifyOfQueue changes who is told of a queue's problems.
+// notifyOfQueue changes who is notified of a queue's problems.
 func (d *Dashboard) notifyOfQueue(ctx context.Context, r *request) (outcome, error) {
 	name, err := r.nameIn("name")
 	if err != nil {
 		return outcome{}, err
 	}
-	_, err = d.admin.Queue(ctx, name) // it is not made by that
+	_, err = d.admin.Queue(ctx, name) // the action must not create the queue
 	if err == nil {
 		_, err = d.admin.Edit(ctx, name, func(q *admin.Queue) { q.Notify = strings.TrimSpace(r.PostForm.Get("notify")) })
 	}

@@ -13,19 +13,19 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// listed is how many rows a list has.
+// listed is the number of rows in a list.
 const listed = 100
 
 type queuesData struct {
 	Queues []queueRow
 	After  string
-	More   string // the name after which the next page begins; empty: there is none
+	More   string // the last name of this page; empty: there is no next page
 }
 
-// A queueRow is a queue in a list, and how its jobs come and go.
+// A queueRow is a queue in a list, with the rates of its jobs.
 type queueRow struct {
 	health.Depth
-	In, Out string // a minute
+	In, Out string // per minute
 	Empty   health.Emptying
 }
 
@@ -63,14 +63,14 @@ func (d *Dashboard) listQueues(ctx context.Context, r *request) (*view, error) {
 	}
 	for i := range found {
 		q, ok := counted[found[i].Name]
-		if !ok && err == nil { // it is new, or beyond those that are counted together
+		if !ok && err == nil { // it is new, or not among the queues counted together
 			one, err := health.Depths(ctx, d.admin, found[i:i+1], health.CountTo, r.now)
 			if err != nil {
 				return nil, err
 			}
 			q = one[0]
 		}
-		q.Queue = found[i] // the counts may be older
+		q.Queue = found[i] // the cached counts may be older
 		data.Queues = append(data.Queues, newQueueRow(q, flows, r.now))
 	}
 	if n := len(found); n == listed {
@@ -83,7 +83,7 @@ type queueData struct {
 	health.Depth
 	Outlook  string
 	Chart    chart
-	Kinds    []admin.Finished // what was done in the last hour
+	Kinds    []admin.Finished // counts of the last hour
 	Limits   []limitRow
 	Blocks   []admin.Block
 	Leased   int
@@ -94,7 +94,7 @@ type queueData struct {
 
 type limitRow struct {
 	admin.LimitInfo
-	Speed string // its rate, in words; empty: it has none
+	Speed string // its rate as text; empty: it has none
 }
 
 type setRow struct{ Name, Value, Why string }
@@ -173,7 +173,7 @@ func (d *Dashboard) readBlocks(ctx context.Context, _ *request, data *queueData)
 	return err
 }
 
-// settingsOf lists what is set for a queue, in words.
+// settingsOf lists a queue's settings as text.
 func settingsOf(q *admin.Queue) []setRow {
 	always := func(d time.Duration, zero string) string {
 		switch {
@@ -222,10 +222,10 @@ func (d *Dashboard) resumeQueue(ctx context.Context, r *request) (outcome, error
 	return outcome{note: "resumed"}, d.admin.Resume(ctx, name)
 }
 
-// errMistyped means that a name was to be typed, and another one was.
+// errMistyped means that the confirmation does not match the name.
 var errMistyped = fmt.Errorf("%w: nothing was removed: what was typed is not the name of the queue", queue.ErrInvalid)
 
-// purgeQueue removes up to ten thousand jobs that wait, or dead ones.
+// purgeQueue removes up to ten thousand waiting or dead jobs.
 func (d *Dashboard) purgeQueue(ctx context.Context, r *request) (outcome, error) {
 	name, err := r.nameIn("name")
 	if err != nil {
@@ -261,7 +261,7 @@ func (d *Dashboard) purgeQueue(ctx context.Context, r *request) (outcome, error)
 	return outcome{note: note, n: done.Done, counted: true, detail: detail}, nil
 }
 
-// reason reads why somebody does something, which may be empty, and adds who it is.
+// reason reads the optional reason of an action, and adds the visitor's name.
 func (r *request) reason(limit int) (string, error) {
 	why := plain.Cut(r.PostForm.Get("reason"), 10_000)
 	if len(why) > limit {

@@ -14,7 +14,7 @@ type routesData struct {
 	More   string
 }
 
-// listRoutes shows where jobs go that name no queue.
+// listRoutes shows the queues of jobs that name none.
 func (d *Dashboard) listRoutes(ctx context.Context, r *request) (*view, error) {
 	after, err := r.optionalName("after")
 	if err != nil {
@@ -28,7 +28,7 @@ func (d *Dashboard) listRoutes(ctx context.Context, r *request) (*view, error) {
 	return &view{template: "routes.html", title: "Routes", section: "queues", data: data}, err
 }
 
-// formName reads a name that was typed.
+// formName reads a name from the form.
 func (r *request) formName(field string) (string, error) {
 	name := r.PostForm.Get(field)
 	if name == "" {
@@ -37,7 +37,7 @@ func (r *request) formName(field string) (string, error) {
 	return name, checkName(field, name)
 }
 
-// pair reads two names that were typed.
+// pair reads two names from the form.
 func (r *request) pair(one, other string) (a, b string, err error) {
 	if a, err = r.formName(one); err == nil {
 		b, err = r.formName(other)
@@ -67,7 +67,7 @@ type topicsData struct {
 	More          queue.Subscription
 }
 
-// listTopics shows which queues get copies of what is published.
+// listTopics shows which queues get copies of published jobs.
 func (d *Dashboard) listTopics(ctx context.Context, r *request) (*view, error) {
 	var after queue.Subscription
 	var err error
@@ -90,7 +90,7 @@ func (d *Dashboard) subscribe(ctx context.Context, r *request) (outcome, error) 
 	if err != nil {
 		return outcome{}, err
 	}
-	if _, err := d.admin.Queue(ctx, name); err != nil { // a name that was mistyped would become a queue
+	if _, err := d.admin.Queue(ctx, name); err != nil { // a mistyped name would create a queue
 		return outcome{}, err
 	}
 	return outcome{note: "subscribed", to: "topics?", object: topic + "/" + name}, d.queues.Subscribe(ctx, topic, name)

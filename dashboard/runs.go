@@ -122,17 +122,17 @@ type daemonsData struct {
 	More  string
 }
 
-// A daemonRow is a process, and what it does.
+// A daemonRow is a process and its work.
 type daemonRow struct {
 	scheduler.Node
 	admin.Serving
-	Runs int // that it executes now
+	Runs int // runs that it executes now
 }
 
-// Some are the names of queues that are shown.
+// Some returns the names of the queues that are shown.
 func (n *daemonRow) Some() []string { return n.Names[:min(len(n.Names), 3)] }
 
-// Others is how many queues it works on beside those that are shown.
+// Others returns the number of its queues that are not shown.
 func (n *daemonRow) Others() int { return max(0, n.Queues-len(n.Some())) }
 
 func (d *Dashboard) listDaemons(ctx context.Context, r *request) (*view, error) {

@@ -20,17 +20,17 @@ import (
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
-// editedBytes is how long a text is at the most, as a browser sends it, that a form shows to be
-// edited: two of them fit into formBytes.
+// editedBytes is the maximum size of a text that can be edited in the form, as a browser
+// encodes it: two such texts fit into formBytes.
 const editedBytes = 24 << 10
 
-// errChanged means that somebody has changed a schedule since the form was made.
+// errChanged means that somebody has changed the schedule since the form was shown.
 var errChanged = errors.New("not saved: it was changed meanwhile. What it has now stands beside the fields that differ; save again to have yours")
 
-// fieldProblems are what is wrong with what was typed. They are an ErrInvalid.
+// fieldProblems are invalid fields of the form. They are an ErrInvalid.
 type fieldProblems []scheduler.Problem
 
-// Error lists them.
+// Error lists the problems.
 func (all fieldProblems) Error() string {
 	texts := make([]string, len(all))
 	for i, p := range all {
@@ -39,33 +39,33 @@ func (all fieldProblems) Error() string {
 	return "not saved: " + strings.Join(texts, "; ")
 }
 
-// Is makes them an ErrInvalid.
+// Is reports that they are an ErrInvalid.
 func (fieldProblems) Is(err error) bool { return err == scheduler.ErrInvalid }
 
-// An editField is a setting that the form has.
+// An editField is a setting in the form.
 type editField struct {
 	Name, Label, Hint string
-	Is                string   // the setting as it is shown
-	Typed             string   // what the form holds
-	Problem           string   // what is wrong with that
-	Options           []string // what it can be; nil: any text
-	Long              bool     // may have several lines
+	Is                string   // the current setting as text
+	Typed             string   // the field's content
+	Problem           string   // why Typed is invalid
+	Options           []string // the possible values; nil: any text
+	Long              bool     // it may have several lines
 	set               func(s *scheduler.Schedule, text string) error
 }
 
-// Lines are those that are shown of a long text.
+// Lines returns the number of lines to show of a long text.
 func (f *editField) Lines() int { return min(14, 2+strings.Count(f.Typed, "\n")) }
 
 // A scheduleForm is the form that edits a schedule.
 type scheduleForm struct {
 	Fields []editField
-	Was    string   // names the settings that the form was made from
-	Kept   []string // what cannot be edited here, and why
+	Was    string   // identifies the settings from which the form was made
+	Kept   []string // settings that cannot be edited here, and why
 	Open   bool
 }
 
-// editForm is the form for a schedule as it is. It shows no secrets: what is hidden in a command
-// stays as it is unless another one is typed.
+// editForm returns the form with a schedule's current settings. It shows no secrets: hidden
+// parts of a command stay unless a new command is entered.
 func (d *Dashboard) editForm(r *request, s *scheduler.Schedule) *scheduleForm {
 	f := &scheduleForm{Fields: []editField{
 		textField("spec", "Spec", "five or six fields as in a crontab, @daily, @every 90s, @manual", s.Spec,
@@ -90,8 +90,8 @@ func (d *Dashboard) editForm(r *request, s *scheduler.Schedule) *scheduleForm {
 	return f
 }
 
-// addWork adds what is done and where. Commands and the daemons that run them need what the API
-// asks for: whoever changes them runs something with the rights of a daemon.
+// addWork adds the command and where it runs. Editing these requires what the API requires:
+// whoever changes them runs something with a daemon's rights.
 func (f *scheduleForm) addWork(s *scheduler.Schedule, hide, commands bool) {
 	if s.Kind != "job" && !commands {
 		f.Kept = append(f.Kept,
@@ -119,13 +119,13 @@ func (f *scheduleForm) addWork(s *scheduler.Schedule, hide, commands bool) {
 	}
 }
 
-// editable reports whether a form can show a text and be sent back with it.
+// editable reports whether a form can show a text and send it back unchanged.
 func editable(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsRune(text, 0) &&
 		len(url.QueryEscape(strings.ReplaceAll(text, "\n", "\r\n"))) <= editedBytes
 }
 
-// textField is the field of a setting that is stored as it was typed.
+// textField returns the field of a setting that is stored as entered.
 func textField(name, label, hint, is string, of func(s *scheduler.Schedule) *string, options ...string) editField {
 	return editField{Name: name, Label: label, Hint: hint, Is: is, Options: options, set: func(s *scheduler.Schedule, typed string) error {
 		*of(s) = typed
@@ -133,7 +133,8 @@ func textField(name, label, hint, is string, of func(s *scheduler.Schedule) *str
 	}}
 }
 
-// timeoutField is the time that an attempt has: of a job, its queue has a usual one.
+// timeoutField returns the field for the timeout of an attempt. For a job, the queue has the
+// default.
 func timeoutField(s *scheduler.Schedule) editField {
 	of := func(s *scheduler.Schedule) *time.Duration { return &s.Timeout }
 	f := editField{Name: "timeout", Label: "Timeout", Hint: "such as 30m; empty: none"}
@@ -154,7 +155,8 @@ func timeoutField(s *scheduler.Schedule) editField {
 	return f
 }
 
-// attemptsField is how often work is tried: a job, as often as its queue says otherwise.
+// attemptsField returns the field for the number of attempts. For a job, the queue has the
+// default.
 func attemptsField(s *scheduler.Schedule) editField {
 	of, least := func(s *scheduler.Schedule) *int { return &s.MaxAttempts }, 1
 	f := editField{Name: "max_attempts", Label: "Attempts", Hint: "at a slot that fails"}
@@ -174,7 +176,7 @@ func attemptsField(s *scheduler.Schedule) editField {
 	return f
 }
 
-// typed is what the form sent for a field. Browsers end lines of long texts with CR LF.
+// typed returns what was entered in the field. Browsers end the lines of long texts with CR LF.
 func (f *editField) typed(form url.Values) string {
 	if !form.Has(f.Name) {
 		return f.Is
@@ -185,13 +187,13 @@ func (f *editField) typed(form url.Values) string {
 	}
 	lines := strings.NewReplacer("\r\n", "\n", "\r", "\n")
 	if text = lines.Replace(text); text == lines.Replace(f.Is) {
-		return f.Is // with the ends of lines that it has
+		return f.Is // with its original line ends
 	}
 	return text
 }
 
-// apply gives a schedule what was typed and differs from what it has, and returns which
-// settings those are.
+// apply sets the fields of a schedule that were changed in the form, and returns the names of
+// these settings.
 func (f *scheduleForm) apply(s *scheduler.Schedule, form url.Values) (changed []string, err error) {
 	var wrong fieldProblems
 	for i := range f.Fields {
@@ -222,13 +224,13 @@ func (f *scheduleForm) apply(s *scheduler.Schedule, form url.Values) (changed []
 	return changed, nil
 }
 
-// failed has the form show what was typed, and what is wrong with it.
+// failed makes the form show what was entered, and its problems.
 func (f *scheduleForm) failed(form url.Values, err error) {
 	var wrong fieldProblems
 	meanwhile := errors.Is(err, errChanged)
 	errors.As(err, &wrong)
 	f.Open = true
-	if !meanwhile { // what is changed until then is told, and not overwritten
+	if !meanwhile { // a change by somebody else is reported, not overwritten
 		f.Was = form.Get("was")
 	}
 	for i := range f.Fields {
@@ -248,8 +250,8 @@ func (f *scheduleForm) failed(form url.Values, err error) {
 	}
 }
 
-// editSchedule saves what was typed. The row is locked from the comparison with what the form
-// was made from to the change, so that no change of somebody else is lost unseen.
+// editSchedule saves the form. The row is locked from the comparison with the settings from
+// which the form was made until the change, so that no concurrent change is lost unnoticed.
 func (d *Dashboard) editSchedule(ctx context.Context, r *request) (outcome, error) {
 	name, err := r.nameIn("name")
 	if err != nil {

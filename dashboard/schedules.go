@@ -18,8 +18,8 @@ type schedulesData struct {
 	Schedules   []scheduler.Schedule
 	State, From string
 	After       string
-	More        string // the name after which the next page begins; empty: there is none
-	Cut         bool   // of a state: there may be more
+	More        string // the last name of this page; empty: there is no next page
+	Cut         bool   // a list of one state was cut off
 }
 
 func (d *Dashboard) listSchedules(ctx context.Context, r *request) (*view, error) {
@@ -42,7 +42,7 @@ func (d *Dashboard) listSchedules(ctx context.Context, r *request) (*view, error
 	default:
 		return nil, fmt.Errorf("%w: there is no such state", errBadRequest)
 	}
-	if data.From != "" && after == "" { // with that name itself, if there is one
+	if data.From != "" && after == "" { // include a schedule of that very name
 		one, err := scheduler.Get(ctx, d.db, data.From)
 		switch {
 		case err == nil:
@@ -62,13 +62,13 @@ func (d *Dashboard) listSchedules(ctx context.Context, r *request) (*view, error
 
 type scheduleData struct {
 	scheduler.Schedule
-	Shown    string // its command, without what may be secret
+	Shown    string // its command, without secret parts
 	Here     *time.Location
 	Slots    []time.Time
 	Strip    strip
 	Runs     []scheduler.Run
 	Why      []string // why it runs or does not
-	Open     int      // runs that have not ended
+	Open     int      // number of runs that have not ended
 	Settings []setRow
 	Edit     *scheduleForm // nil: it comes from a file
 }
@@ -111,7 +111,7 @@ func (d *Dashboard) showSchedule(ctx context.Context, r *request) (*view, error)
 	return &view{template: "schedule.html", title: "Schedule " + plain.Clean(name), section: "schedules", data: data}, nil
 }
 
-// zoneOf is where the schedule's clock stands.
+// zoneOf returns the schedule's time zone.
 func zoneOf(s *scheduler.Schedule) *time.Location {
 	if plan, err := cronspec.New("@daily", s.Zone, ""); err == nil {
 		return plan.Location()
@@ -119,7 +119,7 @@ func zoneOf(s *scheduler.Schedule) *time.Location {
 	return time.UTC
 }
 
-// Wall is an instant by the clock of the schedule's zone.
+// Wall formats an instant by the clock of the schedule's zone.
 func (s *scheduleData) Wall(t time.Time) string {
 	return wallText(t, s.Here)
 }
@@ -128,7 +128,7 @@ func wallText(t time.Time, zone *time.Location) string {
 	return t.In(zone).Format("Mon 2006-01-02 15:04:05 MST")
 }
 
-// explainSchedule tells why a schedule runs or does not, and what to do.
+// explainSchedule explains why a schedule runs or does not, and what to do.
 func explainSchedule(e *health.Explanation) (why []string) {
 	add := func(text string) { why = append(why, plain.Cut(text, 600)) }
 	s := &e.Schedule
@@ -155,7 +155,7 @@ func explainSchedule(e *health.Explanation) (why []string) {
 	return why
 }
 
-// policyOf lists what is set for a schedule, in words.
+// policyOf lists a schedule's policy as text.
 func policyOf(s *scheduler.Schedule) []setRow {
 	rows := []setRow{
 		{"Missed slots", s.Missed, "what becomes of slots that pass while no daemon runs"},

@@ -23,21 +23,21 @@ const (
 	mostSessions = 1000
 )
 
-// errNobody means that a request is of nobody who is signed in.
+// errNobody means that the sender of a request is not signed in.
 var errNobody = errors.New("dashboard: not signed in")
 
-// A visitor is who has sent a request.
+// A visitor is the sender of a request.
 type visitor struct {
-	Name    string // of the token; empty: there is no token yet
+	Name    string // name of the token; empty: there is no token yet
 	Admin   bool   // may do everything
-	Operate bool   // may do what operates says
-	Signed  bool   // is signed in, and can sign out
-	Login   string // how that is known, as the audit calls it
-	Known   bool   // may look
+	Operate bool   // may do what the map operates lists
+	Signed  bool   // is signed in with a session, and can sign out
+	Login   string // how it was identified, as the audit log calls it
+	Known   bool   // may see pages
 }
 
-// operates are the actions of each page for which the scope operate is enough. The others need
-// admin: they change what is defined, delete, or deal with tokens.
+// operates lists the actions of each page that need only the scope operate. The others need
+// admin: they change settings, delete, or concern tokens.
 var operates = map[string][]string{
 	"/queue":    {"pause", "resume"},
 	"/job":      {"retry", "run", "cancel"},
@@ -48,16 +48,16 @@ var operates = map[string][]string{
 	"/daemons":  {"drain", "undrain"},
 }
 
-// may reports whether a visitor may do something on a page.
+// may reports whether a visitor may use an action of a page.
 func (v visitor) may(path, do string) bool {
 	return v.Admin || v.Operate && slices.Contains(operates[path], do)
 }
 
-// sessions are those of this process: a browser that comes to another one signs in there. A
-// session lasts no longer than its token, which is looked at with each request.
+// sessions holds the sessions of this process: a browser that reaches another process has to
+// sign in there. A session ends with its token at the latest, which is checked at each request.
 type sessions struct {
 	mu   sync.Mutex
-	open map[[sha256.Size]byte]session // by the hash of what the cookie holds
+	open map[[sha256.Size]byte]session // by the hash of the cookie's value
 }
 
 type session struct {
@@ -67,8 +67,8 @@ type session struct {
 
 func newSessions() *sessions { return &sessions{open: map[[sha256.Size]byte]session{}} }
 
-// begin returns what the cookie of a new session holds. The oldest session goes if there are
-// too many.
+// begin starts a session and returns its cookie's value. If there are too many sessions, the
+// oldest one ends.
 func (s *sessions) begin(b *httpapi.Bearer) string {
 	secret, now := rand.Text(), instant.Now()
 	s.mu.Lock()
@@ -89,7 +89,7 @@ func (s *sessions) begin(b *httpapi.Bearer) string {
 	return secret
 }
 
-// find returns whose session it is; nil: nobody's.
+// find returns the bearer of a session, or nil if there is none.
 func (s *sessions) find(secret string) *httpapi.Bearer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -106,7 +106,7 @@ func (s *sessions) end(secret string) {
 	delete(s.open, sha256.Sum256([]byte(secret)))
 }
 
-// visitor finds out who has sent a request, or returns errNobody, or an httpapi.ErrRefused.
+// visitor identifies the sender of a request. It returns errNobody, or an httpapi.ErrRefused.
 func (d *Dashboard) visitor(r *http.Request) (visitor, error) {
 	if c, err := r.Cookie(cookieName); err == nil {
 		if b := d.sessions.find(c.Value); b != nil {
@@ -136,12 +136,12 @@ func (d *Dashboard) visitor(r *http.Request) (visitor, error) {
 	return visitor{Login: audit.None, Admin: true, Operate: true, Known: true}, nil
 }
 
-// visitorOf is who may look, by what they may do.
+// visitorOf returns the visitor for a bearer, with its permissions.
 func visitorOf(b *httpapi.Bearer) visitor {
 	return visitor{Name: b.Name(), Login: b.Login(), Admin: b.May(httpapi.ScopeAdmin), Operate: b.May(httpapi.ScopeOperate), Known: true}
 }
 
-// signed returns the visitor whose session is a bearer's, by what its token is good for now.
+// signed returns the visitor for a session's bearer, with the token's current permissions.
 func (d *Dashboard) signed(ctx context.Context, b *httpapi.Bearer) (visitor, error) {
 	b, err := d.api.Tokens().Again(ctx, b)
 	if err != nil {
@@ -155,10 +155,10 @@ func (d *Dashboard) signed(ctx context.Context, b *httpapi.Bearer) (visitor, err
 	return who, nil
 }
 
-// signInData is what the form is made of.
+// signInData is the data of the sign-in form.
 type signInData struct{ To string }
 
-// signIn shows the form, and takes a token for a session. A session that there was before ends.
+// signIn shows the form, and starts a session for a valid token. It ends the previous session.
 func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) visitor {
 	ctx, cancel := context.WithTimeout(r.Context(), d.opt.Timeout)
 	defer cancel()
@@ -196,18 +196,19 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) visitor {
 	http.SetCookie(w, &http.Cookie{
 		Name: cookieName, Value: d.sessions.begin(b), HttpOnly: true, SameSite: http.SameSiteLaxMode,
 		Secure: overTLS(r), MaxAge: int(sessionTime.Seconds()),
-	}) // its path is that of this page, without the last part
+	}) // the path is that of this page, without its last part
 	redirect(w, to)
 	return visitor{Name: b.Name()}
 }
 
-// overTLS reports whether the browser speaks TLS, with this process or with a proxy. Whoever says
-// so without need keeps only their own cookie from being sent.
+// overTLS reports whether the browser uses TLS, with this process or with a proxy. A client
+// that claims so wrongly only keeps its own cookie from being sent.
 func overTLS(r *http.Request) bool {
 	return r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https")
 }
 
-// target is where a browser goes when it has signed in: a page of ours, or else the overview.
+// target returns the page for a browser that has signed in: one of the dashboard's, by default
+// the overview.
 func (d *Dashboard) target(to string) string {
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "" || u.Host != "" || u.Opaque != "" || u.User != nil {
@@ -233,7 +234,7 @@ func (d *Dashboard) signOut(w http.ResponseWriter, r *http.Request) {
 	redirect(w, "sign-in")
 }
 
-// forget ends the session that a request has, if any.
+// forget ends the request's session, if any.
 func (d *Dashboard) forget(r *http.Request) {
 	if c, err := r.Cookie(cookieName); err == nil {
 		d.sessions.end(c.Value)

@@ -14,8 +14,8 @@ var macroWords = map[string]string{
 
 var dayWords = []string{"Sundays", "Mondays", "Tuesdays", "Wednesdays", "Thursdays", "Fridays", "Saturdays", "Sundays"}
 
-// specWords says a spec in words. It is empty for one that is not of the usual forms: the next
-// slots show what that means.
+// specWords describes a spec in words. It returns "" for unusual forms: there the next slots
+// show the meaning.
 func specWords(spec string) string {
 	f := strings.Fields(strings.ToLower(spec))
 	switch {
@@ -43,7 +43,7 @@ func specWords(spec string) string {
 	return ""
 }
 
-// dayPart says on which days, by the fields for days of the month and of the week.
+// dayPart describes the days, given the fields for days of the month and of the week.
 func dayPart(month, week string) string {
 	day, ofMonth := number(month, 31)
 	on, ofWeek := number(week, 7)
@@ -65,7 +65,7 @@ func number(field string, most int) (int, bool) {
 	return int(n), err == nil && int(n) <= most
 }
 
-// step reads * and */n, where n divides what there is without a rest.
+// step parses * and */n, where n must divide of.
 func step(field string, of int) (int, bool) {
 	if field == "*" {
 		return 1, true

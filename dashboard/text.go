@@ -26,7 +26,7 @@ import (
 //go:embed assets templates
 var files embed.FS
 
-// templates are the pages, by file name, each with the frame.
+// templates has the pages by file name, each with the frame.
 var templates = func() map[string]*template.Template {
 	frame := template.Must(template.New("").Funcs(functions).ParseFS(files, "templates/frame.html", "templates/parts.html"))
 	names, err := fs.Glob(files, "templates/*.html")
@@ -40,7 +40,7 @@ var templates = func() map[string]*template.Template {
 	return all
 }()
 
-// asset sends a file of ours, if the path is that of one.
+// asset sends an embedded file, if the path names one.
 func (d *Dashboard) asset(w http.ResponseWriter, r *http.Request) bool {
 	kind, ok := map[string]string{
 		"/style.css": "text/css; charset=utf-8", "/script.js": "text/javascript; charset=utf-8", "/icon.svg": "image/svg+xml",
@@ -54,7 +54,7 @@ func (d *Dashboard) asset(w http.ResponseWriter, r *http.Request) bool {
 	}
 	w.Header().Set("Content-Type", kind)
 	w.Header().Set("Cache-Control", "no-cache")
-	_, _ = w.Write(text) // nobody is there any more
+	_, _ = w.Write(text) // the client is gone
 	return true
 }
 
@@ -106,8 +106,8 @@ var sections = []section{
 	{"audit", "Audit", "audit"},
 }
 
-// link is the address of a page, relative, with names and values of its query. Empty texts
-// and zeros are left out.
+// link returns a relative address with names and values of its query. It omits empty texts and
+// zeros.
 func link(to string, pairs ...any) string {
 	q := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -123,7 +123,7 @@ func link(to string, pairs ...any) string {
 
 const stampLayout = "2006-01-02 15:04:05"
 
-// stamp is an instant as text, in UTC.
+// stamp formats an instant in UTC.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -131,7 +131,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(stampLayout)
 }
 
-// ago is an instant as an element that says how long ago it was, or how soon it is.
+// ago returns an element that says how long ago an instant was, or how soon it will be.
 func ago(now, t time.Time) template.HTML {
 	if t.IsZero() {
 		return `<span class="none">–</span>`
@@ -157,7 +157,7 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// setting is a duration as settings have it.
+// setting formats a duration as settings are written.
 func setting(d time.Duration) string {
 	if d <= 0 {
 		return "0s"
@@ -175,7 +175,7 @@ func byteText(n int) string {
 	return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB"
 }
 
-// sentence makes the text of an error one for people.
+// sentence turns an error's text into a sentence for people.
 func sentence(text string) string {
 	for _, prefix := range []string{"queue: ", "lock: ", "httpapi: ", "dashboard: "} {
 		text = strings.TrimPrefix(text, prefix)
@@ -192,8 +192,8 @@ func sentence(text string) string {
 	return text
 }
 
-// notes tell what was done: what the query says is one of these and a number, so that a link
-// cannot have a page say anything else.
+// notes are the messages about actions. The query only has a key and a number, so that a link
+// cannot make a page say anything else.
 var notes = map[string]func(n int) string{
 	"paused":    func(int) string { return "Paused." },
 	"resumed":   func(int) string { return "Resumed." },
@@ -241,7 +241,7 @@ func noteOf(q url.Values) string {
 	return note(n)
 }
 
-// nameIn reads a name of the query that has to be there.
+// nameIn reads a required name from the query.
 func (r *request) nameIn(field string) (string, error) {
 	name := r.query.Get(field)
 	if name == "" {
@@ -250,7 +250,7 @@ func (r *request) nameIn(field string) (string, error) {
 	return name, checkName(field, name)
 }
 
-// optionalName reads a name of the query that may be missing.
+// optionalName reads an optional name from the query.
 func (r *request) optionalName(field string) (string, error) {
 	name := r.query.Get(field)
 	if name == "" {
@@ -269,7 +269,7 @@ func checkName(field, name string) error {
 	return nil
 }
 
-// idIn reads a number of the query: 0 if it is missing and may be.
+// idIn reads a number from the query; 0 if it is missing and optional.
 func (r *request) idIn(field string, needed bool) (int64, error) {
 	text := r.query.Get(field)
 	if text == "" && !needed {

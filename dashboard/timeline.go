@@ -8,22 +8,22 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// A moment is something that happened to a job, or will.
+// A moment is a past or future event of a job.
 type moment struct {
 	At    time.Time // zero: the tables do not say when
 	What  string
-	Why   string // more about it
-	State string // what it looks like
-	Ahead bool   // it is to come
+	Why   string // further details
+	State string // determines its appearance
+	Ahead bool   // in the future
 }
 
-// timelineOf tells the life of a job as far as its row has it: the row has the error of the last
-// attempt that failed, and how many there were before.
+// timelineOf returns the history of a job as far as its row shows it: the row has the error of
+// the last failed attempt, and the number of attempts.
 func timelineOf(i *admin.Job, limit int, now time.Time) (all []moment) {
 	all = append(all, moment{At: i.Enqueued, What: "Enqueued", State: "ready"})
 	failed := i.Attempts
 	if failed > 0 && (i.State == admin.StateRunning || i.State == admin.StateDone) {
-		failed-- // the last one runs, or succeeded
+		failed-- // the last attempt runs, or succeeded
 	}
 	if i.Discarded {
 		failed = max(0, i.Attempts-1)
@@ -54,7 +54,7 @@ func earlier(n int) string {
 	return fmt.Sprintf("Attempts 1 to %d failed", n)
 }
 
-// lastMoments are those that its state is about.
+// lastMoments returns the events of the job's current state.
 func lastMoments(i *admin.Job, failed, limit int, now time.Time) []moment {
 	next := fmt.Sprintf("Attempt %d of %s", failed+1, plain.Number(limit))
 	switch i.State {

@@ -9,20 +9,20 @@ import (
 
 type tokensData struct {
 	Tokens []tokenRow
-	Good   int  // that can be used now
-	Open   bool // there is none: whoever is on this host needs none
+	Good   int  // number of valid tokens
+	Open   bool // there are no tokens: requests from this host need none
 }
 
-// A tokenRow is a token without its secret, which nobody knows.
+// A tokenRow is a token without its secret, which is stored nowhere.
 type tokenRow struct {
 	httpapi.Token
 	State  string // good, expired or revoked
 	Soon   bool   // it expires within a week
 	Scopes string
-	Own    bool // the visitor has signed in with it
+	Own    bool // the visitor is signed in with it
 }
 
-// listTokens shows all tokens, the good ones first.
+// listTokens shows all tokens, valid ones first.
 func (d *Dashboard) listTokens(ctx context.Context, r *request) (*view, error) {
 	all, err := d.api.Tokens().List(ctx)
 	if err != nil {
@@ -54,7 +54,7 @@ func (d *Dashboard) listTokens(ctx context.Context, r *request) (*view, error) {
 	return &view{template: "tokens.html", title: "Tokens", section: "audit", data: data}, nil
 }
 
-// revokeToken makes a token good for nothing, also that of whoever does it.
+// revokeToken revokes a token, even the visitor's own.
 func (d *Dashboard) revokeToken(ctx context.Context, r *request) (outcome, error) {
 	name, err := r.formName("name")
 	if err != nil {
