@@ -34,7 +34,7 @@ type Options struct {
 	Provider trace.TracerProvider // default: OpenTelemetry's global one
 }
 
-// A Tracing makes spans. Its methods are hooks, safe for concurrent use.
+// A Tracing creates spans. Its methods are hooks, safe for concurrent use.
 type Tracing struct {
 	tracer trace.Tracer
 }
@@ -47,10 +47,10 @@ func New(opt Options) *Tracing {
 	return &Tracing{opt.Provider.Tracer("github.com/dbcron/dbcron/oteldbcron")}
 }
 
-// format is how jobs carry their trace: as a W3C traceparent.
+// format is how jobs carry their trace: a W3C traceparent.
 var format propagation.TraceContext
 
-// parent is the traceparent of a context's span; "": there is none.
+// parent returns the traceparent of a context's span, or "" if there is none.
 func parent(ctx context.Context) string {
 	carrier := propagation.MapCarrier{}
 	format.Inject(ctx, carrier)

@@ -88,8 +88,8 @@ func checkOf(f sqlrun.Finding, bad Status) Check {
 	return Check{Name: f.Subject, Status: bad, Detail: f.Detail, Advice: f.Advice}
 }
 
-// ofSchema also reports whether the tables may be those that this program knows: whoever may not read the
-// version must be told why.
+// ofSchema also reports whether the tables may be those that this program needs: a user who may
+// not read the version has to be told why.
 func ofSchema(ctx context.Context, db *dialect.DB) (_ Check, usable bool) {
 	latest := sqlschema.Latest(db.Dialect)
 	version, err := sqlschema.Version(ctx, db)

@@ -51,8 +51,8 @@ type SlotRow struct {
 	Why   string     `json:"why"`
 }
 
-// Explain tells why a schedule runs or does not, with what became of up to n of its last slots.
-// If hide is set, it does not name what the schedule runs.
+// Explain explains why a schedule runs or does not, with the outcomes of up to n of its last
+// slots. If hide is set, it does not show what the schedule runs.
 func Explain(ctx context.Context, db *dialect.DB, name string, n int, hide bool) (*Explanation, error) {
 	s, at, err := LookUp(ctx, db, name)
 	if err != nil {

@@ -66,9 +66,9 @@ func (e Emptying) String() string {
 	return plain.Span(e.In)
 }
 
-// Empty estimates when no job of a queue waits any more, by what came and ended in the same
-// minutes. Jobs that have not waited for a minute are no backlog: how many there are by chance says
-// nothing about a trend. It is not known of a queue that is paused.
+// Empty estimates when a queue has no waiting jobs any more, from the jobs that came and ended
+// in the same minutes. Jobs that have waited for less than a minute are no backlog: their
+// number at one moment says nothing about a trend. The result is unknown for a paused queue.
 func (d *Depth) Empty(f Flow, now time.Time) Emptying {
 	in, ok := d.In(f, now)
 	out := f.rate(now)
@@ -80,7 +80,7 @@ func (d *Depth) Empty(f Flow, now time.Time) Emptying {
 		return Emptying{}
 	case out == 0 || ok && in >= out && backlog:
 		return Emptying{Never: true}
-	case !ok: // nobody knows how many there are, but these take so long at the least
+	case !ok: // their number is unknown, but these take at least so long
 		return Emptying{In: perMinute(waiting, out), More: true}
 	case in >= out:
 		return Emptying{In: perMinute(waiting, out)}

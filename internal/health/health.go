@@ -380,8 +380,8 @@ func versions(nodes []scheduler.Node) (all []Problem) {
 	}}
 }
 
-// OfTags finds tags of active schedules that no live daemon runs, while others do run some. nodes that are
-// drained do not count. Where no daemon is left at all, late schedules tell.
+// OfTags finds tags of active schedules that no live daemon runs, while other tags do have
+// daemons. Drained nodes do not count. If no daemon is left at all, late schedules show that.
 func OfTags(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
 	counts, err := scheduler.ActiveByTag(ctx, db)
 	if err != nil {

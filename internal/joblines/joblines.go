@@ -1,5 +1,6 @@
-// Package joblines is how programs in any language get several jobs at once, and say what has become
-// of each: the commands of worker exec --batch, and endpoints. The fields are those of claims over HTTP.
+// Package joblines is the format in which programs in any language receive several jobs at once
+// and report their outcomes: the commands of worker exec --batch, and endpoints. The fields are
+// those of claims over HTTP.
 package joblines
 
 import (
@@ -13,7 +14,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A Job is a job as a program gets it.
+// A Job is a job as sent to a program.
 type Job struct {
 	ID            string          `json:"id"`
 	Queue         string          `json:"queue"`
@@ -28,7 +29,7 @@ type Job struct {
 	Trace         string          `json:"trace,omitempty"`
 }
 
-// Of returns the Job of a delivery.
+// Of returns the Job for a delivery.
 func Of(d *queue.Delivery) Job {
 	j := Job{
 		ID: strconv.FormatInt(d.ID, 10), Queue: d.Queue, Kind: d.Kind, Key: d.Key, Attempt: d.Attempt, MaxAttempts: d.Attempts(),
@@ -49,7 +50,8 @@ func idOrNone(id int64) string {
 	return strconv.FormatInt(id, 10)
 }
 
-// An Answer is what a program says has become of a job: it is done, if there is nothing but its id.
+// An Answer is an outcome reported by a program: an answer that has only the job's id means
+// done.
 type Answer struct {
 	ID         string          `json:"id"`
 	Error      *string         `json:"error"`
@@ -60,11 +62,12 @@ type Answer struct {
 }
 
 const (
-	longestError = 3000 // bytes of an error that are kept
+	longestError = 3000 // bytes of an error to keep
 	longestTime  = 40   // of a time in a message
 )
 
-// Outcome is what becomes of the job, as its handler returns it. The result of a job of a group is kept.
+// Outcome returns the outcome in the form in which a handler returns it. It stores the result
+// of a job that belongs to a group.
 func (a *Answer) Outcome(d *queue.Delivery) error {
 	why := errors.New("its worker gave no reason")
 	if a.Error != nil && *a.Error != "" {
@@ -90,7 +93,7 @@ func (a *Answer) Outcome(d *queue.Delivery) error {
 	return nil
 }
 
-// tail is the end of an error.
+// tail returns the end of an error.
 func tail(text string) string {
 	if len(text) <= longestError {
 		return text

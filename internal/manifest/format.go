@@ -20,12 +20,11 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// Format writes schedules as a file that Parse reads back to equal schedules,
-// in the order given. What most of them have in common becomes defaults.
+// Format writes schedules, in the order given, as a file that Parse reads back as equal
+// schedules. Values that most of them share become defaults.
 //
-// What a file does not hold is left out: ID, Source, Due, Failures, Reason, and
-// all states but paused. Key becomes that of Parse. It refuses schedules with
-// Problems, and two of one name.
+// It omits what files do not contain: ID, Source, Due, Failures, Reason, and all states but
+// paused. Key becomes that of Parse. It refuses schedules with Problems, and duplicate names.
 func Format(schedules []scheduler.Schedule) ([]byte, error) {
 	var errs []error
 	all := make([][]pair, len(schedules))
@@ -51,8 +50,7 @@ func Format(schedules []scheduler.Schedule) ([]byte, error) {
 	return data, nil
 }
 
-// check reads what was written: an export that cannot be applied is worse than
-// none.
+// check reads back what was written: an export that cannot be applied is worse than none.
 func check(data []byte, schedules []scheduler.Schedule) error {
 	again, err := Parse("written", data)
 	if err != nil {
@@ -66,7 +64,7 @@ func check(data []byte, schedules []scheduler.Schedule) error {
 	return nil
 }
 
-// inFile returns what a file holds of a schedule, in one form.
+// inFile returns a schedule reduced to what files contain, in a normal form.
 func inFile(s schedule) schedule {
 	s.ID, s.Source, s.Key, s.Reason, s.Failures, s.Due = 0, "", keyOf(s.Name), "", 0, time.Time{}
 	s.Starts, s.Ends = s.Starts.UTC(), s.Ends.UTC()
@@ -92,15 +90,15 @@ func inFile(s schedule) schedule {
 	return s
 }
 
-// wordsOf returns the words of a command of the kind argv.
+// wordsOf returns the words of a command of kind argv.
 func wordsOf(command string) (words []string) {
 	if err := json.Unmarshal([]byte(command), &words); err != nil {
-		return nil // Problems has refused it
+		return nil // Problems refuses it
 	}
 	return words
 }
 
-// A pair is a key with its value in YAML. Nothing is written without a value.
+// A pair is a key and its value in YAML. A pair without a value is not written.
 type pair struct{ key, text string }
 
 func pairsOf(s *schedule) ([]pair, error) {
@@ -145,9 +143,9 @@ func write(all [][]pair) []byte {
 	return b.Bytes()
 }
 
-// common returns what becomes defaults: of the keys that all schedules have, the
-// most frequent value, if more than one has it. A key that one of them does not
-// have cannot: the default would hold for that one too.
+// common returns the defaults: for each key that all schedules have, the most frequent value,
+// if more than one has it. A key that some schedule lacks cannot be a default, since the
+// default would apply to that schedule, too.
 func common(all [][]pair) (defaults []pair) {
 	for _, k := range keys {
 		if k.use != general && k.use != efforts || slices.Contains([]string{"spec", "starts", "ends", "paused"}, k.name) {
@@ -172,7 +170,7 @@ func common(all [][]pair) (defaults []pair) {
 	return defaults
 }
 
-// writeMapping begins with a newline, as what stands below its key.
+// writeMapping begins with a newline, since the mapping follows its key.
 func writeMapping(pairs []pair) string {
 	var b strings.Builder
 	for _, p := range pairs {
@@ -188,7 +186,7 @@ func writeMapping(pairs []pair) string {
 	return b.String()
 }
 
-// indented moves all lines but the first to the right.
+// indented indents all lines but the first.
 func indented(text, by string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -213,8 +211,8 @@ func writeNumber(n int) string {
 	return strconv.Itoa(n)
 }
 
-// writeText writes a text as people would: without quotes where these are not
-// needed. Go's escapes are YAML's.
+// writeText writes a text as people would: without unnecessary quotes. Go's escapes are valid
+// in YAML.
 func writeText(text string) string {
 	switch {
 	case text == "" || plain(text):
@@ -227,13 +225,13 @@ func writeText(text string) string {
 
 func unprintable(char rune) bool { return !unicode.IsPrint(char) }
 
-// Some versions of YAML read numbers where others do not: 12:30, 1_000, 0o7.
+// Versions of YAML differ in what they read as numbers: 12:30, 1_000, 0o7.
 var likeNumber = regexp.MustCompile(`^[-+.]?[0-9][0-9a-fA-FoOxX_:.,+-]*$`)
 
-// option is what may begin with -, which begins an item of a list too.
+// option matches text that may begin with -, which otherwise begins a list item.
 var option = regexp.MustCompile(`^--?[A-Za-z]`)
 
-// plain reports whether a text needs no quotes: a little less than YAML allows.
+// plain reports whether a text needs no quotes. It is slightly stricter than YAML.
 func plain(text string) bool {
 	first, _ := utf8.DecodeRuneInString(text)
 	begins := unicode.IsLetter(first) || unicode.IsDigit(first) || strings.ContainsRune("/$(._+~", first) || option.MatchString(text)
@@ -246,7 +244,7 @@ func plain(text string) bool {
 
 var plainInFlow = regexp.MustCompile(`^[A-Za-z0-9/._=+@%-]+$`)
 
-// writeInFlow writes a text that stands within [ ], where more needs quotes.
+// writeInFlow writes a text inside [ ], where more texts need quotes.
 func writeInFlow(text string) string {
 	if plain(text) && plainInFlow.MatchString(text) {
 		return text
@@ -257,8 +255,8 @@ func writeInFlow(text string) string {
 	return strconv.Quote(text)
 }
 
-// writeLines writes a text of several lines as a block, if all that matters of
-// it can be seen.
+// writeLines writes a text of several lines as a block, if the block shows everything that
+// matters.
 func writeLines(text string) string {
 	body, ended := strings.CutSuffix(text, "\n")
 	lines := strings.Split(body, "\n")

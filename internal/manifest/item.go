@@ -7,15 +7,15 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// An item is a schedule while it is read.
+// An item is a schedule while it is being read.
 type item struct {
 	*reader
 	schedule
 	line int
 
 	given map[string]entry
-	bad   map[string]bool  // keys and fields of which all is told
-	at    map[string]entry // where the fields command, headers and stdin come from
+	bad   map[string]bool  // keys and fields that were reported already
+	at    map[string]entry // entries from which the fields command, headers and stdin come
 }
 
 func (r *reader) newItem(line int, given []entry) *item {
@@ -29,8 +29,8 @@ func (r *reader) newItem(line int, given []entry) *item {
 	return it
 }
 
-// readDefaults reads what holds for all schedules. To check it, it is tried on
-// a schedule with which nothing else is wrong.
+// readDefaults reads the defaults for all schedules. To check them, it applies them to a
+// schedule without other problems.
 func (r *reader) readDefaults(v value) {
 	given, ok := r.mapping("defaults", v)
 	if !ok {
@@ -59,7 +59,7 @@ func (r *reader) readDefaults(v value) {
 	}
 }
 
-// readSchedule reads one schedule of the list.
+// readSchedule reads a schedule of the list.
 func (r *reader) readSchedule(v value) (schedule, bool) {
 	before := r.failures
 	given, ok := r.mapping("the schedule", v)
@@ -106,8 +106,8 @@ func (it *item) checkName() {
 	it.names[it.Name] = line
 }
 
-// readKeys reads each key twice, the default first: the second overrides it, or
-// adds to it.
+// readKeys reads each key twice, first from the defaults: the schedule's own value overrides
+// that, or adds to it.
 func (it *item) readKeys() {
 	for _, k := range keys {
 		if e, ok := it.defaults[k.name]; ok && it.takes(k, e) {
@@ -126,7 +126,7 @@ func (it *item) readKey(k key, e entry) {
 	}
 }
 
-// takes reports whether a default holds for the schedule.
+// takes reports whether a default applies to the schedule.
 func (it *item) takes(k key, e entry) bool {
 	switch k.use {
 	case commands:
@@ -134,15 +134,15 @@ func (it *item) takes(k key, e entry) bool {
 	case efforts:
 		return it.Kind != "job"
 	case follow:
-		return !e.value.is(it.Name) // or an alarm that fails would be its own alarm
+		return !e.value.is(it.Name) // otherwise a failing alarm would start itself
 	}
 	return true
 }
 
 func (it *item) runsCommand() bool { return it.Kind == "shell" || it.Kind == "argv" }
 
-// tellProblems reports what the scheduler would refuse, where it stands in the
-// file. What a default does wrong by itself is told there, once.
+// tellProblems reports what the scheduler would refuse, with its line in the file. Problems of
+// a default alone are reported once, at the default.
 func (it *item) tellProblems() {
 	for _, p := range it.wrong() {
 		e, given := it.at[p.Field]
@@ -158,8 +158,8 @@ func (it *item) tellProblems() {
 	}
 }
 
-// wrong returns the problems of the schedule, without those that follow from
-// what is told already.
+// wrong returns the problems of the schedule, except those that follow from problems reported
+// already.
 func (it *item) wrong() (all []scheduler.Problem) {
 	times := false
 	for _, p := range it.Problems() {
@@ -169,7 +169,7 @@ func (it *item) wrong() (all []scheduler.Problem) {
 				all = append(all, it.timeProblems(p)...)
 			}
 			times = true
-		case "source": // which is not given, so it is the key
+		case "source": // the file does not give it, so the problem is the key
 			all = append(all, scheduler.Problem{Field: "name", Text: "it is too long for a schedule from a file; shorten it"})
 		default:
 			all = append(all, p)
@@ -178,8 +178,8 @@ func (it *item) wrong() (all []scheduler.Problem) {
 	return slices.DeleteFunc(all, func(p scheduler.Problem) bool { return it.bad[p.Field] })
 }
 
-// timeProblems divides what is wrong with spec, zone and rule, of which the
-// scheduler tells one.
+// timeProblems separates problems of spec, zone and rule, of which the scheduler reports only
+// one.
 func (it *item) timeProblems(together scheduler.Problem) (all []scheduler.Problem) {
 	for _, part := range []struct {
 		field string
@@ -195,7 +195,7 @@ func (it *item) timeProblems(together scheduler.Problem) (all []scheduler.Proble
 		}
 	}
 	if len(all) == 0 {
-		all = append(all, together) // each is right, but not with the others
+		all = append(all, together) // each is valid, but not together
 	}
 	return all
 }

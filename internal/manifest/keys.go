@@ -11,15 +11,15 @@ import (
 
 type schedule = scheduler.Schedule
 
-// A key of a schedule, other than those that say what is run: see work.go.
+// A key of a schedule, except those that say what to run: see work.go.
 type key struct {
 	name string
 	use  use
 
-	// read sets what an entry of the file says, or tells what is wrong.
+	// read applies an entry of the file, or reports what is wrong with it.
 	read func(*item, entry) bool
 
-	// write returns what stands in the file, or "" for nothing.
+	// write returns the value for the file, or "" to omit the key.
 	write func(*schedule) string
 }
 
@@ -28,13 +28,13 @@ type use int
 const (
 	general  use = iota
 	own          // cannot be a default
-	commands     // a default holds for commands only
-	efforts      // a default does not hold for jobs, which their queue tries again
-	follow       // a default does not hold for the schedule that it names
+	commands     // a default applies to commands only
+	efforts      // a default does not apply to jobs, which their queue retries
+	follow       // a default does not apply to the schedule that it names
 )
 
-// keys are in the order in which they are read and written: time_zone comes
-// before starts and ends, which need it.
+// keys are in the order in which they are read and written: time_zone precedes starts and ends,
+// which need it.
 var keys = []key{
 	text.key("name", own, func(s *schedule) *string { return &s.Name }),
 	spec.key("spec", general, func(s *schedule) *string { return &s.Spec }),
@@ -74,7 +74,7 @@ var (
 	httpKeys  = []string{"method", "url", "headers", "body"}
 	jobKeys   = []string{"kind", "queue", "payload", "key", "priority", "max_attempts", "timeout", "unique", "unique_for"}
 
-	// What a schedule and what defaults may hold.
+	// Keys allowed in a schedule and in defaults.
 	scheduleKeys, defaultKeys = keyNames()
 )
 
@@ -91,7 +91,7 @@ func keyNames() (ofSchedule, ofDefaults []string) {
 	return ofSchedule, ofDefaults
 }
 
-// A kind of value says how it is read and written.
+// A kind of value defines how it is read and written.
 type kind[T any] struct {
 	read  func(*item, entry) (T, bool)
 	write func(T) string
@@ -109,7 +109,7 @@ func (kind kind[T]) key(name string, use use, field func(*schedule) *T) key {
 	}
 }
 
-// Words for what negative numbers stand for.
+// Words for the meanings of negative numbers.
 const (
 	forever = "forever"
 	all     = "all"
@@ -118,12 +118,12 @@ const (
 var (
 	text = kind[string]{(*item).readText, writeText}
 
-	// In quotes, even where YAML needs none: who copies it gets it right.
+	// Always quoted, so that copies with other specs stay valid YAML.
 	spec = kind[string]{(*item).readText, strconv.Quote}
 
 	flag = kind[bool]{(*item).readFlag, writeFlag}
 
-	// The field says the opposite. YAML's old words are taken here, as in crontabs.
+	// The field has the opposite meaning. As in crontabs, YAML's old words are accepted.
 	repeats = kind[bool]{
 		func(it *item, e entry) (bool, bool) {
 			if e.value.is("no") || e.value.is("yes") {
@@ -146,12 +146,12 @@ var (
 			if is {
 				return "paused", ok
 			}
-			return "active", ok // so that a pause can be taken back
+			return "active", ok // so that a default of paused can be overridden
 		},
 		func(state string) string { return writeFlag(state == "paused") },
 	}
 
-	// 0 stands for the default, which no reader would expect.
+	// It refuses 0, which would mean the default: no reader would expect that.
 	someDuration   = kind[time.Duration]{(*item).readSomeDuration, duration.Format}
 	durationOrNone = kind[time.Duration]{(*item).readDuration, duration.Format}
 
@@ -202,7 +202,7 @@ var (
 		},
 	}
 
-	// Variables are added to those of the defaults.
+	// Variables are merged with those of the defaults.
 	variables = kind[map[string]string]{
 		func(it *item, e entry) (map[string]string, bool) {
 			more, ok := it.readTexts(e)

@@ -1,6 +1,5 @@
-// Package manifest reads and writes files that declare schedules, in YAML. It
-// takes text and returns schedules, and the other way round: it opens no file
-// and no database, and reads no clock.
+// Package manifest reads and writes YAML files that declare schedules. It converts between text
+// and schedules: it opens no file and no database, and reads no clock.
 //
 //	defaults:
 //	  time_zone: Europe/Berlin
@@ -11,26 +10,23 @@
 //	    timeout: 1h
 //	  - {name: ping, spec: "@every 15m", http: {url: https://example.org/ping}}
 //
-// The keys of a schedule are named for the fields of scheduler.Schedule. What is
-// run is one of the keys shell, argv, http, sql, func and job. See
-// examples/schedules for all keys.
+// The keys of a schedule are named after the fields of scheduler.Schedule. One of the keys
+// shell, argv, http, sql, func and job says what to run. See examples/schedules for all keys.
 //
-// Schedules are a list, not a mapping by name. So their order means something,
-// a name that is missing, empty, a number or there twice is told as what it is,
-// and it need not come first.
+// Schedules are a list, not a mapping by name. So their order has a meaning; a name that is
+// missing, empty, a number or a duplicate is reported as such; and it need not come first.
 //
-// What defaults says holds for each schedule that does not say otherwise. The
-// variables of env are added up. What is for commands only (env, dir, user,
-// stall, kill_grace) passes over schedules that run something else, and on_success and
-// on_failure pass over the schedule that they name. The empty text "" takes a
-// default back.
+// Defaults apply to each schedule that does not override them. The variables of env are merged.
+// Defaults for commands (env, dir, user, stall, kill_grace) do not apply to other schedules,
+// and on_success and on_failure do not apply to the schedule that they name. The empty text ""
+// cancels a default.
 //
-// Types are strict, since YAML guesses: a number, a date, true, or an unquoted
-// yes is no text until it is in quotes.
+// Types are strict, since YAML guesses: a number, a date, true, or an unquoted yes is not a
+// text unless quoted.
 //
-// Anchors, aliases and merge keys (<<) can be used; keys at the top that begin
-// with x- are not read and are the place for anchors. Tags such as !!str, and
-// more than one document in a file, are refused.
+// Anchors, aliases and merge keys (<<) are supported. Top-level keys that begin with x- are
+// ignored, as a place for anchors. Tags such as !!str, and files with several documents, are
+// refused.
 package manifest
 
 import (
@@ -51,23 +47,22 @@ const (
 	maxFile      = 16 << 20 // bytes
 	maxSchedules = 100_000
 
-	// maxWeight limits what aliases, merge keys and defaults make of a file: the
-	// sum of all that is read, each use of an alias anew.
+	// maxWeight limits the expansion of a file by aliases, merge keys and defaults: the total
+	// size of everything read, counting each use of an alias.
 	maxWeight = 64 << 20
 
 	maxMessage  = 500 // characters
 	maxProblems = 1000
 )
 
-// Parse reads a schedule file. The file's name is for messages only.
+// Parse reads a schedule file. The file's name is used in messages only.
 //
-// It returns all schedules or an error, which joins the errors of all lines.
-// Each is one line, "file:line: what is wrong; what to do". After an error of
-// syntax, nothing else is looked at: there is no telling what was meant.
+// It returns all schedules, or an error that joins the errors of all lines. Each is one line,
+// "file:line: what is wrong; what to do". After a syntax error nothing else is checked, since
+// the intended structure is unknown.
 //
-// The Key of a schedule is "name:" and its name; Source is left to Import. State
-// is paused or active if the file has the key paused, else empty: the file says
-// nothing of it.
+// The Key of a schedule is "name:" and its name; Import sets Source. State is paused or active
+// if the file has the key paused, and otherwise empty: the file does not determine it.
 func Parse(file string, data []byte) ([]scheduler.Schedule, error) {
 	r := reader{
 		told: map[problem]bool{}, names: map[string]int{}, runes: map[int][]rune{}, merging: map[*yaml.Node]bool{},
@@ -99,17 +94,17 @@ type reader struct {
 	names map[string]int // the line of each name
 
 	found    []problem
-	told     map[problem]bool // what is wrong in an anchor is found with each alias
-	failures int              // also those that were told before
+	told     map[problem]bool // problems inside an anchor are found at each alias
+	failures int              // including repeated ones
 
 	weight  int // see maxWeight
 	merging map[*yaml.Node]bool
 
 	defaults   map[string]entry
-	ofDefaults map[scheduler.Problem]bool // what is wrong with the defaults alone
+	ofDefaults map[scheduler.Problem]bool // problems of the defaults alone
 }
 
-// A problem is what is wrong on a line, and what to do.
+// A problem is what is wrong in a line, and what to do.
 type problem struct {
 	line int
 	text string
@@ -125,7 +120,7 @@ func (r *reader) fail(line int, format string, args ...any) {
 	}
 }
 
-// clip keeps messages short, whatever a file holds.
+// clip shortens text for messages, whatever the file contains.
 func clip(text string, most int) string {
 	if utf8.RuneCountInString(text) <= most {
 		return text
@@ -150,16 +145,16 @@ func (r *reader) file(data []byte) []scheduler.Schedule {
 	}
 	schedules := r.root(root)
 	if r.tooHeavy() {
-		// What was left out leads to errors that are none.
+		// Omitted parts would cause errors that do not exist.
 		r.found = nil
 		r.fail(1, "the file is larger than %d bytes when its defaults and aliases are written out; make it smaller", maxWeight)
 	}
 	return schedules
 }
 
-// root reads the whole of the file; nil stands for a file without a word.
+// root reads the whole file; nil stands for a file without content.
 func (r *reader) root(node *yaml.Node) []scheduler.Schedule {
-	// With an empty file, what was applied before would be removed.
+	// Applying an empty file would delete the schedules applied before.
 	const missing = "the file has no key schedules; write schedules: [] if none is meant"
 	if node == nil || node.Kind == yaml.ScalarNode && node.Tag == "!!null" {
 		r.fail(1, missing)

@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
-// decimal is how numbers are written: 010 is 8 for some, and 1_000 a text.
+// decimal matches accepted numbers: some read 010 as 8, and 1_000 as a text.
 var decimal = regexp.MustCompile(`^-?(?:0|[1-9][0-9]{0,11})$`)
 
 func (r *reader) readNumber(e entry) (int, bool) {
@@ -68,7 +68,7 @@ func (r *reader) readDuration(e entry) (time.Duration, bool) {
 	return 0, false
 }
 
-// readSomeDuration refuses 0, which would be taken for no duration given.
+// readSomeDuration refuses 0, which would mean that no duration is given.
 func (r *reader) readSomeDuration(e entry) (time.Duration, bool) {
 	d, ok := r.readDuration(e)
 	if ok && d == 0 && !e.value.is("") {
@@ -78,7 +78,7 @@ func (r *reader) readSomeDuration(e entry) (time.Duration, bool) {
 	return d, ok
 }
 
-// advised adds what to do to an error that does not say it.
+// advised adds advice to an error that has none.
 func advised(err error, advice string) string {
 	if strings.Contains(err.Error(), "; ") {
 		return err.Error()
@@ -88,8 +88,8 @@ func advised(err error, advice string) string {
 
 const instantAdvice = "write for example 2026-12-31T18:00:00+01:00, or 2026-12-31 18:00 for the time in the schedule's time zone"
 
-// instant reads RFC 3339, or a date and a time in the zone. A date alone is
-// refused: nobody knows whether a schedule that ends on a day runs on that day.
+// readInstant reads RFC 3339, or a date and time in the schedule's zone. It refuses a date
+// alone: it would be unclear whether a schedule that ends on a day still runs on that day.
 func (it *item) readInstant(e entry) (time.Time, bool) {
 	v := e.value
 	if !it.scalar(e.key, v, "a time") {
@@ -113,7 +113,7 @@ func (it *item) readInstant(e entry) (time.Time, bool) {
 		}
 		slots, err := cronspec.New("@daily", it.Zone, "")
 		if err != nil {
-			return time.Time{}, false // told with time_zone
+			return time.Time{}, false // reported with time_zone
 		}
 		at, err := inZone(wall, slots.Location())
 		if err != nil {
@@ -130,8 +130,8 @@ func (it *item) readInstant(e entry) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// inZone returns when the clocks of a zone show a wall time. They show some
-// twice and some never: the time package then picks one, and does not say which.
+// inZone returns when the clocks of a zone show a wall time. They show some times twice and
+// some never; package time then picks an instant without saying so.
 func inZone(wall time.Time, zone *time.Location) (found time.Time, err error) {
 	count := 0
 	offsets := map[int]bool{}

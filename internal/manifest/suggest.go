@@ -9,8 +9,8 @@ import (
 	"github.com/dbcron/dbcron/internal/nearest"
 )
 
-// elsewhere says what other tools' keys, and the columns of the table, are
-// called in a schedule.
+// elsewhere maps the keys of other tools, and the columns of the table, to the keys of a
+// schedule.
 var elsewhere = map[string]string{
 	"cron":              "spec",
 	"crontab":           "spec",
@@ -55,8 +55,8 @@ var elsewhere = map[string]string{
 	"active":            "paused",
 }
 
-// suggest ends the message of an unknown key: with a known one that it may be a
-// slip of, or with all that are known.
+// suggest returns the end of an error about an unknown key: a similar known key, or all known
+// keys.
 func suggest(name string, known []string, others map[string]string) string {
 	plain := strings.ReplaceAll(strings.ToLower(name), "-", "_")
 	if right, ok := others[plain]; ok {

@@ -14,14 +14,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// maxSearch is how large a file may be for the search of where its syntax is
-// wrong: some twenty parses. Larger files get the library's line, which is that
-// of the mapping or list around, or the one before.
+// maxSearch is the maximum size of a file in which to search for the position of a syntax
+// error, which takes some twenty parses. For larger files the library's line is used, which is
+// that of the enclosing mapping or list, or one too small.
 const maxSearch = 1 << 20
 
-// checkCharacters refuses characters that cannot be seen, all at once. Among
-// them are those that end a line for YAML, but not for an editor: the lines in
-// messages would be others.
+// checkCharacters refuses invisible characters, and reports all of them. Some of these end a
+// line for YAML but not for an editor, so that line numbers in messages would be wrong.
 func (r *reader) checkCharacters() bool {
 	for i, line := range r.lines {
 		switch at := bytes.IndexFunc(line, unseen); {
@@ -48,7 +47,7 @@ func unseen(char rune) bool {
 	return char < ' ' || char >= 0x80 && char < 0xa0
 }
 
-// document returns the root of the file's only document. Without one, it is nil.
+// document returns the root of the file's only document, or nil if there is none.
 func (r *reader) document(data []byte) *yaml.Node {
 	root, err := load(data)
 	var several severalError
@@ -90,13 +89,13 @@ func load(data []byte) (root *yaml.Node, err error) {
 	return nil, severalError(second.Line)
 }
 
-// locate returns where the syntax is wrong and what the library says of it. A file
-// with an error of syntax has no nodes, which say the lines of all other errors. The
-// line is the last of the shortest beginning of the file with the same error:
-// the library's is off by one, that of what is around, or missing.
+// locate returns the position of a syntax error, and the library's description. A file with a
+// syntax error yields no nodes, from which other errors get their lines. The line is the last
+// one of the shortest prefix of the file that has the same error: the library's own line is off
+// by one, that of the enclosing element, or missing.
 func (r *reader) locate(data []byte) (line int, text string) {
-	// On the first line, the library confuses where something begins with where
-	// it should have ended.
+	// On the first line, the library confuses where something begins with where it should have
+	// ended.
 	shifted := append([]byte("\n"), data...)
 	_, err := load(shifted)
 	if err == nil {
@@ -121,15 +120,15 @@ func (r *reader) locate(data []byte) (line int, text string) {
 
 var libraryError = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)`)
 
-// cutLine divides the library's line, or 0, from what it says.
+// cutLine separates the library's line, or 0, from its text.
 func cutLine(err error) (line int, text string) {
 	parts := libraryError.FindStringSubmatch(err.Error())
-	line, _ = strconv.Atoi(parts[1]) // without one, it is 0
+	line, _ = strconv.Atoi(parts[1]) // 0 without one
 	return line, parts[2]
 }
 
-// meanings say in other words what the library says, and what to do. Where they
-// end with "; ", that is to use quotes.
+// meanings rephrases the library's errors and adds advice. Texts that end in "; " are completed
+// with the advice to use quotes.
 var meanings = []struct{ said, means string }{
 	{"a tab character", "a tab stands where YAML wants blanks; indent with blanks"},
 	{"cannot start any token", "a text cannot begin with @, % or ` unless it is in quotes; "},

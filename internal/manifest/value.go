@@ -9,20 +9,20 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A value is what stands on a line. That of an alias is what it stands for.
+// A value is a node with its line. For an alias it is the node that the alias stands for.
 type value struct {
 	node *yaml.Node
 	line int
 }
 
-// An entry is a key with its value. The line is the key's.
+// An entry is a key and its value. The line is the key's.
 type entry struct {
 	key   string
 	line  int
 	value value
 }
 
-// is reports whether a value is a word that means something in its place.
+// is reports whether a value is a word with a special meaning in its place.
 func (v value) is(word string) bool { return v.node.Tag == "!!str" && v.node.Value == word }
 
 func (r *reader) value(node *yaml.Node) value {
@@ -34,16 +34,16 @@ func (r *reader) value(node *yaml.Node) value {
 	return v
 }
 
-// weigh counts what is read. The constant is for what a value of no length costs.
+// weigh adds to the size of what was read. The constant is the cost of an empty value.
 func (r *reader) weigh(v value) { r.weight += 16 + len(v.node.Value) }
 
 func (r *reader) tooHeavy() bool { return r.weight > maxWeight }
 
-// maxMerges is how deep merged mappings may nest.
+// maxMerges is the maximum nesting of merged mappings.
 const maxMerges = 100
 
-// mapping returns the entries of a mapping, with those that << merges into it.
-// Its own come first.
+// mapping returns the entries of a mapping, its own first, followed by those that << merges
+// into it.
 func (r *reader) mapping(what string, v value) (all []entry, ok bool) {
 	switch {
 	case !r.is(what, v, yaml.MappingNode, "a mapping", "KEY: VALUE"):
@@ -116,7 +116,7 @@ func (r *reader) list(what string, v value, example string) (all []value, ok boo
 	return all, true
 }
 
-// is checks that a value is a list or a mapping, as wanted.
+// is checks that a value has the wanted kind, a list or a mapping.
 func (r *reader) is(what string, v value, kind yaml.Kind, wanted, example string) bool {
 	switch {
 	case v.node.Kind != kind:
@@ -129,7 +129,7 @@ func (r *reader) is(what string, v value, kind yaml.Kind, wanted, example string
 	return false
 }
 
-// describe says for a message what stands in a file.
+// describe describes a node for messages.
 func describe(node *yaml.Node) string {
 	switch {
 	case node.Kind == yaml.MappingNode:
@@ -158,8 +158,8 @@ func quoted(text string) string {
 	return strconv.Quote(text)
 }
 
-// truth tells of unquoted text whether any version of YAML takes it for true or
-// false: what this library reads as text is none for the next tool.
+// truth reports whether any version of YAML reads the unquoted text as true or false: a tool
+// other than this library may.
 func truth(node *yaml.Node) bool {
 	if node.Style != 0 {
 		return false
@@ -173,8 +173,8 @@ func truth(node *yaml.Node) bool {
 	return false
 }
 
-// tagged reports whether a tag stands before a value. The library keeps no trace
-// of the tag "!", and so "shell: ! test -f x" would lose its first word.
+// tagged reports whether a tag precedes a value. The library drops the tag "!", so "shell: !
+// test -f x" would lose its first word.
 func (r *reader) tagged(node *yaml.Node) bool {
 	if node.Style != 0 || node.Kind != yaml.ScalarNode {
 		return node.Style&yaml.TaggedStyle != 0
@@ -189,8 +189,8 @@ func (r *reader) tagged(node *yaml.Node) bool {
 	return len(text) > 0 && text[0] == '!'
 }
 
-// from returns the rest of a line. It keeps lines in characters, since a line can
-// hold the whole file, and would be counted again for each of its values.
+// from returns the rest of a line. It caches lines as runes, since a line may contain the whole
+// file and would be decoded again for each of its values.
 func (r *reader) from(line, column int) []rune {
 	if line < 1 || line > len(r.lines) {
 		return nil

@@ -9,7 +9,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// readWork reads the key that says what is run.
+// readWork reads the key that says what to run.
 func (it *item) readWork(given []entry) {
 	var first entry
 	for _, e := range given {
@@ -70,7 +70,7 @@ func (it *item) readHTTP(e entry) bool {
 			method, right = it.readMethod(e)
 		case "url":
 			found = true
-			it.at["command"] = e // where the method is right, it is the URL that is not
+			it.at["command"] = e // if the method is valid, the URL is not
 			target, right = it.readText(e)
 		case "headers":
 			it.at["headers"] = e
@@ -90,7 +90,7 @@ func (it *item) readHTTP(e entry) bool {
 	return ok && found
 }
 
-// methodChars are those of RFC 9110, without small letters.
+// methodChars are the characters of RFC 9110, without lower-case letters.
 const methodChars = "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~"
 
 func (it *item) readMethod(e entry) (string, bool) {

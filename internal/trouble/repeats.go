@@ -8,14 +8,15 @@ import (
 	"time"
 )
 
-// mostRepeats is how many different failures Repeats remembers. Further ones are logged each.
+// mostRepeats is the number of different failures that Repeats remembers. It logs all others
+// each time.
 const mostRepeats = 1000
 
-// Repeats logs failures of many things: each failure once, and then how often it came again, once in
-// [Every]. It is safe for concurrent use. The zero value is not usable.
+// Repeats logs the failures of many operations: each failure once, and then, once in [Every],
+// how often it was repeated. It is safe for concurrent use. The zero value is not usable.
 type Repeats struct {
 	log   *slog.Logger
-	every time.Duration // Every, but in tests
+	every time.Duration // Every, except in tests
 
 	mu  sync.Mutex
 	all map[string]*repeat
@@ -25,8 +26,8 @@ type Repeats struct {
 type repeat struct {
 	level slog.Level
 	msg   string
-	args  []any // of the last one
-	again int   // how often it came since it was logged
+	args  []any // arguments of the last one
+	again int   // repetitions since it was logged
 	timer *time.Timer
 }
 
@@ -35,8 +36,9 @@ func NewRepeats(log *slog.Logger) *Repeats {
 	return &Repeats{log: log, every: Every, all: map[string]*repeat{}}
 }
 
-// Log logs a failure with its args, unless the same one was logged within the interval: one with the same
-// level and message, and with the same key except for the numbers in it.
+// Log logs a failure with its args, unless the same failure was logged within the interval.
+// Failures are the same if they have the same level and message, and keys that differ only in
+// numbers.
 func (r *Repeats) Log(level slog.Level, key, msg string, args ...any) {
 	key = level.String() + " " + msg + " " + withoutNumbers(key)
 	r.mu.Lock()
@@ -55,7 +57,7 @@ func (r *Repeats) Log(level slog.Level, key, msg string, args ...any) {
 	r.log.Log(context.Background(), level, msg, args...)
 }
 
-// withoutNumbers is a text with # for each number in it.
+// withoutNumbers replaces each number in a text by #.
 func withoutNumbers(text string) string {
 	var b strings.Builder
 	in := false
@@ -72,7 +74,7 @@ func withoutNumbers(text string) string {
 	return b.String()
 }
 
-// over ends the interval of a failure. The next begins if it came again.
+// over ends the interval of a failure, and begins the next one if the failure was repeated.
 func (r *Repeats) over(key string, is *repeat) {
 	r.mu.Lock()
 	if r.all[key] != is {
@@ -89,14 +91,14 @@ func (r *Repeats) over(key string, is *repeat) {
 	r.tell(is, again, args)
 }
 
-// tell logs how often a failure came again.
+// tell logs how often a failure was repeated.
 func (r *Repeats) tell(is *repeat, again int, args []any) {
 	if again > 0 {
 		r.log.Log(context.Background(), is.level, is.msg, append(args[:len(args):len(args)], "times", again)...)
 	}
 }
 
-// Flush logs at once how often failures came again.
+// Flush immediately logs the repetitions of all failures.
 func (r *Repeats) Flush() {
 	r.mu.Lock()
 	all := r.all
@@ -105,7 +107,7 @@ func (r *Repeats) Flush() {
 		is.timer.Stop()
 	}
 	r.mu.Unlock()
-	for _, is := range all { // nobody else changes them any more
+	for _, is := range all { // no longer shared
 		r.tell(is, is.again, is.args)
 	}
 }

@@ -26,7 +26,7 @@ const (
 	BulkDelete BulkAction = "delete" // dead jobs, or done ones that are kept
 )
 
-// bulkStates are the states that jobs can be in for an action, the usual one first.
+// bulkStates are the states in which jobs can be for an action, the default first.
 var bulkStates = map[BulkAction][]State{
 	BulkRetry:  {StateDead, StateDelayed},
 	BulkCancel: {StateReady, StateDelayed, StateRunning},
@@ -61,11 +61,11 @@ type BulkResult struct {
 }
 
 const (
-	// bulkBatch is how many jobs are dealt with in one transaction: so few that nobody waits
-	// for it for long.
+	// bulkBatch is the number of jobs per transaction: small enough that nobody waits for it
+	// for long.
 	bulkBatch = 200
 
-	// countBatch is how many jobs a dry run reads at once.
+	// countBatch is the number of jobs that a dry run reads at once.
 	countBatch = 1000
 )
 
@@ -102,7 +102,7 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 		batch = countBatch
 	}
 	for _, divided := range places {
-		after, more := max(f.After, 0), divided >= opt.From.Block // before which sentinels are
+		after, more := max(f.After, 0), divided >= opt.From.Block // sentinels come before it
 		if divided == opt.From.Block {
 			after = max(after, opt.From.After)
 		}
@@ -118,7 +118,7 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 			looked += len(part)
 			if more = len(part) >= batch; more {
 				after = part[len(part)-1].ID
-				more = after < min(newest(began), f.before(began)) // so that it ends, however many jobs come meanwhile
+				more = after < min(newest(began), f.before(began)) // so that it ends even if new jobs keep coming
 			}
 			part = slices.DeleteFunc(part, func(i Job) bool { return !f.alike(&i) || !wasThere(&i, what, began) || i.ID >= f.before(began) })
 			if part, err = c.matching(ctx, q, where, part); err != nil {
@@ -139,7 +139,7 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 	return r, nil
 }
 
-// forBulk checks a filter, and gives it its state.
+// forBulk checks a filter and sets its default state.
 func (f *Filter) forBulk(what BulkAction) (*where, error) {
 	states := bulkStates[what]
 	if states == nil {
@@ -160,11 +160,11 @@ func (f *Filter) forBulk(what BulkAction) (*where, error) {
 	return f.where()
 }
 
-// newest is an id that no job had at a moment, by the database's clock in µs since 1970: ids
-// may be a little ahead of that.
+// newest returns an id above those of all jobs that existed at a time by the database's clock,
+// in µs since 1970: ids may be slightly ahead of that.
 func newest(us int64) int64 { return store.TickOf(us + board.Window.Microseconds()) }
 
-// wasThere reports whether there is something to do about a job that was there when a bulk
+// wasThere reports whether the action applies to a job, and the job existed when the bulk
 // began.
 func wasThere(i *Job, what BulkAction, began int64) bool {
 	switch {
@@ -172,13 +172,13 @@ func wasThere(i *Job, what BulkAction, began int64) bool {
 		return false
 	case i.State == StateDead, i.State == StateDone:
 		return i.At.UnixMicro() <= began
-	case what == BulkRetry: // which is delayed
+	case what == BulkRetry: // the retried job is delayed
 		return i.At.UnixMicro() > began
 	}
 	return true
 }
 
-// deal does with a batch of jobs what is to be done, and counts.
+// deal applies the action to a batch of jobs, and counts the outcomes.
 func (c *Client) deal(ctx context.Context, what BulkAction, f Filter, opt BulkOptions, part []Job, r *BulkResult) error {
 	n, inUse := len(part), 0
 	if n > 0 && !opt.DryRun {
@@ -207,8 +207,8 @@ func (c *Client) deal(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 	return nil
 }
 
-// removals are the statements that remove jobs from where they stand: the first locks
-// those that are there. Whoever deletes a job's row has ended it.
+// removals has the statements that remove jobs from the table of their state: the first locks
+// the existing rows. Whoever deletes a job's row has ended the job.
 var removals = map[State]struct{ lock, remove *sqlrun.Stmt }{
 	StateReady:   {store.LockJobs, store.AckReady},
 	StateDelayed: {store.LockDelayed, store.AckDelayed},
@@ -217,7 +217,8 @@ var removals = map[State]struct{ lock, remove *sqlrun.Stmt }{
 	StateDone:    {store.LockDone, store.PurgeDone},
 }
 
-// remove deletes jobs of one state, and unties them. It tells how many were there.
+// remove deletes jobs of one state and releases their ties. It returns the number of jobs that
+// still existed.
 func (c *Client) remove(ctx context.Context, q *store.Queue, jobs []Job) (n int, err error) {
 	by, over := removals[jobs[0].State], jobs[0].State == StateDead || jobs[0].State == StateDone
 	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
@@ -235,7 +236,7 @@ func (c *Client) remove(ctx context.Context, q *store.Queue, jobs []Job) (n int,
 				return err
 			}
 			n += len(here)
-			if over { // its key was freed when it ended
+			if over { // its unique key was freed when it ended
 				continue
 			}
 			var tied []store.Ended
@@ -256,9 +257,9 @@ func (c *Client) remove(ctx context.Context, q *store.Queue, jobs []Job) (n int,
 	return n, err
 }
 
-// A rank is jobs of one state that a statement reaches at once.
+// A rank is a set of jobs of one state that one statement reaches.
 type rank struct {
-	block, priority int // of ready ones, which have their priority in their key; else 0
+	block, priority int // of ready jobs, which have it in their key; otherwise 0
 }
 
 func rankOf(i *Job) rank {
@@ -268,8 +269,8 @@ func rankOf(i *Job) rank {
 	return rank{block: i.Block}
 }
 
-// byRank divides jobs of one state, in an order that all keep to: so nobody waits for another in
-// a circle.
+// byRank groups jobs of one state, in an order that all transactions keep, so that they cannot
+// deadlock.
 func byRank(jobs []Job) iter.Seq2[rank, []int64] {
 	ids := map[rank][]int64{}
 	for i := range jobs {
@@ -287,7 +288,7 @@ func byRank(jobs []Job) iter.Seq2[rank, []int64] {
 	}
 }
 
-// tellEnds tells workers of the groups that some jobs were of which have ended.
+// tellEnds tells workers that the groups of some jobs may have ended.
 func (c *Client) tellEnds(ctx context.Context, jobs []Job) {
 	groups := map[int64]bool{}
 	for i := range jobs {
@@ -300,11 +301,10 @@ func (c *Client) tellEnds(ctx context.Context, jobs []Job) {
 	}
 }
 
-// hasten lets delayed jobs go at once, and tells how many there were whose
-// time had not come.
+// hasten makes delayed jobs due, and returns the number of those that were not due yet.
 func (c *Client) hasten(ctx context.Context, q *store.Queue, jobs []Job) (int, error) {
 	var n int64
-	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error { // where no plan is kept
+	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error { // a transaction, which uses no cached plan
 		n = 0
 		for at, ids := range byRank(jobs) {
 			part, err := tx.Exec(ctx, store.HastenDelayed, store.JobArgs(q.ID, at.block, 0, ids))
@@ -324,15 +324,15 @@ func (c *Client) hasten(ctx context.Context, q *store.Queue, jobs []Job) (int, e
 	return int(n), err
 }
 
-// A revival is a dead job that is to come back.
+// A revival is a dead job to be retried.
 type revival struct {
 	job *Job
-	to  int // the block that it belongs to by now
+	to  int // the block that it belongs to now
 }
 
-// revive moves dead jobs to those that are due, to the blocks that they belong to by now. It
-// returns those, and the ones that stay since others have their unique keys, or wait in their
-// blocks with their ids: these name the job.
+// revive moves dead jobs to the delayed ones, due at once, in the blocks to which they belong
+// now. It returns these, and the jobs that stay because another job has their unique key, or
+// waits in their block with their id: the error names that job.
 func (c *Client) revive(ctx context.Context, q *store.Queue, jobs []Job) (back, inUse []store.KeyRow, err error) {
 	if q.State == "deleted" {
 		return nil, nil, fmt.Errorf("%w: %q", ErrDeleted, q.Name)
@@ -352,7 +352,7 @@ func (c *Client) revive(ctx context.Context, q *store.Queue, jobs []Job) (back, 
 	switch {
 	case c.db.Dialect.Duplicate(err) && len(jobs) == 1:
 		return nil, []store.KeyRow{{Queue: q.ID, ID: jobs[0].ID, Holder: jobs[0].ID}}, nil
-	case c.db.Dialect.Duplicate(err): // one by one, so that the others come back
+	case c.db.Dialect.Duplicate(err): // one by one, so that only this job stays
 		back, inUse = nil, nil
 		for i := range jobs {
 			b, u, err := c.revive(ctx, q, jobs[i:i+1])
@@ -372,7 +372,7 @@ func (c *Client) revive(ctx context.Context, q *store.Queue, jobs []Job) (back, 
 	return back, inUse, err
 }
 
-// reviveIn does so in a transaction, with those that are still dead.
+// reviveIn does so in a transaction, for the jobs that are still dead.
 func reviveIn(ctx context.Context, tx *sqlrun.Session, queue int, jobs []Job, all []revival) (back, inUse []store.KeyRow, err error) {
 	dead := map[int][]int64{} // by block
 	for at, ids := range byRank(jobs) {

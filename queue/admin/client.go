@@ -1,12 +1,12 @@
-// Package admin is what operators do with queues and their jobs: list, find and count jobs, retry,
-// cancel and delete them one by one or in bulk, and change settings, limits and routes. Programs
-// that enqueue jobs and do them need package queue only.
+// Package admin is for operating queues and their jobs: list, find and count jobs; retry,
+// cancel and delete them one by one or in bulk; and change settings, limits and routes.
+// Programs that enqueue and process jobs need only package queue.
 //
-// A [Client] needs no worker and no [github.com/dbcron/dbcron/queue.Client]: it talks to the
-// tables, and workers learn of it. Those of this process that share its [dialect.DB] do so at
-// once, others by a notification where the engine has such a thing, or by their doorbells, or
-// else when they look by themselves: within three seconds for settings and limits. Producers go
-// by new settings and routes within two seconds.
+// A [Client] needs no worker and no [github.com/dbcron/dbcron/queue.Client]: it changes the
+// tables, and notifies workers. Workers of this process that share its [dialect.DB] hear of
+// changes at once; others by a notification where the engine has them, or by their doorbells,
+// or else by polling: within three seconds for settings and limits. Producers apply new
+// settings and routes within two seconds.
 package admin
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A Client looks after queues. It is safe for concurrent use.
+// A Client operates queues. It is safe for concurrent use.
 type Client struct {
 	db  *dialect.DB
 	hub *bell.Hub
@@ -28,7 +28,7 @@ type Client struct {
 
 // Options adjusts a Client. The zero value is ready to use.
 type Options struct {
-	Blocks int // of queues that [Client.Edit] makes: how many workers can share one; default: 16
+	Blocks int // for queues that [Client.Edit] creates: how many workers can share one; default: 16
 }
 
 // New returns a Client. It does not touch the database.
@@ -64,5 +64,5 @@ func (c *Client) blocks(ctx context.Context, queue int) ([]store.BlockRow, error
 	return store.Blocks(ctx, &c.db.Session, queue)
 }
 
-// cmpName is the queue that a name means.
+// cmpName returns the queue that a name means.
 func cmpName(queue string) string { return cmp.Or(queue, store.DefaultQueue) }

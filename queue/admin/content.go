@@ -12,8 +12,8 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// contents tell how long the payloads of some jobs are, and have those that are not longer
-// than a limit. Jobs that have moved on meanwhile are not among them.
+// contents returns the sizes of some jobs' payloads, and the payloads that do not exceed a
+// limit. Jobs that have moved meanwhile are missing.
 var contents = map[State]*sqlrun.Stmt{
 	StateReady:   store.ContentReady,
 	StateDelayed: store.ContentDelayed,
@@ -22,8 +22,8 @@ var contents = map[State]*sqlrun.Stmt{
 	StateDone:    store.ContentDone,
 }
 
-// A standAt is where some listed jobs of a state stand: in a block, and ready ones behind those
-// of more urgent priorities.
+// A standAt is the part of a state's jobs in which a listed job is: its block and, for ready
+// jobs, its priority.
 type standAt struct{ block, priority int }
 
 func standOf(i *Job) standAt {
@@ -33,9 +33,9 @@ func standOf(i *Job) standAt {
 	return standAt{i.Block, 0}
 }
 
-// withPayloads calls f for each of some jobs of one state, which were listed without their
-// payloads, until it returns false. Payloads that are not longer than a limit are loaded, a few
-// at a time: room tells how many bytes f has use for. It passes over jobs that have moved on.
+// withPayloads calls f for each of some jobs of one state, which were listed without payloads,
+// until f returns false. It loads payloads up to a limit, a few at a time; room returns how
+// many bytes f can use. It skips jobs that have moved.
 func (c *Client) withPayloads(ctx context.Context, q *store.Queue, jobs []Job, longest int, room func() int, f func(*Job) bool) error {
 	weight := func(i *Job) int {
 		if i.PayloadBytes > longest {
@@ -65,8 +65,7 @@ func (c *Client) withPayloads(ctx context.Context, q *store.Queue, jobs []Job, l
 	return nil
 }
 
-// content returns those of some jobs of a state that are there, with their payloads unless
-// these are longer than a limit.
+// content returns those of some jobs of a state that still exist, with payloads up to a limit.
 func (c *Client) content(ctx context.Context, q *store.Queue, jobs []Job, longest int) (here []Job, err error) {
 	places := map[standAt]map[int64]*Job{}
 	for i := range jobs {
@@ -95,7 +94,7 @@ func (c *Client) content(ctx context.Context, q *store.Queue, jobs []Job, longes
 	return here, err
 }
 
-// matching returns those of some listed jobs whose payloads meet a condition.
+// matching returns the listed jobs whose payloads meet a condition.
 func (c *Client) matching(ctx context.Context, q *store.Queue, where *where, jobs []Job) (all []Job, err error) {
 	if where == nil {
 		return jobs, nil

@@ -22,16 +22,16 @@ type Failure struct {
 }
 
 const (
-	failurePlaces  = 2000 // queues with dead jobs, and blocks with delayed ones, that are looked at
-	failuresAtOnce = 100  // rows that are read of a queue at the least
-	failureSteps   = 100  // statements that are sent at once
+	failurePlaces  = 2000 // maximum number of queues with dead jobs, and of blocks with delayed ones
+	failuresAtOnce = 100  // minimum number of rows to read of a queue
+	failureSteps   = 100  // statements per pipeline
 )
 
 // A failurePlace is a queue with dead jobs, or a block with delayed ones.
 type failurePlace struct {
 	queue, block int
 	name         string
-	before       int64 // the least id that was read of dead ones
+	before       int64 // least id read so far, of dead jobs
 	over         bool  // there are no more
 }
 
@@ -57,7 +57,7 @@ func (c *Client) Failures(ctx context.Context, limit int) (all []Failure, more b
 	perQueue, perBlock := max(failuresAtOnce, limit/max(1, len(places)-blocks)+1), max(failuresAtOnce/4, limit/2/max(1, blocks)+1)
 	for reading := true; reading; {
 		reading = false
-		var least int64 // the id of the last one that counts, of as many as the limit
+		var least int64 // once limit jobs are found: the id of the last of them
 		if len(all) >= limit {
 			least = all[limit-1].ID
 		}
@@ -85,14 +85,14 @@ func (c *Client) Failures(ctx context.Context, limit int) (all []Failure, more b
 		slices.SortStableFunc(all, func(a, b Failure) int {
 			return cmp.Or(cmp.Compare(b.ID, a.ID), cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.State, b.State), cmp.Compare(a.Kind, b.Kind))
 		})
-		all = slices.Compact(all) // a pipeline may have been sent twice
+		all = slices.Compact(all) // a pipeline may have been run twice
 		more = more || len(all) > limit
 		all = all[:min(len(all), limit)]
 	}
 	return all, more, nil
 }
 
-// step reads the next ones of a place.
+// step returns the statement that reads the next jobs of a place.
 func (p *failurePlace) step(limit int, all *[]Failure) *sqlrun.Step {
 	s := &sqlrun.Step{Stmt: store.NewestDead, Args: sqlrun.Args{"queue": p.queue, "limit": limit}}
 	f := Failure{Queue: p.name, State: StateDead}
@@ -102,7 +102,7 @@ func (p *failurePlace) step(limit int, all *[]Failure) *sqlrun.Step {
 		s.Args["before"] = p.before
 	}
 	n := 0
-	p.over = true // unless it returns as many as it may
+	p.over = true // unless the result is full
 	s.Scan = func(row *sqlrun.Row) error {
 		f := f
 		f.ID, f.Kind, f.At, f.Attempts, f.Error = row.Int(0), string(row.Bytes(1)), time.UnixMicro(row.Int(2)).UTC(),

@@ -16,7 +16,7 @@ var findStatements = map[State]*sqlrun.Stmt{
 	StateRunning: store.FindRunning, StateDead: store.FindDead, StateDone: store.FindDone,
 }
 
-// A spot is where a job was seen.
+// A spot is the location of a job when it was seen.
 type spot struct {
 	state             State
 	queue             int
@@ -24,7 +24,7 @@ type spot struct {
 	divided, priority int
 }
 
-// find returns all jobs of some queues that have an id. It looks again if one has moved
+// find returns all jobs of some queues that have an id. It searches again if one has moved
 // since it was located.
 func (c *Client) find(ctx context.Context, first, last int, id int64) (all []Job, err error) {
 	for range 10 {
@@ -49,7 +49,7 @@ func (c *Client) find(ctx context.Context, first, last int, id int64) (all []Job
 	return nil, fmt.Errorf("%w: job %d keeps changing its state; try again", ErrNotFound, id)
 }
 
-// locate returns where an id is.
+// locate returns the locations of an id.
 func (c *Client) locate(ctx context.Context, first, last int, id int64) (all []spot, err error) {
 	err = c.db.Pipeline(ctx, &sqlrun.Step{
 		Stmt: store.LocateJob, Args: sqlrun.Args{"first": first, "last": last, "id": id},
@@ -61,7 +61,7 @@ func (c *Client) locate(ctx context.Context, first, last int, id int64) (all []s
 	return all, err
 }
 
-// at returns what is at a spot, of which a queue's dead and done jobs are one.
+// at returns the jobs at a spot. All dead or done jobs of a queue share one.
 func (c *Client) at(ctx context.Context, s spot, id int64) (all []Job, err error) {
 	rows := store.NewReader(findStatements[s.state])
 	err = c.db.Pipeline(ctx, &sqlrun.Step{
@@ -101,7 +101,7 @@ func (c *Client) Find(ctx context.Context, id int64) (Job, error) {
 	return c.withRefusal(ctx, i, err)
 }
 
-// theOne returns the one job that was found, or an error that names all.
+// theOne returns the only job found, or an error that names all of them.
 func theOne(all []Job, err error) (Job, error) {
 	if err != nil || len(all) == 1 {
 		return append(all, Job{})[0], err

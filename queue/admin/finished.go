@@ -20,10 +20,9 @@ type Finished struct {
 	Took   time.Duration // on average
 }
 
-// Finished tells what workers have done since a while ago, by queue and kind; it is up to
-// date to a second or two, and to whole minutes at the beginning. What is older than 7
-// days is not known any more. The numbers are for people: a worker that is killed takes
-// its last second with it.
+// Finished returns what workers have done in the last period, by queue and kind. It is current
+// to a second or two, and begins at a whole minute. Counts are kept for 7 days. They are
+// approximate: a killed worker takes the counts of its last second with it.
 func (c *Client) Finished(ctx context.Context, last time.Duration) ([]Finished, error) {
 	if last <= 0 || last > store.LongestCount {
 		return nil, store.Invalid("last", "%v is not more than 0 and up to %v", last, store.LongestCount)

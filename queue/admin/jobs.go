@@ -26,7 +26,7 @@ const (
 	StateDone    State = "done" // in queues that keep done jobs: see [Queue.KeepDone]
 )
 
-// A Job is a job as the tables have it. What a producer says of it is as in
+// A Job is a stored job. The fields that producers set are as in
 // [github.com/dbcron/dbcron/queue.Job].
 type Job struct {
 	Queue       string
@@ -63,14 +63,14 @@ type Job struct {
 	PayloadBytes int // the length of Payload, even where [Client.Jobs] leaves it out
 }
 
-// A Progress is how far a job is, as its handler has stored it.
+// A Progress is a job's progress as its handler has stored it.
 type Progress struct {
-	State   []byte // what the next attempt needs to go on from there
-	Percent int    // how much is done, 1 to 100; 0: nothing is said of that
+	State   []byte // what the next attempt needs to continue
+	Percent int    // from 1 to 100; 0: not reported
 	Message string // for people
 }
 
-// jobOf returns the job that a row of a queue is.
+// jobOf converts a row of a queue to a Job.
 func jobOf(j *store.Job, queue string, state State) Job {
 	i := Job{
 		Queue: queue, Kind: j.Kind, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, Group: j.Group,
@@ -127,10 +127,10 @@ type Filter struct {
 	LongestPayload, MaxBytes int
 }
 
-// defaultMaxBytes bounds what a page of jobs takes of memory.
+// defaultMaxBytes bounds the memory for a page of jobs.
 const defaultMaxBytes = 64 << 20
 
-// where reads the filter's condition; nil if there is none.
+// where parses the filter's condition; nil if there is none.
 func (f *Filter) where() (*where, error) {
 	if f.Where == "" {
 		return nil, nil
@@ -138,8 +138,8 @@ func (f *Filter) where() (*where, error) {
 	return parseWhere(f.Where)
 }
 
-// before returns the id that those of the selected jobs are below that are old enough, at a
-// moment by the database's clock in µs since 1970.
+// before returns the id below which jobs are old enough, given the time by the database's clock
+// in µs since 1970.
 func (f *Filter) before(now int64) int64 {
 	if f.OlderThan == 0 {
 		return math.MaxInt64
@@ -147,8 +147,7 @@ func (f *Filter) before(now int64) int64 {
 	return store.TickOf(max(now-f.OlderThan.Microseconds(), store.Epoch.UnixMicro()))
 }
 
-// alike reports whether a job that is in the filter's state is one of those it selects, whatever
-// its payload is.
+// alike reports whether the filter selects a job of its state, apart from the payload.
 func (f *Filter) alike(i *Job) bool {
 	return (f.Kind == "" || i.Kind == f.Kind) && (f.Key == "" || i.Key == f.Key) && (f.Match == nil || f.Match(i))
 }
@@ -202,16 +201,16 @@ func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Job, more int64, er
 	}
 }
 
-// A listing is a page of a list of jobs, as far as it has been made.
+// A listing is a page of a list of jobs under construction.
 type listing struct {
 	f     *Filter
 	where *where
 	jobs  []Job
-	room  int  // how many bytes more it may have
-	full  bool // what comes after f.After has no place
+	room  int  // bytes left
+	full  bool // the job after f.After does not fit
 }
 
-// add adds those of some jobs that are selected, until the listing is full.
+// add appends selected jobs until the listing is full.
 func (l *listing) add(ctx context.Context, c *Client, q *store.Queue, part []Job) error {
 	longest := l.f.LongestPayload
 	if l.where != nil {
@@ -221,7 +220,7 @@ func (l *listing) add(ctx context.Context, c *Client, q *store.Queue, part []Job
 	return c.withPayloads(ctx, q, selected, longest, func() int { return l.room }, l.take)
 }
 
-// take takes in the next job, and tells whether there is room for more.
+// take appends a job, and reports whether there is room for more.
 func (l *listing) take(i *Job) bool {
 	if !l.where.holds(i) {
 		l.f.After = i.ID
@@ -231,7 +230,7 @@ func (l *listing) take(i *Job) bool {
 		i.Payload = nil
 	}
 	bytes := len(i.Payload) + len(i.Error) + len(i.Detail)
-	// Jobs that have one id are on one page.
+	// Jobs with the same id stay on one page.
 	l.full = len(l.jobs) > 0 && i.ID != l.f.After && (bytes > l.room || len(l.jobs) >= l.f.Limit)
 	if !l.full {
 		l.jobs, l.f.After, l.room = append(l.jobs, *i), i.ID, l.room-bytes
@@ -239,10 +238,10 @@ func (l *listing) take(i *Job) bool {
 	return !l.full
 }
 
-// forList checks a filter, and fills in what it leaves to the defaults.
+// forList checks a filter and sets its defaults.
 func (f *Filter) forList() (*where, error) {
 	f.Queue, f.State = cmpName(f.Queue), cmp.Or(f.State, StateReady)
-	f.Limit, f.After = cmp.Or(f.Limit, 100), max(f.After, 0) // before which sentinels are
+	f.Limit, f.After = cmp.Or(f.Limit, 100), max(f.After, 0) // sentinels come before it
 	f.LongestPayload, f.MaxBytes = cmp.Or(f.LongestPayload, math.MaxInt), cmp.Or(f.MaxBytes, defaultMaxBytes)
 	switch {
 	case f.Limit < 1 || f.Limit > 10_000:
@@ -255,8 +254,8 @@ func (f *Filter) forList() (*where, error) {
 	return f.where()
 }
 
-// A merge reads the jobs of a state from all places, by id, without their payloads, and each row
-// once however many are looked at.
+// A merge reads the jobs of a state from all places in the order of their ids, without
+// payloads, and each row once however many it skips.
 type merge struct {
 	c      *Client
 	q      *store.Queue
@@ -266,13 +265,13 @@ type merge struct {
 
 type mergePlace struct {
 	divided int
-	after   int64 // the last that was read
-	size    int   // how many are read at once
+	after   int64 // the last id read
+	size    int   // number of rows to read next
 	rows    []Job
 	over    bool // there are no more
 }
 
-// mostMerged is how many rows of a place are read at once, of jobs that hardly match.
+// mostMerged is the maximum number of rows to read at once from a place, when few jobs match.
 const mostMerged = 500
 
 func (c *Client) merge(ctx context.Context, q *store.Queue, f *Filter) (*merge, error) {
@@ -284,8 +283,8 @@ func (c *Client) merge(ctx context.Context, q *store.Queue, f *Filter) (*merge, 
 	return m, err
 }
 
-// next returns the next jobs, as many as limit, but does not end between two of one id. Fewer are
-// the last.
+// next returns the next jobs, about limit of them: it does not separate jobs with the same id.
+// If there are fewer, they are the last.
 func (m *merge) next(ctx context.Context, limit int) (all []Job, err error) {
 	for {
 		var least *mergePlace
@@ -305,7 +304,7 @@ func (m *merge) next(ctx context.Context, limit int) (all []Job, err error) {
 	}
 }
 
-// fill reads more of a place of which all has been taken, and more each time.
+// fill reads more rows of a place whose rows are used up, and more each time.
 func (m *merge) fill(ctx context.Context, p *mergePlace) (err error) {
 	if len(p.rows) > 0 || p.over {
 		return nil
@@ -325,12 +324,12 @@ func oldest(all []Job, limit int) []Job {
 	return store.UpTo(all, limit, func(i *Job) int64 { return i.ID })
 }
 
-// sharers is how many jobs of a queue may have one id where all blocks are listed at once: more
-// than chance brings about.
+// sharers is the maximum number of a queue's jobs with the same id when all blocks are listed
+// at once: more than happens by chance.
 const sharers = 4
 
-// places are the parts in which the jobs of a state are read: the blocks, except for those
-// that are dead or done, which are in none.
+// places returns the parts in which the jobs of a state are read: the blocks or, for dead and
+// done jobs, a single part.
 func (c *Client) places(ctx context.Context, q *store.Queue, state State) (all []int, err error) {
 	switch state {
 	case StateDead, StateDone:
@@ -346,7 +345,7 @@ func (c *Client) places(ctx context.Context, q *store.Queue, state State) (all [
 	return all, err
 }
 
-// part returns the next jobs in a state that are in one place, by id, without their payloads.
+// part returns the next jobs of a state in one place, by id, without payloads.
 func (c *Client) part(ctx context.Context, q *store.Queue, state State, divided int, after int64, limit int) (all []Job, err error) {
 	step := &sqlrun.Step{Args: sqlrun.Args{"queue": q.ID, "divided": divided, "after": after, "limit": limit}}
 	switch state {
@@ -381,12 +380,12 @@ func (c *Client) part(ctx context.Context, q *store.Queue, state State, divided 
 	return oldest(all, limit), err
 }
 
-// Cancel removes a job that is not dead, whatever its state, and ends the context of its running
-// handler with a [github.com/dbcron/dbcron/queue.ErrLost], within a second or two each. Until then a
-// worker that has read the job may still begin it. If it was the last one of its group, that ends:
-// at once if this process has a [github.com/dbcron/dbcron/queue.Client] on the same
-// [dialect.DB], or if a worker hears of it, and otherwise within a minute. Cancel returns
-// [ErrNotFound] if there is no such job.
+// Cancel removes a job that is not dead, whatever its state, and ends the context of its
+// running handler with a [github.com/dbcron/dbcron/queue.ErrLost]; each takes effect within a
+// second or two. Until then a worker that has read the job may still begin it. If it was the
+// last job of its group, the group ends: at once if this process has a
+// [github.com/dbcron/dbcron/queue.Client] on the same [dialect.DB], or if a worker is notified,
+// and otherwise within a minute. Cancel returns [ErrNotFound] if there is no such job.
 func (c *Client) Cancel(ctx context.Context, queue string, id int64) error {
 	return c.removeOne(ctx, queue, id, func(i *Job) error {
 		switch i.State {
@@ -410,7 +409,7 @@ func (c *Client) Delete(ctx context.Context, queue string, id int64) error {
 	})
 }
 
-// removeOne deletes a job from where it stands, and looks again if it has moved.
+// removeOne deletes a job from its table, and searches again if it has moved.
 func (c *Client) removeOne(ctx context.Context, queue string, id int64, check func(*Job) error) error {
 	for range 10 {
 		i, err := c.Job(ctx, queue, id)
@@ -432,10 +431,10 @@ func (c *Client) removeOne(ctx context.Context, queue string, id int64, check fu
 	return fmt.Errorf("%w: job %d keeps changing its state; try again", ErrNotFound, id)
 }
 
-// Retry runs a dead job again, with all its attempts before it, or a delayed job at once: it
-// takes its place among the jobs that are due now. It returns [ErrNotFound] if there is no such
-// job, and ErrState if it is ready, running or done, or if it is dead and another job now has its
-// unique key.
+// Retry runs a dead job again, with all its attempts ahead of it, or a delayed job at once: the
+// job joins those that are due now. It returns [ErrNotFound] if there is no such job, and
+// ErrState if it is ready, running or done, or if it is dead and another job now has its unique
+// key.
 func (c *Client) Retry(ctx context.Context, queue string, id int64) error {
 	i, err := c.Job(ctx, queue, id)
 	if err != nil {
@@ -480,7 +479,7 @@ func (c *Client) RunNow(ctx context.Context, queue string, id int64) error {
 	return c.hastenOne(ctx, q, i)
 }
 
-// hastenOne lets a job go at once that was delayed when it was looked at.
+// hastenOne makes a job due that was delayed when it was read.
 func (c *Client) hastenOne(ctx context.Context, q *store.Queue, i Job) error {
 	for {
 		n, err := c.hasten(ctx, q, []Job{i})

@@ -15,19 +15,19 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A where is a condition on a payload. It is looked at in Go, on what has been read, and
-// not in SQL: engines do not agree on JSON, and large numbers are not numbers to some.
+// A where is a condition on a payload. It is evaluated in Go, on jobs that were read, and not
+// in SQL: engines disagree about JSON, and some lose precision in large numbers.
 type where struct {
 	path []any  // names and positions
-	op   string // "": the path is there
-	want any    // as json.Decoder.UseNumber has it
+	op   string // "": the path exists
+	want any    // as decoded with json.Decoder.UseNumber
 }
 
-// operators are those of a condition, the longer ones before those that begin them.
+// operators has the operators of conditions, longer ones before their prefixes.
 var operators = []string{"!=", "<=", ">=", "=", "<", ">"}
 
-// parseWhere reads a condition such as $.user.ids[0] >= 42. It returns an ErrInvalid that
-// says at which character it went wrong.
+// parseWhere parses a condition such as $.user.ids[0] >= 42. It returns an ErrInvalid that
+// gives the position of an error.
 func parseWhere(text string) (*where, error) {
 	if !utf8.ValidString(text) {
 		return nil, store.Invalid("where", "it is not UTF-8")
@@ -40,7 +40,7 @@ func parseWhere(text string) (*where, error) {
 	return w, nil
 }
 
-// A whereParser stands at a byte of a text.
+// A whereParser is at a byte of a text.
 type whereParser struct {
 	text string
 	at   int
@@ -78,7 +78,7 @@ func (p *whereParser) where() (*where, error) {
 	return w, p.literal(w)
 }
 
-// step reads a name or a position, or nothing.
+// step parses a name or an index, or nothing.
 func (p *whereParser) step() (any, error) {
 	switch {
 	case p.skip("."):
@@ -122,7 +122,7 @@ func (p *whereParser) step() (any, error) {
 	return nil, nil
 }
 
-// quoted reads a JSON string.
+// quoted parses a JSON string.
 func (p *whereParser) quoted() (any, error) {
 	for end := p.at + 1; end < len(p.text); end++ {
 		switch p.text[end] {
@@ -140,7 +140,7 @@ func (p *whereParser) quoted() (any, error) {
 	return nil, errors.New("the string does not end")
 }
 
-// literal reads what is compared with, which is the rest.
+// literal parses the value to compare with, which is the rest of the text.
 func (p *whereParser) literal(w *where) error {
 	rest := p.text[p.at:]
 	want, ok := decode([]byte(rest))
@@ -172,7 +172,7 @@ func (p *whereParser) skip(prefix string) bool {
 	return true
 }
 
-// decode reads JSON, and its numbers as they are written.
+// decode decodes JSON, with numbers as written.
 func decode(text []byte) (value any, ok bool) {
 	if !json.Valid(text) {
 		return nil, false
@@ -182,8 +182,8 @@ func decode(text []byte) (value any, ok bool) {
 	return value, d.Decode(&value) == nil
 }
 
-// holds reports whether a job fulfils the condition. One whose payload has no such path
-// does not, whatever the operator, nor does one without JSON.
+// holds reports whether a job meets the condition. A job without JSON, or without the path,
+// does not, whatever the operator.
 func (w *where) holds(j *Job) bool {
 	if w == nil {
 		return true
@@ -247,7 +247,7 @@ func (w *where) compare(value any) bool {
 	return order >= 0
 }
 
-// equal compares JSON: numbers by their values, and the names of an object in any order.
+// equal compares JSON values: numbers by value, and objects regardless of order.
 func equal(a, b any) bool {
 	switch a := a.(type) {
 	case json.Number:
@@ -279,8 +279,7 @@ func equal(a, b any) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// compareNumbers compares numbers as JSON has them, exactly, however large they or their
-// exponents are.
+// compareNumbers compares JSON numbers exactly, however large they or their exponents are.
 func compareNumbers(a, b string) int {
 	x, y := newNumber(a), newNumber(b)
 	if x.sign != y.sign || x.sign == 0 {
@@ -289,8 +288,7 @@ func compareNumbers(a, b string) int {
 	return x.sign * cmp.Or(x.exponent.Cmp(y.exponent), strings.Compare(x.digits, y.digits))
 }
 
-// A number is its sign times 0.digits times ten to the exponent; its digits neither begin
-// nor end with a 0.
+// A number is sign × 0.digits × 10^exponent. Its digits neither begin nor end with a 0.
 type number struct {
 	sign     int
 	digits   string

@@ -41,8 +41,9 @@ type Queue struct {
 	// later, for jobs enqueued from then on, and when the earlier jobs are done.
 	FIFO bool
 
-	// Notify says who is notified when it has dead letters or is behind, and when it recovers: mail addresses
-	// and URLs with blanks or commas between; "none": nobody; empty: as the daemons say (dbcron serve --notify).
+	// Notify says who is notified when it has dead letters or is behind, and when it recovers:
+	// mail addresses and URLs, separated by blanks or commas; "none": nobody; empty: the
+	// daemons' setting (dbcron serve --notify).
 	Notify string
 
 	Blocks int // how many blocks its jobs are divided into; see [Client.Resize]
@@ -67,7 +68,7 @@ func (c *Client) Queues(ctx context.Context, after string, limit int) ([]Queue, 
 	return all, err
 }
 
-// change applies a caller's change to settings, if what comes of it can be.
+// change applies a caller's change to settings, and returns the result if it is valid.
 func change(is store.Settings, by func(*Queue)) (store.Settings, error) {
 	q := Queue(is)
 	by(&q)
@@ -124,13 +125,13 @@ func (c *Client) Edit(ctx context.Context, name string, by func(*Queue)) (Queue,
 	return Queue(after), nil
 }
 
-// becomeFIFO has the jobs of a queue that is locked go to blocks of a new generation, which are
-// one after the other, or not any more.
+// becomeFIFO starts a new generation of blocks in a locked queue, whose jobs run one after the
+// other, or no longer do.
 func (c *Client) becomeFIFO(ctx context.Context, tx *sqlrun.Session, q *store.Queue, fifo bool) error {
 	n := c.opt.Blocks
 	if fifo {
 		n = 1
-		// So that the jobs before it are done before it: as in a queue that has had keys.
+		// So that earlier jobs are done first, as in a queue that has had keys.
 		if _, err := tx.Exec(ctx, store.SetOrdered, sqlrun.Args{"queue": q.ID}); err != nil {
 			return err
 		}
@@ -157,7 +158,7 @@ func (c *Client) Resume(ctx context.Context, name string) error {
 }
 
 func (c *Client) setState(ctx context.Context, name, state, reason string) error {
-	if q, err := c.read(ctx, name); err != nil { // not made by that
+	if q, err := c.read(ctx, name); err != nil { // Edit would create it
 		return err
 	} else if q.State == "deleted" {
 		return fmt.Errorf("%w: %q", ErrDeleted, name)

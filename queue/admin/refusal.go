@@ -41,7 +41,8 @@ func (c *Client) AllRefusals(ctx context.Context, limit int) ([]Refusal, error) 
 	return sqlrun.Select(ctx, &c.db.Session, store.ListAllRefused, sqlrun.Args{"limit": limit}, scanRefusal)
 }
 
-// withRefusal adds to what is known of a job. Whoever may not read that sees the job without it.
+// withRefusal adds the refusal of a job, if any. A user without the right to read refusals sees
+// the job without it.
 func (c *Client) withRefusal(ctx context.Context, i Job, err error) (Job, error) {
 	if err != nil || i.State == StateDead || i.State == StateDone {
 		return i, err

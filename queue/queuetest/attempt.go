@@ -9,33 +9,33 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A Verdict is what becomes of a job after an attempt.
+// A Verdict is the outcome of an attempt at a job.
 type Verdict string
 
 // Verdicts.
 const (
 	Done      Verdict = "done"
-	Failed    Verdict = "failed"    // it is tried again when the retry policy says
-	Retry     Verdict = "retry"     // it has failed, and is tried again when the handler says: queue.RetryAfter
+	Failed    Verdict = "failed"    // it will be retried after the delay of the retry policy
+	Retry     Verdict = "retry"     // it has failed, and will be retried after the handler's delay: queue.RetryAfter
 	Snoozed   Verdict = "snoozed"   // it comes back, and the attempt does not count
-	Discarded Verdict = "discarded" // it is not tried again
+	Discarded Verdict = "discarded" // it will not be retried
 	Dead      Verdict = "dead"      // by queue.Bury, or because this was its last attempt
 )
 
-// An Outcome is what has become of an attempt at a job.
+// An Outcome describes an attempt at a job.
 type Outcome struct {
 	queue.Job
 	ID        int64
 	Attempt   int
 	Verdict   Verdict
 	Err       error          // what the handler returned
-	After     time.Duration  // of Retry and Snoozed: until it comes back
+	After     time.Duration  // of Retry and Snoozed: the delay
 	Stack     string         // of a panic
 	Completed bool           // the handler has called CompleteTx
-	Progress  queue.Progress // as it was stored last
+	Progress  queue.Progress // as last stored
 }
 
-// String is the outcome in words.
+// String describes the outcome in words.
 func (o Outcome) String() string {
 	text := fmt.Sprintf("job %d of kind %q in queue %q, attempt %d: %s", o.ID, o.Kind, o.Queue, o.Attempt, o.Verdict)
 	if o.After > 0 {
@@ -62,7 +62,7 @@ func outcomes(all []rig.Outcome) []Outcome {
 	return list
 }
 
-// Worker returns a worker that has no database, to be given handlers for [Do].
+// Worker returns a worker without a database, for registering handlers for [Do].
 func Worker(t testing.TB) *queue.Worker {
 	t.Helper()
 	w, err := client(t, nil).Worker(queue.WorkerOptions{})
@@ -72,23 +72,22 @@ func Worker(t testing.TB) *queue.Worker {
 	return w
 }
 
-// Do has the handlers of w try a job for the first time, in this goroutine, and tells
-// what would become of it. No database is asked, and CompleteTx writes nothing: that it
-// was called is told. The job's timeout counts, and of the retry policies those of the
-// job and of the handler, and else 10 attempts. A job that could not be enqueued ends
-// the test.
+// Do makes the first attempt at a job with the handlers of w, in this goroutine, and returns
+// the outcome. It does not use a database: CompleteTx writes nothing, but the Outcome shows
+// that it was called. The job's timeout applies. The retry policy is that of the job and the
+// handler, with 10 attempts by default. A job that could not be enqueued fails the test.
 func Do(t testing.TB, w *queue.Worker, job queue.Job) Outcome {
 	t.Helper()
 	return DoAttempt(t, w, 1, job)
 }
 
-// DoAttempt is [Do] for another attempt than the first.
+// DoAttempt is [Do] for a later attempt.
 func DoAttempt(t testing.TB, w *queue.Worker, number int, job queue.Job) Outcome {
 	t.Helper()
 	return attempt(t, w, number, job)[0]
 }
 
-// DoBatch is [Do] for several jobs of a kind whose handler takes batches.
+// DoBatch is [Do] for several jobs of a kind with a batch handler.
 func DoBatch(t testing.TB, w *queue.Worker, jobs ...queue.Job) []Outcome {
 	t.Helper()
 	for _, j := range jobs {

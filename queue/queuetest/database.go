@@ -12,8 +12,8 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// DB returns a database of the test's own, with dbcron's tables, in SQLite: a file that
-// is removed at the end of the test. Of another engine, make one with [sqlrun.Open] and
+// DB returns a new SQLite database for the test, with dbcron's tables, in a file that is
+// removed at the end of the test. For another engine, use [sqlrun.Open] and
 // [sqlschema.Migrate].
 func DB(t testing.TB) *dialect.DB {
 	t.Helper()
@@ -32,8 +32,8 @@ func DB(t testing.TB) *dialect.DB {
 	return db
 }
 
-// Client returns a client that logs to the test, and whose queues have one block, which
-// is less to read.
+// Client returns a client that logs to the test. Its queues have one block, which is faster to
+// read.
 func Client(t testing.TB, db *dialect.DB) *queue.Client {
 	t.Helper()
 	c := client(t, db)

@@ -8,22 +8,22 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// mostAttempts is after how many attempts a drain is taken for endless.
+// mostAttempts is the number of attempts after which a drain counts as endless.
 const mostAttempts = 100_000
 
-// Drain does the jobs of w's queues, with its handlers, until none is ready or due, and
-// returns what was done, in order. It runs in this goroutine, one job at a time; w
-// itself is not run, and may be drained again. An attempt that ends as Failed, Retry or
-// Dead ends the test at once.
+// Drain processes the jobs of w's queues with its handlers until none is ready or due, and
+// returns the outcomes in order. It runs in this goroutine, one job at a time. It does not run
+// w itself, which may be drained again. An attempt that ends as Failed, Retry or Dead fails the
+// test at once.
 //
-// Jobs that are due later stay, and those of a paused queue: see [Advance]. What
-// another worker has is waited for.
+// Jobs that are due later stay, and so do those of a paused queue: see [Advance]. Drain waits
+// for jobs that another worker has.
 func Drain(t testing.TB, w *queue.Worker) []Outcome {
 	t.Helper()
 	return drain(t, w, func(o Outcome) bool { return o.Verdict == Failed || o.Verdict == Retry || o.Verdict == Dead })
 }
 
-// DrainAll is [Drain], and goes on after attempts that fail.
+// DrainAll is [Drain], but continues after failed attempts.
 func DrainAll(t testing.TB, w *queue.Worker) []Outcome {
 	t.Helper()
 	return drain(t, w, func(Outcome) bool { return false })
@@ -52,9 +52,9 @@ func drain(t testing.TB, w *queue.Worker, fails func(Outcome) bool) (all []Outco
 	return all
 }
 
-// Advance lets d pass for the jobs that wait for their time or their retry, of all
-// queues of the database: those that are due within it can be drained then. It moves
-// the jobs and not the clock: see the package's documentation.
+// Advance lets d pass for delayed jobs, including retries, of all queues of the database: jobs
+// that become due can then be drained. It moves the jobs, not the clock: see the package's
+// documentation.
 func Advance(t testing.TB, c *queue.Client, d time.Duration) {
 	t.Helper()
 	if d < 0 {

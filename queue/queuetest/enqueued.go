@@ -16,8 +16,8 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// Jobs returns all jobs of a queue, also dead ones, in the order of their ids; what is
-// done is not there any more. A queue that there is not has none.
+// Jobs returns all jobs of a queue, including dead ones, in the order of their ids. Jobs that
+// are done no longer exist. A queue that does not exist has none.
 func Jobs(t testing.TB, c *queue.Client, queueName string) (all []admin.Job) {
 	t.Helper()
 	seen := map[int64]bool{}
@@ -43,10 +43,10 @@ func Jobs(t testing.TB, c *queue.Client, queueName string) (all []admin.Job) {
 	return all
 }
 
-// Enqueued ends the test unless exactly one job of the queue is like an example, and
-// returns it. It is like it if it has the same kind, payload, key, priority, timeout and
-// so on; what the example leaves at zero may be anything, and so may the job's state. JSON
-// is compared by what it means. A delay is that between the job's id and its time, to the
+// Enqueued fails the test unless exactly one job of the queue matches an example, and returns
+// that job. It matches if it has the same kind, payload, key, priority, timeout and so on. Zero
+// fields of the example match anything, and the job may be in any state. JSON is compared by
+// its meaning. A delay is compared with the time between the job's id and its due time, to the
 // second.
 func Enqueued(t testing.TB, c *queue.Client, like queue.Job) admin.Job {
 	t.Helper()
@@ -58,7 +58,7 @@ func Enqueued(t testing.TB, c *queue.Client, like queue.Job) admin.Job {
 	return found[0]
 }
 
-// NotEnqueued ends the test if a job of the queue is like an example: see [Enqueued].
+// NotEnqueued fails the test if a job of the queue matches an example: see [Enqueued].
 func NotEnqueued(t testing.TB, c *queue.Client, like queue.Job) {
 	t.Helper()
 	all := Jobs(t, c, queueOf(t, c, like))
@@ -76,7 +76,7 @@ func adminOf(t testing.TB, c *queue.Client) *admin.Client {
 	return a
 }
 
-// queueOf is the queue of a job, by its route if it names none.
+// queueOf returns the queue of a job: the one it names, or that of its route.
 func queueOf(t testing.TB, c *queue.Client, j queue.Job) string {
 	t.Helper()
 	if j.Queue != "" {
@@ -110,7 +110,7 @@ func isLike(i *admin.Job, like *queue.Job) bool {
 		return false
 	case like.Delay > 0 && (i.State != admin.StateDelayed || (i.At.Sub(i.Enqueued)-like.Delay).Abs() > time.Second):
 		return false
-	case !like.RunAt.IsZero() && (i.State != admin.StateDelayed || i.At.Sub(like.RunAt).Abs() > time.Millisecond): // SQLite keeps no less
+	case !like.RunAt.IsZero() && (i.State != admin.StateDelayed || i.At.Sub(like.RunAt).Abs() > time.Millisecond): // SQLite's precision
 		return false
 	}
 	return len(like.Payload) == 0 || samePayload(i.Payload, like.Payload, like.Binary)
@@ -124,14 +124,14 @@ func samePayload(got, want []byte, binary bool) bool {
 	return decode(got, &a) == nil && decode(want, &b) == nil && reflect.DeepEqual(a, b)
 }
 
-// decode keeps numbers as they are written: they may be too long for a float.
+// decode keeps numbers as written: they may be too long for a float.
 func decode(text []byte, to *any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
 	return d.Decode(to)
 }
 
-// others says what there is instead.
+// others describes the jobs that exist instead.
 func others(t testing.TB, c *queue.Client, all []admin.Job) string {
 	t.Helper()
 	if len(all) == 0 {
@@ -159,7 +159,7 @@ func others(t testing.TB, c *queue.Client, all []admin.Job) string {
 	return text
 }
 
-// made is a job as it was enqueued.
+// made returns a job as it was enqueued.
 func made(i *admin.Job) queue.Job {
 	return queue.Job{
 		Queue: i.Queue, Kind: i.Kind, Payload: i.Payload, Binary: i.Binary, Key: i.Key, Priority: i.Priority, MaxAttempts: i.MaxAttempts,
@@ -167,7 +167,7 @@ func made(i *admin.Job) queue.Job {
 	}
 }
 
-// describe is what is set of a job.
+// describe lists the fields that are set in a job.
 func describe(j queue.Job) string {
 	text := fmt.Sprintf("kind %q", j.Kind)
 	for _, f := range []struct {
