@@ -210,16 +210,16 @@ func TestBrowser(t *testing.T) {
 		b.run(chromedp.Click(`#purge summary`, chromedp.ByQuery), chromedp.SetValue(`#purge select`, "ready", chromedp.ByQuery),
 			chromedp.SendKeys(`input[name=typed]`, "nail", chromedp.ByQuery))
 		b.submit(`button[value=purge]`)
-		b.has("not the name of the queue")
+		b.has("not the queue's name")
 		b.run(chromedp.Click(`#purge summary`, chromedp.ByQuery), chromedp.SetValue(`#purge select`, "ready", chromedp.ByQuery),
 			chromedp.SendKeys(`input[name=typed]`, "mail", chromedp.ByQuery))
 		b.submit(`button[value=purge]`)
-		b.has("Removed 5 jobs, all that there were.")
+		b.has("Removed 5 jobs, all there were.")
 		b.visit(job("mail", w.delayed))
 		b.submit(`button[value=run]`)
 		b.has("may begin now")
 		b.submit(`button[value=cancel]`)
-		b.has("It is not there any more.")
+		b.has("It no longer exists.")
 		b.visit("jobs?queue=billing&state=dead")
 		b.run(chromedp.Click(`main a.id`, chromedp.ByQuery), chromedp.WaitVisible(`button[value=delete]`, chromedp.ByQuery))
 		b.submit(`button[value=delete]`)
@@ -346,7 +346,7 @@ func (w *world) settings(b *tab) {
 	b.submit(`#backfill button`)
 	b.has("2 slots would be run")
 	b.submit(`button[value=backfill]`)
-	b.has("2 slots will be run")
+	b.has("2 slots will run")
 	b.run(chromedp.Click(`#edit summary`, chromedp.ByQuery), chromedp.SetValue(`#edit input[name=spec]`, "99 * * * *", chromedp.ByQuery))
 	b.submit(`button[value=edit]`)
 	b.has("Not saved")
@@ -383,7 +383,7 @@ func TestQuestions(t *testing.T) {
 		b.submit(`.problems a[href="queue?name=thumbnails"]`)
 		b.has("500")
 		b.has("the oldest for 1h")
-		b.has("no worker is there")
+		b.has("there is no worker")
 
 		// Who holds this lock, and is it alive?
 		b.visit("")
@@ -391,7 +391,7 @@ func TestQuestions(t *testing.T) {
 		b.has("migration")
 		b.submit(`main a[href="lock?name=migration"]`)
 		b.has("app-1.example.org:4711")
-		b.has("has it, and was heard of in time")
+		b.has("holds it for")
 	})
 }
 

@@ -34,25 +34,25 @@ type bulkAct struct {
 var bulkActs = map[admin.State]map[string]bulkAct{
 	admin.StateReady: {"cancel": {
 		admin.BulkCancel, "Cancel", "cancelled",
-		"They are removed. Workers that have read some of them may begin these all the same.", true, (*admin.Client).Cancel,
+		"They are removed. Workers may still begin jobs that they have already read.", true, (*admin.Client).Cancel,
 	}},
 	admin.StateDelayed: {
-		"run":    {admin.BulkRetry, "Run now", "let go", "They do not wait any longer.", false, (*admin.Client).RunNow},
+		"run":    {admin.BulkRetry, "Run now", "let go", "They become due at once.", false, (*admin.Client).RunNow},
 		"cancel": {admin.BulkCancel, "Cancel", "cancelled", "They are removed.", true, (*admin.Client).Cancel},
 	},
 	admin.StateRunning: {"cancel": {
 		admin.BulkCancel, "Cancel", "cancelled",
-		"They are removed, and their workers learn that within two seconds.", true, (*admin.Client).Cancel,
+		"They are removed. Their workers notice within two seconds.", true, (*admin.Client).Cancel,
 	}},
 	admin.StateDead: {"retry": {
-		admin.BulkRetry, "Retry", "retried", "They have all their attempts before them again.",
+		admin.BulkRetry, "Retry", "retried", "They get all their attempts again.",
 		false, (*admin.Client).Retry,
 	}, "delete": {
-		admin.BulkDelete, "Delete", "deleted", "They are removed, and cannot be had back.",
+		admin.BulkDelete, "Delete", "deleted", "They are deleted. This cannot be undone.",
 		true, (*admin.Client).Delete,
 	}},
 	admin.StateDone: {"delete": {
-		admin.BulkDelete, "Delete", "deleted", "They are removed, and cannot be had back.",
+		admin.BulkDelete, "Delete", "deleted", "They are deleted. This cannot be undone.",
 		true, (*admin.Client).Delete,
 	}},
 }
@@ -176,7 +176,7 @@ func (r *request) cursor() (c admin.BulkCursor, err error) {
 		return c, nil
 	}
 	if n, err := fmt.Sscanf(text, "%d.%d.%d", &c.Began, &c.Block, &c.After); err != nil || n != 3 || c.Began < 1 {
-		return c, fmt.Errorf("%w: from is not where something goes on", errBadRequest)
+		return c, fmt.Errorf("%w: from is not a valid position", errBadRequest)
 	}
 	return c, nil
 }
@@ -239,7 +239,7 @@ func (d *Dashboard) showBulk(ctx context.Context, r *request) (*view, error) {
 func (d *Dashboard) doBulk(ctx context.Context, r *request) (outcome, error) {
 	b, err := r.bulkIn()
 	if err == nil && r.PostForm.Get("do") != b.Do {
-		err = fmt.Errorf("%w: the form says something else than its address", errBadRequest)
+		err = fmt.Errorf("%w: the form does not match its address", errBadRequest)
 	}
 	if err != nil {
 		return outcome{}, err
@@ -259,7 +259,7 @@ func (d *Dashboard) doBulk(ctx context.Context, r *request) (outcome, error) {
 	if err != nil {
 		if done.Done > 0 {
 			return outcome{n: done.Done, object: b.Queue, detail: b.detail()},
-				fmt.Errorf("%s were %s, then it failed; go on to do the rest: %w", plain.Plural(done.Done, "job", "jobs"), b.Doing, err)
+				fmt.Errorf("%s were %s, then it failed; continue with the rest: %w", plain.Plural(done.Done, "job", "jobs"), b.Doing, err)
 		}
 		return outcome{}, err
 	}

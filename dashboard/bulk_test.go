@@ -169,7 +169,7 @@ func TestClone(t *testing.T) {
 		strange, _, err := adminOf(c).Jobs(ctx, admin.Filter{Queue: hostile})
 		must(t, err)
 		bin := link("clone", "queue", hostile, "id", strange[0].ID)
-		s.get(bin).has("taken over as it is").lacks("<textarea")
+		s.get(bin).has("copied unchanged").lacks("<textarea")
 		if i := clone(bin, "do", "clone", "queue", hostile, "kind", "x", "priority", "normal", "payload",
 			"ignored"); string(i.Payload) != "\xff\x00" || !i.Binary {
 			t.Errorf("got %+v", i)

@@ -82,7 +82,7 @@ func (d *Dashboard) cloneJob(ctx context.Context, r *request) (outcome, error) {
 		return outcome{}, fmt.Errorf("%w: the queue %s is dbcron's own: nobody else enqueues there", queue.ErrInvalid, j.Queue)
 	}
 	if _, err := d.admin.Queue(ctx, j.Queue); err != nil {
-		return outcome{}, fmt.Errorf("%w: it is enqueued into a queue that there is", err)
+		return outcome{}, fmt.Errorf("%w: the queue must exist", err)
 	}
 	if c.Editable {
 		j.Payload = []byte(form.Get("payload"))

@@ -193,7 +193,7 @@ func (d *Dashboard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			d.log.Error("dashboard: panic", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			if out.status == 0 {
-				d.refuse(out, r, visitor{}, http.StatusInternalServerError, "Something went wrong. The log of the daemon says what.")
+				d.refuse(out, r, visitor{}, http.StatusInternalServerError, "Something went wrong. See the daemon's log.")
 			}
 		}
 		level := slog.LevelDebug // an open page sends a request every few seconds
@@ -267,7 +267,7 @@ func (d *Dashboard) serve(w http.ResponseWriter, r *http.Request) visitor {
 	case errors.Is(err, httpapi.ErrRefused):
 		d.refuse(w, r, who, http.StatusForbidden, sentence(err.Error()))
 	case errors.Is(err, errNobody) && r.Method == http.MethodPost:
-		d.refuse(w, r, who, http.StatusUnauthorized, "You are not signed in any more, so nothing was done. Sign in and try again.")
+		d.refuse(w, r, who, http.StatusUnauthorized, "You are no longer signed in, so nothing was done. Sign in and try again.")
 	case errors.Is(err, errNobody):
 		redirect(w, link("sign-in", "to", strings.TrimPrefix(r.URL.RequestURI(), "/")))
 	case err != nil:
@@ -303,7 +303,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to 
 		if slices.Contains(operates[r.URL.Path], r.PostForm.Get("do")) {
 			scope = httpapi.ScopeOperate
 		}
-		d.refuse(w, r, who, http.StatusForbidden, "Nothing was done: this takes a token with the scope "+string(scope)+".")
+		d.refuse(w, r, who, http.StatusForbidden, "Nothing was done: this requires a token with the scope "+string(scope)+".")
 		return
 	}
 	req := d.request(r, who)
@@ -459,15 +459,15 @@ func (d *Dashboard) explain(err error) (status int, text string) {
 	d.log.Error("dashboard: request failed", "err", err)
 	switch {
 	case errors.Is(err, queue.ErrUnknownOutcome):
-		return http.StatusServiceUnavailable, "The answer of the database was lost, so it may have been done or not. Look before you do it again."
+		return http.StatusServiceUnavailable, "The answer of the database was lost, so the action may or may not have taken effect. Check before you repeat it."
 	case d.db.Dialect.ReadOnly(err), errors.Is(err, dialect.ErrReadOnly):
 		return http.StatusServiceUnavailable, "The database takes no writes at the moment."
 	case d.db.Dialect.Unreachable(err):
 		return http.StatusServiceUnavailable, "The database does not answer."
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		return http.StatusServiceUnavailable, fmt.Sprintf("The database took longer than %v, so it was broken off.", d.opt.Timeout)
+		return http.StatusServiceUnavailable, fmt.Sprintf("The database took longer than %v, so the query was cancelled.", d.opt.Timeout)
 	}
-	return http.StatusInternalServerError, "Something went wrong. The log of the daemon says what."
+	return http.StatusInternalServerError, "Something went wrong. See the daemon's log."
 }
 
 // trouble says why a part of the page is missing.

@@ -75,7 +75,7 @@ func TestPages(t *testing.T) {
 		s.get(link("schedule", "name", "idle")).has("What to do: it has no slots of its own")
 		s.get(link("schedules", "from", "backup")).has(">backup<")
 		s.get(link("run", "id", w.run)).has("dumping", "⟨U+001B⟩[31m", "1m 30s", "host:1:x")
-		s.get(link("lock", "name", "migration")).has("<b>host-7:", "has it, and was heard of in time")
+		s.get(link("lock", "name", "migration")).has("<b>host-7:", "holds it for")
 		s.get("daemons").has("s-lost")
 		if a := s.get(link("payload", "queue", "mail", "id", w.ready)); !strings.Contains(a.header.Get("Content-Disposition"),
 			"attachment") || a.header.Get("Content-Type") != "application/octet-stream" || !strings.Contains(a.text, big) {
@@ -91,10 +91,10 @@ func TestEmpty(t *testing.T) {
 		s.get("").has("Nothing. No schedule failed", "dbcron schedule add")
 		for path, text := range map[string]string{
 			"queues": "no queue yet", "jobs": "no queue yet", "schedules": "no schedule yet", "runs": "Nothing has run",
-			"locks": "No lock was used", "daemons": "No process", "routes": "There is no route", "routes?after=x": "no more",
+			"locks": "No lock has been used", "daemons": "No process", "routes": "There is no route", "routes?after=x": "no more",
 			"topics": "No queue has subscribed", "topics?after=x&queue=x": "no more", "groups": "No group is sealed",
 			"groups?state=done&after=7": "no more", "tokens": "There is no token", "audit": "Nobody has done anything",
-			"audit?actor=x": "Nothing that was done matches", "audit?before=7": "no older",
+			"audit?actor=x": "No entry matches", "audit?before=7": "no older",
 			"queues?after=x": "no more", "schedules?after=x": "no more", "schedules?state=failed": "No schedule is failed",
 			"runs?state=lost": "No run is lost", "runs?before=7": "no older", "locks?after=x": "no more", "daemons?after=x": "no more",
 			"jobs?queue=none": "There is no queue",
@@ -192,7 +192,7 @@ func TestManyJobs(t *testing.T) {
 			s.get(path).has("10,000+").lacks("11,000")
 		}
 		s.post("queue?name=mail", "do", "purge", "state", "ready", "typed", "mail").has("Removed 10,000 jobs.")
-		s.post("queue?name=mail", "do", "purge", "state", "ready", "typed", "mail").has("Removed 1,000 jobs, all that there were.")
+		s.post("queue?name=mail", "do", "purge", "state", "ready", "typed", "mail").has("Removed 1,000 jobs, all there were.")
 		s.post("queue?name=mail", "do", "purge", "state", "ready", "typed", "mail").has("nothing to remove")
 	})
 }
@@ -251,20 +251,20 @@ func TestActions(t *testing.T) {
 		s.post(job(w.delayed), "do", "run").has("may begin now")
 		state(w.delayed, admin.StateReady)
 		s.try(job(w.ready), "do", "run").is(409).has("banner bad", "Cancel")
-		s.post(job(w.delayed), "do", "cancel").has("The job is cancelled", "not there any more")
+		s.post(job(w.delayed), "do", "cancel").has("The job is cancelled", "no longer exists")
 		s.try(job(w.delayed), "do", "cancel").is(404)
 		s.try(job(w.dead), "do", "cancel").is(409)
 		state(w.dead, admin.StateDead)
-		s.post(job(w.dead), "do", "retry").has("The job is tried again")
+		s.post(job(w.dead), "do", "retry").has("The job will be retried")
 		state(w.dead, admin.StateReady)
 		s.try(job(w.dead), "do", "delete").is(409)
 		s.post(job(w.dead), "do", "cancel")
 		for _, typed := range []string{"", "Mail", "mail "} {
-			s.try(mail, "do", "purge", "state", "ready", "typed", typed).is(422).has("not the name of the queue")
+			s.try(mail, "do", "purge", "state", "ready", "typed", typed).is(422).has("not the queue's name")
 		}
 		s.try(mail, "do", "purge", "state", "running", "typed", "mail").is(400)
 		state(w.ready, admin.StateReady)
-		s.post(mail, "do", "purge", "state", "ready", "typed", "mail").has("Removed 2 jobs, all that there were.")
+		s.post(mail, "do", "purge", "state", "ready", "typed", "mail").has("Removed 2 jobs, all there were.")
 		s.post(link("queue", "name", hostile), "do", "resume").has("Resumed.")
 
 		s.post(link("schedule", "name", "backup"), "do", "pause", "reason", "holidays").has("Paused.", "It is paused: holidays")
@@ -372,7 +372,7 @@ func TestScopes(t *testing.T) {
 		s.do("GET", link("payload", "queue", "mail", "id", w.ready), nil).is(303)
 		s.try(link("queue", "name", "mail"), "do", "pause").is(401)
 		for _, wrong := range []string{"", "x", "dbcron_" + strings.Repeat("A", 43)} {
-			s.try("sign-in", "token", wrong).is(401).has("not known").lacks("AAAA")
+			s.try("sign-in", "token", wrong).is(401).has("unknown or no longer valid").lacks("AAAA")
 		}
 		s.try("sign-in", "token", secrets[httpapi.ScopeEnqueue]).is(403)
 		s.try("sign-in", "token", secrets[httpapi.ScopeWork]).is(403)
@@ -406,7 +406,7 @@ func TestScopes(t *testing.T) {
 		operator.try(dead, "do", "nonsense").is(400)
 		operator.post(mail, "do", "pause").has("by operate")
 		operator.post(mail, "do", "resume")
-		operator.post(dead, "do", "retry").has("tried again")
+		operator.post(dead, "do", "retry").has("will be retried")
 		for path, to := range s.board.routes {
 			for do := range to.acts {
 				allowed := slices.Contains([]string{"retry", "run", "cancel", "pause", "resume", "backfill", "drain", "undrain"}, do)

@@ -37,13 +37,13 @@ func (d *Dashboard) checkDatabase(ctx context.Context) (all []problem, _ error) 
 		case c.Err != nil:
 			failed = true
 			_, p.Why = d.explain(fmt.Errorf("check of the database, %s: %w", c.Name, c.Err))
-			p.What, p.Do = "Database: the check of "+plain.Clean(c.Name)+" failed", "see what the database answers: dbcron doctor"
+			p.What, p.Do = "Database: the check of "+plain.Clean(c.Name)+" failed", "for the database's answer, run dbcron doctor"
 		}
 		all = append(all, p)
 	}
 	if more := len(all) - health.Most; more > 0 {
 		all = append(all[:health.Most:health.Most], problem{
-			What: "Database: " + plain.Plural(more, "more finding", "more findings"), Do: "see all of them: dbcron doctor",
+			What: "Database: " + plain.Plural(more, "more finding", "more findings"), Do: "for all of them, run dbcron doctor",
 		})
 	}
 	return all, nil

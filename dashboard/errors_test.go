@@ -150,7 +150,7 @@ func TestErrors(t *testing.T) {
 			return ""
 		}
 		to := act(a, "mail", "dead", "retry") // of the largest group
-		s.get(strings.Replace(to, "bulk", "jobs", 1)).has("whose errors are alike", "no such user 333", "no such user 22").lacks("mailbox")
+		s.get(strings.Replace(to, "bulk", "jobs", 1)).has("with similar errors", "no such user 333", "no such user 22").lacks("mailbox")
 		s.post(s.get(to).has("3 dead jobs").form(), "do", "retry").has("3 jobs", "were retried")
 		if n, err := adminOf(c).Count(t.Context(), "mail", 100); err != nil || n.Dead != 1 || n.Delayed != 3 {
 			t.Errorf("got %+v, %v", n, err)

@@ -87,7 +87,7 @@ func (d *Dashboard) deleteGroup(ctx context.Context, r *request) (outcome, error
 		return outcome{}, err
 	}
 	if r.PostForm.Get("typed") != fmt.Sprint(id) {
-		return outcome{}, fmt.Errorf("%w: nothing was removed: what was typed is not the id of the group", queue.ErrInvalid)
+		return outcome{}, fmt.Errorf("%w: nothing was removed: the text entered is not the group's id", queue.ErrInvalid)
 	}
 	return outcome{note: "ungrouped", to: "groups?"}, d.queues.DeleteGroup(ctx, id)
 }

@@ -90,10 +90,10 @@ type jobAct struct {
 }
 
 var jobActs = map[admin.State][]jobAct{
-	admin.StateReady:   {{"cancel", "Cancel", "It is removed. A worker that has read it may begin it all the same.", true}},
-	admin.StateDelayed: {{"run", "Run now", "It does not wait any longer.", false}, {"cancel", "Cancel", "It is removed.", true}},
-	admin.StateRunning: {{"cancel", "Cancel", "It is removed, and its worker learns that within two seconds.", true}},
-	admin.StateDead:    {{"retry", "Retry", "It has all its attempts before it again.", false}, {"delete", "Delete", "It is removed.", true}},
+	admin.StateReady:   {{"cancel", "Cancel", "It is removed. A worker that has already read it may still begin it.", true}},
+	admin.StateDelayed: {{"run", "Run now", "It becomes due at once.", false}, {"cancel", "Cancel", "It is removed.", true}},
+	admin.StateRunning: {{"cancel", "Cancel", "It is removed. Its worker notices within two seconds.", true}},
+	admin.StateDead:    {{"retry", "Retry", "It gets all its attempts again.", false}, {"delete", "Delete", "It is removed.", true}},
 	admin.StateDone:    {{"delete", "Delete", "It is removed.", true}},
 }
 

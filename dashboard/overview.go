@@ -218,8 +218,8 @@ func (d *Dashboard) wrongTokens(ctx context.Context, r *request, data *overviewD
 	for _, t := range tokens {
 		if !t.Expires.IsZero() && t.Revoked.IsZero() && !t.Expired && t.Expires.Sub(r.now) < expiresSoon {
 			data.Problems = append(data.Problems, problem{
-				What: "Token " + plain.Clean(t.Name) + " expires", Link: "tokens", Why: "whoever uses it needs another one",
-				Do: "make one: dbcron token create", Since: t.Expires,
+				What: "Token " + plain.Clean(t.Name) + " expires", Link: "tokens", Why: "its users need a new one",
+				Do: "create one: dbcron token create", Since: t.Expires,
 			})
 		}
 	}

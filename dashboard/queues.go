@@ -189,16 +189,16 @@ func settingsOf(q *admin.Queue) []setRow {
 		keepMax = ", about " + plain.Number(q.KeepDeadMax) + " of them"
 	}
 	return []setRow{
-		{"Attempts", plain.Number(q.MaxAttempts), "failed ones before a job is dead"},
+		{"Attempts", plain.Number(q.MaxAttempts), "failed attempts before a job is dead"},
 		{"Crashes", plain.Number(q.MaxCrashes), "workers that die with a job before it is dead"},
 		{"Retry", setting(q.RetryDelay) + " to " + setting(q.RetryMaxDelay), "before another attempt"},
 		{"Timeout", always(q.Timeout, "none"), "of an attempt"},
-		{"Keys", q.KeyRetry, "what the jobs of a key do while one waits for its retry"},
-		{"Order", map[bool]string{false: "of each key", true: "FIFO: one job after the other"}[q.FIFO], "in which its jobs are done"},
+		{"Keys", q.KeyRetry, "for the jobs of a key while one waits for its retry"},
+		{"Order", map[bool]string{false: "of each key", true: "FIFO: one job after the other"}[q.FIFO], "in which jobs are done"},
 		{"Payload", byteText(q.MaxPayload), "at the most"},
 		{"Dead jobs", always(q.KeepDead, "for ever") + keepMax, "how long they are kept"},
 		{"Done jobs", always(q.KeepDone, "not kept"), "how long they are kept"},
-		{"Notify", cmp.Or(plain.Clean(q.Notify), "as the daemons say"), "who is told when it has dead letters or is behind"},
+		{"Notify", cmp.Or(plain.Clean(q.Notify), "the daemons' setting"), "who is notified when it has dead letters or is behind"},
 	}
 }
 
@@ -223,7 +223,7 @@ func (d *Dashboard) resumeQueue(ctx context.Context, r *request) (outcome, error
 }
 
 // errMistyped means that the confirmation does not match the name.
-var errMistyped = fmt.Errorf("%w: nothing was removed: what was typed is not the name of the queue", queue.ErrInvalid)
+var errMistyped = fmt.Errorf("%w: nothing was removed: the text entered is not the queue's name", queue.ErrInvalid)
 
 // purgeQueue removes up to ten thousand waiting or dead jobs.
 func (d *Dashboard) purgeQueue(ctx context.Context, r *request) (outcome, error) {

@@ -75,7 +75,7 @@ func TestHiddenArguments(t *testing.T) {
 		s.do("GET", link("payload", "queue", "mail", "id", w.ready), nil).is(403).has("hidden")
 		s.do("GET", link("bulk", "queue", "mail", "state", "ready", "do", "cancel", "where", "$.n = 1"), nil).is(400)
 		clone := link("clone", "queue", "mail", "id", w.ready)
-		s.get(clone).has("taken over as it is").lacks("<textarea", big)
+		s.get(clone).has("copied unchanged").lacks("<textarea", big)
 		s.try(clone, "do", "clone", "queue", "mail", "kind", "copied", "priority", "normal", "payload", "{}").is(303)
 		jobs, _, err := adminOf(s.board.queues).Jobs(t.Context(), admin.Filter{Queue: "mail", Kind: "copied", Limit: 1})
 		must(t, err)

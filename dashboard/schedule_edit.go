@@ -25,7 +25,7 @@ import (
 const editedBytes = 24 << 10
 
 // errChanged means that somebody has changed the schedule since the form was shown.
-var errChanged = errors.New("not saved: it was changed meanwhile. What it has now stands beside the fields that differ; save again to have yours")
+var errChanged = errors.New("not saved: it was changed meanwhile. The current values are shown beside fields that differ; save again to overwrite them")
 
 // fieldProblems are invalid fields of the form. They are an ErrInvalid.
 type fieldProblems []scheduler.Problem
@@ -75,7 +75,7 @@ func (d *Dashboard) editForm(r *request, s *scheduler.Schedule) *scheduleForm {
 		textField("overlap", "Overlap", "", s.Overlap, func(s *scheduler.Schedule) *string { return &s.Overlap },
 			"forbid", "allow", "queue", "replace"),
 		textField("missed", "Missed slots", "", s.Missed, func(s *scheduler.Schedule) *string { return &s.Missed }, "skip", "once", "all"),
-		textField("notify", "Notify", "mail addresses and URLs, or none; empty: as the daemons say", s.Notify,
+		textField("notify", "Notify", "mail addresses and URLs, or none; empty: the daemons' setting", s.Notify,
 			func(s *scheduler.Schedule) *string { return &s.Notify }),
 	}}
 	f.addWork(s, r.hide, d.api.AllowsCommands() && r.who.Login == audit.Token)
@@ -95,7 +95,7 @@ func (d *Dashboard) editForm(r *request, s *scheduler.Schedule) *scheduleForm {
 func (f *scheduleForm) addWork(s *scheduler.Schedule, hide, commands bool) {
 	if s.Kind != "job" && !commands {
 		f.Kept = append(f.Kept,
-			"Its command and its tag are changed only by who has signed in with a token, where dbcron serve has --allow-commands.")
+			"Changing its command and tag requires signing in with a token, and dbcron serve --allow-commands.")
 		return
 	}
 	f.Fields = append(f.Fields, textField("tag", "Tag", "only daemons with this tag run it", s.Tag,
@@ -110,9 +110,9 @@ func (f *scheduleForm) addWork(s *scheduler.Schedule, hide, commands bool) {
 		one.Long = one.Label != "Job kind"
 		switch {
 		case hide:
-			f.Kept = append(f.Kept, one.Label+": it is hidden here, and stays as it is.")
+			f.Kept = append(f.Kept, one.Label+": hidden here, so it stays the same.")
 		case !editable(one.Is):
-			f.Kept = append(f.Kept, one.Label+": it is too long for this form, or no text, and stays as it is.")
+			f.Kept = append(f.Kept, one.Label+": too long for this form, or not text, so it stays the same.")
 		default:
 			f.Fields = append(f.Fields, one)
 		}
@@ -140,7 +140,7 @@ func timeoutField(s *scheduler.Schedule) editField {
 	f := editField{Name: "timeout", Label: "Timeout", Hint: "such as 30m; empty: none"}
 	if s.Kind == "job" {
 		of = func(s *scheduler.Schedule) *time.Duration { return &s.Job.Timeout }
-		f = editField{Name: "job_timeout", Label: "Timeout of the job", Hint: "such as 30m; empty: as the queue says"}
+		f = editField{Name: "job_timeout", Label: "Timeout of the job", Hint: "such as 30m; empty: the queue's setting"}
 	}
 	if is := *of(s); is > 0 {
 		f.Is = duration.Format(is)
@@ -162,7 +162,7 @@ func attemptsField(s *scheduler.Schedule) editField {
 	f := editField{Name: "max_attempts", Label: "Attempts", Hint: "at a slot that fails"}
 	if s.Kind == "job" {
 		of, least = func(s *scheduler.Schedule) *int { return &s.Job.MaxAttempts }, 0
-		f = editField{Name: "job_max_attempts", Label: "Attempts of the job", Hint: "0: as the queue says"}
+		f = editField{Name: "job_max_attempts", Label: "Attempts of the job", Hint: "0: the queue's setting"}
 	}
 	f.Is = strconv.Itoa(max(least, *of(s)))
 	f.set = func(s *scheduler.Schedule, typed string) error {

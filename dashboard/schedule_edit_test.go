@@ -89,7 +89,7 @@ func TestEditSchedule(t *testing.T) {
 		_, err := scheduler.Import(ctx, db.DB, "/etc/dbcron.yaml", []scheduler.Schedule{{Name: "owned", Key: "owned", Spec: "@daily", Command: "true"}},
 			scheduler.ImportOptions{})
 		must(t, err)
-		s.get(link("schedule", "name", "owned")).has("It comes from <code>/etc/dbcron.yaml</code>, and is changed there.").lacks(`value="edit"`)
+		s.get(link("schedule", "name", "owned")).has("It comes from <code>/etc/dbcron.yaml</code>: change it there.").lacks(`value="edit"`)
 		s.edit(link("schedule", "name", "owned"), form).is(409)
 		if got, want := done(t, db, "schedule.edit"), []string{
 			"digest nothing was changed",

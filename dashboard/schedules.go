@@ -136,7 +136,7 @@ func explainSchedule(e *health.Explanation) (why []string) {
 		add("It is " + health.StateOf(s) + ".")
 	}
 	if e.Overdue != nil {
-		add("It is overdue since " + stamp(*e.Overdue) + " UTC, for " + plain.Span(e.Now.Sub(*e.Overdue)) + ".")
+		add("It has been overdue since " + stamp(*e.Overdue) + " UTC, for " + plain.Span(e.Now.Sub(*e.Overdue)) + ".")
 	}
 	for _, o := range e.Open {
 		add("Under way: " + o.Text + ".")
@@ -158,8 +158,8 @@ func explainSchedule(e *health.Explanation) (why []string) {
 // policyOf lists a schedule's policy as text.
 func policyOf(s *scheduler.Schedule) []setRow {
 	rows := []setRow{
-		{"Missed slots", s.Missed, "what becomes of slots that pass while no daemon runs"},
-		{"Overlap", s.Overlap, "a slot that comes while the run before is under way"},
+		{"Missed slots", s.Missed, "for slots that pass while no daemon runs"},
+		{"Overlap", s.Overlap, "for slots due while the previous run is under way"},
 		{"Attempts", plain.Number(max(1, s.MaxAttempts)), "at a slot that fails"},
 		{"Tag", s.Tag, "only daemons with this tag run it"},
 	}
@@ -176,13 +176,13 @@ func policyOf(s *scheduler.Schedule) []setRow {
 		{"Priority", queue.PriorityName(s.Job.Priority), "of that job", s.Kind == "job" && s.Job.Priority != 0},
 		{"Unique key", s.Job.Unique, "of that job: slots are skipped while another has it", s.Job.Unique != ""},
 		{"Unique for", setting(s.Job.UniqueFor), "at least, even if the job ends before", s.Job.UniqueFor > 0},
-		{"User", s.User, "whom the command runs as", s.User != ""},
+		{"User", s.User, "runs the command", s.User != ""},
 		{"Folder", s.Dir, "where the command starts", s.Dir != ""},
-		{"Not before", stamp(s.Starts) + " UTC", "slots before are none", !s.Starts.IsZero()},
-		{"Not after", stamp(s.Ends) + " UTC", "slots after are none", !s.Ends.IsZero()},
-		{"After success", s.OnSuccess, "the schedule that is started then", s.OnSuccess != ""},
-		{"After failure", s.OnFailure, "the schedule that is started then", s.OnFailure != ""},
-		{"Notify", s.Notify, "who is told when it fails", s.Notify != ""},
+		{"Not before", stamp(s.Starts) + " UTC", "there are no slots before", !s.Starts.IsZero()},
+		{"Not after", stamp(s.Ends) + " UTC", "there are no slots after", !s.Ends.IsZero()},
+		{"After success", s.OnSuccess, "the schedule to start then", s.OnSuccess != ""},
+		{"After failure", s.OnFailure, "the schedule to start then", s.OnFailure != ""},
+		{"Notify", s.Notify, "who is notified when it fails", s.Notify != ""},
 	} {
 		if one.set {
 			rows = append(rows, setRow{one.name, plain.Clean(one.value), one.why})

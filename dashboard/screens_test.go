@@ -144,10 +144,10 @@ func TestQueueSettings(t *testing.T) {
 		if q, err := adminOf(c).Queue(ctx, "mail"); err != nil || q.Blocks != 7 {
 			t.Errorf("got %d blocks, %v", q.Blocks, err)
 		}
-		s.get(mail).has("as the daemons say", `value="notify"`)
+		s.get(mail).has("the daemons' setting", `value="notify"`)
 		s.try(mail, "do", "notify", "notify", "command:true").is(422)
 		s.try(link("queue", "name", "nowhere"), "do", "notify", "notify", "none").is(404)
-		s.post(mail, "do", "notify", "notify", " ada@example.org ").has("It is set who is told", `value="ada@example.org"`)
+		s.post(mail, "do", "notify", "notify", " ada@example.org ").has("The notification setting is saved", `value="ada@example.org"`)
 		if q, err := adminOf(c).Queue(ctx, "mail"); err != nil || q.Notify != "ada@example.org" {
 			t.Errorf("notifies %q, %v", q.Notify, err)
 		}
@@ -179,15 +179,15 @@ func TestBackfillAndDrain(t *testing.T) {
 		if n := len(db.List(t, `SELECT id FROM {prefix}run WHERE cause = 'backfill'`, nil)); n > 0 {
 			t.Errorf("counting has run %d slots", n)
 		}
-		s.post(between("2026-01-02T03:30", "2026-01-04T03:29"), "do", "backfill").has("2 slots will be run")
-		s.get(between("2026-01-01T03:30", "2026-01-04T03:29")).has("1 slot would be run", "2 more have a good run, or one that has not ended")
+		s.post(between("2026-01-02T03:30", "2026-01-04T03:29"), "do", "backfill").has("2 slots will run")
+		s.get(between("2026-01-01T03:30", "2026-01-04T03:29")).has("1 slot would be run", "2 more have a successful run, or one that has not ended")
 		due := db.List(t, `SELECT {us due_at} FROM {prefix}run WHERE schedule = 'backup' AND cause = 'backfill' ORDER BY due_at`, nil)
 		want := time.Date(2026, 1, 2, 2, 30, 0, 0, time.UTC)
 		if !slices.Equal(due, []string{fmt.Sprint(want.UnixMicro()), fmt.Sprint(want.Add(24 * time.Hour).UnixMicro())}) {
 			t.Errorf("the slots are %v", due)
 		}
-		s.get(between("2026-01-02T03:30", "2026-01-04T03:29")).has("No slot of that time lacks").lacks(`value="backfill"`)
-		s.post(between("2026-01-02T03:30", "2026-01-04T03:29"), "do", "backfill").has("No slot of that time lacks")
+		s.get(between("2026-01-02T03:30", "2026-01-04T03:29")).has("Every slot of that period has").lacks(`value="backfill"`)
+		s.post(between("2026-01-02T03:30", "2026-01-04T03:29"), "do", "backfill").has("Every slot of that period has")
 		for _, wrong := range []string{between("yesterday", "2026-01-04T03:29"), between("2026-01-05T03:30", "2026-01-04T03:29")} {
 			s.do("GET", wrong, nil).is(422).has(`<small class="t-bad" role="alert">`, `value="2026-01-04T03:29"`)
 			s.try(wrong, "do", "backfill").is(422)

@@ -181,14 +181,14 @@ func (d *Dashboard) signIn(w http.ResponseWriter, r *http.Request) visitor {
 	b, err := d.api.Tokens().Verify(ctx, strings.TrimSpace(r.PostForm.Get("token")))
 	switch {
 	case errors.Is(err, httpapi.ErrNoToken):
-		p.Error = "This token is not known, or not good any more. dbcron token list shows those that are."
+		p.Error = "This token is unknown or no longer valid. List the valid ones with dbcron token list."
 		d.write(w, http.StatusUnauthorized, "sign-in.html", p)
 		return visitor{}
 	case err != nil:
 		d.fail(w, r, visitor{}, err)
 		return visitor{}
 	case !b.May(httpapi.ScopeRead):
-		p.Error = "This token may not look at anything: it has neither the scope read nor admin."
+		p.Error = "This token may not see anything: it has neither the scope read nor admin."
 		d.write(w, http.StatusForbidden, "sign-in.html", p)
 		return visitor{Name: b.Name()}
 	}

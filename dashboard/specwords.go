@@ -7,7 +7,7 @@ import (
 )
 
 var macroWords = map[string]string{
-	"@manual": "when somebody or another schedule starts it", "@reboot": "once after each start of a host", "@hourly": "every hour",
+	"@manual": "when a person or another schedule starts it", "@reboot": "once after each start of a host", "@hourly": "every hour",
 	"@daily": "every day at 00:00", "@midnight": "every day at 00:00", "@weekly": "on Sundays at 00:00",
 	"@monthly": "on day 1 of each month at 00:00", "@yearly": "on 1 January at 00:00", "@annually": "on 1 January at 00:00",
 }

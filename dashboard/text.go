@@ -198,35 +198,35 @@ var notes = map[string]func(n int) string{
 	"paused":    func(int) string { return "Paused." },
 	"resumed":   func(int) string { return "Resumed." },
 	"purged":    func(n int) string { return "Removed " + plain.Plural(n, "job", "jobs") + "." },
-	"purgedAll": func(n int) string { return "Removed " + plain.Plural(n, "job", "jobs") + ", all that there were." },
+	"purgedAll": func(n int) string { return "Removed " + plain.Plural(n, "job", "jobs") + ", all there were." },
 	"nothing":   func(int) string { return "There was nothing to remove." },
-	"retried":   func(int) string { return "The job is tried again." },
+	"retried":   func(int) string { return "The job will be retried." },
 	"goes":      func(int) string { return "The job may begin now." },
 	"ended": func(int) string {
-		return "The job is cancelled. If it runs, its worker learns that within two seconds."
+		return "The job is cancelled. If it is running, its worker notices within two seconds."
 	},
 	"cloned":    func(int) string { return "This is the new job." },
 	"deleted":   func(int) string { return "The job is deleted." },
 	"started":   func(int) string { return "A daemon will begin this run soon." },
-	"limited":   func(int) string { return "The limit is set. Workers learn of it within three seconds." },
+	"limited":   func(int) string { return "The limit is set. Workers apply it within three seconds." },
 	"unlimited": func(int) string { return "The limit is removed." },
 	"resized": func(int) string {
-		return "New jobs go to new blocks in a few seconds; the old ones go when they are empty."
+		return "New jobs go to new blocks in a few seconds; the old blocks are removed when they are empty."
 	},
-	"notifies":      func(int) string { return "It is set who is told." },
-	"backfilled":    func(n int) string { return plain.Plural(n, "slot", "slots") + " will be run, the oldest first." },
-	"edited":        func(int) string { return "Saved. Daemons follow within seconds." },
+	"notifies":      func(int) string { return "The notification setting is saved." },
+	"backfilled":    func(n int) string { return plain.Plural(n, "slot", "slots") + " will run, oldest first." },
+	"edited":        func(int) string { return "Saved. Daemons apply it within seconds." },
 	"unchanged":     func(int) string { return "Nothing was changed." },
-	"nothingMissed": func(int) string { return "No slot of that time lacks a good run." },
-	"drained":       func(int) string { return "It takes no new work, and ends what it has begun." },
+	"nothingMissed": func(int) string { return "Every slot of that period has a successful run." },
+	"drained":       func(int) string { return "It takes no new work and finishes what it has begun." },
 	"undrained":     func(int) string { return "It takes work again." },
-	"routed":        func(int) string { return "The route is set. Whoever enqueues follows within two seconds." },
+	"routed":        func(int) string { return "The route is set. Producers apply it within two seconds." },
 	"unrouted":      func(int) string { return "The route is removed." },
 	"subscribed":    func(int) string { return "The queue gets copies from now on." },
-	"unsubscribed":  func(int) string { return "The subscription has ended. Copies that were enqueued are done." },
-	"ungrouped":     func(int) string { return "The group has ended, and is removed by a worker within a minute or two." },
-	"revoked":       func(int) string { return "The token is revoked, at all daemons within two seconds." },
-	"cancelled":     func(int) string { return "The run is cancelled. If it runs, its daemon ends it within seconds." },
+	"unsubscribed":  func(int) string { return "The subscription has ended. Copies that were enqueued are still done." },
+	"ungrouped":     func(int) string { return "The group has ended. A worker removes it within a minute or two." },
+	"revoked":       func(int) string { return "The token is revoked. All daemons refuse it within two seconds." },
+	"cancelled":     func(int) string { return "The run is cancelled. If it is running, its daemon ends it within seconds." },
 }
 
 func noteOf(q url.Values) string {

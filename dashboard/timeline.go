@@ -30,7 +30,7 @@ func timelineOf(i *admin.Job, limit int, now time.Time) (all []moment) {
 	}
 	if failed > 1 {
 		all = append(all, moment{
-			What: earlier(failed - 1), Why: "Their errors are not kept; the log of their workers has them.",
+			What: earlier(failed - 1), Why: "Their errors are not kept; see the workers' logs.",
 			State: "failed",
 		})
 	}
@@ -60,7 +60,7 @@ func lastMoments(i *admin.Job, failed, limit int, now time.Time) []moment {
 	switch i.State {
 	case admin.StateReady:
 		return []moment{{
-			What: next, Why: "It is ready, and waits for a worker since " + plain.Span(now.Sub(i.Enqueued)) + ".",
+			What: next, Why: "It is ready, and has waited for a worker for " + plain.Span(now.Sub(i.Enqueued)) + ".",
 			State: "ready", Ahead: true,
 		}}
 	case admin.StateDelayed:

@@ -57,7 +57,7 @@ func (p *program) nodeList() *cobra.Command {
 		Use:   "list",
 		Short: "List daemons and workers",
 		Long: `List daemons and workers with their state: live, drained, lost (it was not heard of in
-time) or gone (it has ended). One that was killed is listed for about a day.`,
+time) or gone (it has ended). One that was killed stays listed for about a day.`,
 		Example: `  dbcron node list -o json`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.with(c.Context(), func(db *dialect.DB) error {
