@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -46,7 +47,7 @@ func (d *Dashboard) clonedFrom(ctx context.Context, r *request) (*cloneData, err
 		c.From = viewOf(&i)
 	}
 	for n := queue.Urgent; n <= queue.Idle; n++ {
-		c.Names = append(c.Names, priorityName{n, queue.PriorityName(n)})
+		c.Names = append(c.Names, priorityName{n, jobfield.PriorityName(n)})
 	}
 	return c, nil
 }
@@ -78,7 +79,7 @@ func (d *Dashboard) cloneJob(ctx context.Context, r *request) (outcome, error) {
 	if j.Queue == "" || j.Kind == "" {
 		return outcome{}, fmt.Errorf("%w: a job has a queue and a kind", queue.ErrInvalid)
 	}
-	if queue.Reserved(j.Queue) {
+	if jobfield.Reserved(j.Queue) {
 		return outcome{}, fmt.Errorf("%w: the queue %s is dbcron's own: nobody else enqueues there", queue.ErrInvalid, j.Queue)
 	}
 	if _, err := d.admin.Queue(ctx, j.Queue); err != nil {
@@ -87,7 +88,7 @@ func (d *Dashboard) cloneJob(ctx context.Context, r *request) (outcome, error) {
 	if c.Editable {
 		j.Payload = []byte(form.Get("payload"))
 	}
-	if j.Priority, err = queue.ParsePriority(form.Get("priority")); err != nil {
+	if j.Priority, err = jobfield.ParsePriority(form.Get("priority")); err != nil {
 		return outcome{}, fmt.Errorf("%w: %w", queue.ErrInvalid, err)
 	}
 	e, err := d.queues.Enqueue(ctx, j)

@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/rates"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -71,11 +72,11 @@ func (d *Dashboard) limitQueue(ctx context.Context, r *request) (outcome, error)
 	if to.Running > 0 {
 		detail = fmt.Sprint("running=", to.Running)
 	}
-	if rate := r.PostForm.Get("rate"); err == nil && rate != "" {
-		if to.Rate, to.Per, err = queue.ParseRate(rate); err != nil {
-			err = fmt.Errorf("%w: rate: %w", queue.ErrInvalid, err)
+	if text := r.PostForm.Get("rate"); err == nil && text != "" {
+		if to.Rate, to.Per, err = rates.Parse(text); err != nil {
+			err = &queue.InvalidError{Field: "rate", Problem: err.Error()}
 		}
-		detail += " rate=" + plain.Cut(rate, 50)
+		detail += " rate=" + plain.Cut(text, 50)
 	}
 	if err != nil {
 		return outcome{}, err

@@ -62,14 +62,14 @@ func (d *Dashboard) deleteRoute(ctx context.Context, r *request) (outcome, error
 }
 
 type topicsData struct {
-	Subscriptions []queue.Subscription
+	Subscriptions []admin.Subscription
 	Begun         bool
-	More          queue.Subscription
+	More          admin.Subscription
 }
 
 // listTopics shows which queues get copies of published jobs.
 func (d *Dashboard) listTopics(ctx context.Context, r *request) (*view, error) {
-	var after queue.Subscription
+	var after admin.Subscription
 	var err error
 	if after.Topic, err = r.optionalName("after"); err == nil {
 		after.Queue, err = r.optionalName("queue")
@@ -78,7 +78,7 @@ func (d *Dashboard) listTopics(ctx context.Context, r *request) (*view, error) {
 		return nil, err
 	}
 	data := &topicsData{Begun: after.Topic != ""}
-	data.Subscriptions, err = d.queues.Subscriptions(ctx, after, listed)
+	data.Subscriptions, err = d.admin.Subscriptions(ctx, after, listed)
 	if n := len(data.Subscriptions); n == listed {
 		data.More = data.Subscriptions[n-1]
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -145,12 +146,8 @@ func (a *API) complete(ctx context.Context, in *completeInput) (*settledOutput, 
 		if !all[i].claim.Group {
 			return nil, invalid(field, "the job is of no group, so that nobody would read it")
 		}
-		if err := queue.CheckResult(all[i].result); err != nil {
-			var why *queue.InvalidError
-			if errors.As(err, &why) {
-				return nil, invalid(field, "%s", why.Problem)
-			}
-			return nil, err
+		if _, err := jobfield.EncodeResult(all[i].result); err != nil {
+			return nil, invalid(field, "%v", err)
 		}
 	}
 	return a.pulls.settle(ctx, all)
@@ -237,7 +234,7 @@ func (p *pulls) here(ctx context.Context, all []claimed) error {
 	}
 	p.mu.Unlock()
 	for node := range others {
-		lives, err := p.queues.NodeLives(ctx, node)
+		lives, err := p.admin.NodeLives(ctx, node)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -119,7 +120,7 @@ func (n *endpointChange) read(hosts *push.Hosts) (func(*push.Endpoint), error) {
 
 // checkEndpoint returns an error for a URL that jobs may not be sent to.
 func checkEndpoint(field, to string, hosts *push.Hosts) error {
-	err := queue.CheckEndpoint(to)
+	err := jobfield.CheckEndpoint(to)
 	if err == nil && hosts != nil {
 		err = hosts.Check(to)
 	}

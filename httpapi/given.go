@@ -164,10 +164,11 @@ func (p *pulls) receiver(ctx context.Context, name string) (*queue.Receiver, err
 		return nil, fmt.Errorf("%w: %q", queue.ErrDeleted, name)
 	}
 	// No grace: close is called only after the claimed jobs have ended.
-	return p.queues.Receiver(ctx, queue.WorkerOptions{
-		Queues: []string{name}, Grace: -1, Isolated: true,
-		Logger: p.log, LogDone: queue.LogsDone(p.logDone, name),
-	})
+	opt := queue.WorkerOptions{Queues: []string{name}, Grace: -1, Isolated: true, Logger: p.log}
+	if p.logDone {
+		opt.LogDone = map[string]slog.Level{name: slog.LevelInfo}
+	}
+	return p.queues.Receiver(ctx, opt)
 }
 
 // leave ends the use of a source. A source that is unused for a while is closed.

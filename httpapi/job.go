@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -44,7 +45,7 @@ func (n *newJob) job() (j queue.Job, err error) {
 		j.Payload, j.Binary = n.PayloadBase64, true
 	}
 	if n.Priority != "" {
-		if j.Priority, err = queue.ParsePriority(n.Priority); err != nil {
+		if j.Priority, err = jobfield.ParsePriority(n.Priority); err != nil {
 			return j, invalid("priority", "%v", err)
 		}
 	}
@@ -116,7 +117,7 @@ type refused struct {
 
 func newJobJSON(i *admin.Job) jobJSON {
 	j := jobJSON{
-		ID: idText(i.ID), Queue: i.Queue, State: string(i.State), Kind: i.Kind, Key: i.Key, Priority: queue.PriorityName(i.Priority),
+		ID: idText(i.ID), Queue: i.Queue, State: string(i.State), Kind: i.Kind, Key: i.Key, Priority: jobfield.PriorityName(i.Priority),
 		Enqueued: stamp{i.Enqueued}, At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes, MaxAttempts: i.MaxAttempts,
 		Unique: i.Unique, Group: idText(i.Group), CallbackOf: idText(i.Callback), Trace: i.Trace, Endpoint: i.Endpoint, Worker: i.Worker,
 		Error: strings.ToValidUTF8(i.Error, "�"), Detail: strings.ToValidUTF8(i.Detail, "�"), PayloadBytes: i.PayloadBytes,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/audit"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -314,7 +315,7 @@ var errReserved = errors.New("queues whose names begin with dbcron. are dbcron's
 // mayUseQueues returns errReserved if the sender may not use the queues of some jobs.
 func mayUseQueues(ctx context.Context, jobs ...queue.Job) error {
 	for i := range jobs {
-		if queue.Reserved(jobs[i].Queue) && !senderOf(ctx).may(ScopeAdmin) {
+		if jobfield.Reserved(jobs[i].Queue) && !senderOf(ctx).may(ScopeAdmin) {
 			return errReserved
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -106,7 +107,7 @@ func (a *API) claim(ctx context.Context, in *claimInput) (*claimOutput, error) {
 func newClaimedJob(g *given) claimedJobJSON {
 	d := g.job
 	j := claimedJobJSON{
-		Token: g.token, ID: idText(d.ID), Queue: d.Queue, Kind: d.Kind, Key: d.Key, Priority: queue.PriorityName(d.Priority),
+		Token: g.token, ID: idText(d.ID), Queue: d.Queue, Kind: d.Kind, Key: d.Key, Priority: jobfield.PriorityName(d.Priority),
 		Attempt: d.Attempt, MaxAttempts: d.Attempts(), Crashes: d.Crashes, Enqueued: stamp{d.Enqueued()},
 		Group: idText(d.Group), CallbackOf: idText(d.Callback), Trace: d.Trace,
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
@@ -104,7 +104,7 @@ func (n *scheduleChange) apply(s *scheduler.Schedule) error {
 	}
 	if n.JobPriority != nil {
 		var err error
-		if s.Job.Priority, err = queue.ParsePriority(*n.JobPriority); err != nil {
+		if s.Job.Priority, err = jobfield.ParsePriority(*n.JobPriority); err != nil {
 			return invalid("job_priority", "%v", err)
 		}
 	}

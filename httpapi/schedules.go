@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -80,7 +80,7 @@ func newScheduleJSON(s *scheduler.Schedule) scheduleJSON {
 		j.KeepFor = forever
 	}
 	if s.Kind == "job" {
-		j.JobQueue, j.JobKey, j.JobPriority = s.Job.Queue, s.Job.Key, queue.PriorityName(s.Job.Priority)
+		j.JobQueue, j.JobKey, j.JobPriority = s.Job.Queue, s.Job.Key, jobfield.PriorityName(s.Job.Priority)
 		j.JobMaxAttempts, j.JobTimeout = s.Job.MaxAttempts, optionalDuration(s.Job.Timeout)
 		j.JobUnique, j.JobUniqueFor = s.Job.Unique, optionalDuration(s.Job.UniqueFor)
 	}

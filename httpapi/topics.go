@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func isNotFound(err error) bool { return errors.Is(err, queue.ErrNotFound) }
@@ -45,11 +46,11 @@ func (a *API) topics() {
 		id: "list-subscriptions", method: http.MethodGet, path: "/topics", tag: "topics", scope: ScopeRead,
 		summary: "List which queues have subscribed to which topics",
 	}, func(ctx context.Context, in *page) (*topicsOutput, error) {
-		var after queue.Subscription
+		var after admin.Subscription
 		if err := readCursor(in.Cursor, &after.Topic, &after.Queue); err != nil {
 			return nil, err
 		}
-		found, err := a.queues.Subscriptions(ctx, after, in.Limit)
+		found, err := a.admin.Subscriptions(ctx, after, in.Limit)
 		if err != nil {
 			return nil, err
 		}

@@ -148,7 +148,7 @@ func (t *Tracing) waited(ctx context.Context, d *queue.Delivery) {
 	if d.Attempt > 1 || !trace.SpanContextFromContext(ctx).IsValid() {
 		return
 	}
-	now, from := time.Now(), queue.TimeOf(d.ID)
+	now, from := time.Now(), d.Enqueued()
 	if from.After(now) {
 		from = now
 	}

@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/rates"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -611,14 +611,14 @@ func TestPermits(t *testing.T) {
 func TestDraw(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		l := store.Limit{
-			Rate: rapid.IntRange(1, store.MaxRate).Draw(r, "rate"), Burst: rapid.IntRange(1, 1000).Draw(r, "burst"),
+			Rate: rapid.IntRange(1, rates.Max).Draw(r, "rate"), Burst: rapid.IntRange(1, 1000).Draw(r, "burst"),
 			Per: time.Duration(rapid.Int64Range(1, 100_000).Draw(r, "per")) * time.Millisecond,
 		}
 		start := rapid.Int64Range(1e15, 2e15).Draw(r, "now")
 		now, drawn, total := start, int64(0), int64(0)
 		most := int64(max(l.Burst, l.Ahead()))
 		for range rapid.IntRange(1, 50).Draw(r, "draws") {
-			want := rapid.IntRange(1, 2*store.MaxRate).Draw(r, "want")
+			want := rapid.IntRange(1, 2*rates.Max).Draw(r, "want")
 			got, until, wait := l.Draw(now, drawn, want)
 			if got < 0 || got > want || int64(got) > most || until < drawn && drawn != 0 {
 				r.Fatalf("drew %d of %d, until %d after %d", got, want, until, drawn)
@@ -650,45 +650,4 @@ func TestDraw(t *testing.T) {
 	if total < 990 || total > 1002 {
 		t.Errorf("%d of 1000", total)
 	}
-}
-
-func TestParseRate(t *testing.T) {
-	for text, want := range map[string]store.Limit{
-		"100/s": {Rate: 100, Per: time.Second}, "5/1m30s": {Rate: 5, Per: 90 * time.Second}, "1/h": {Rate: 1, Per: time.Hour},
-		"2/d": {Rate: 2, Per: 24 * time.Hour}, "7/500ms": {Rate: 7, Per: 500 * time.Millisecond}, "3/1ms": {Rate: 3, Per: time.Millisecond},
-	} {
-		n, per, err := ParseRate(text)
-		if err != nil || n != want.Rate || per != want.Per {
-			t.Errorf("%q: %d, %v, %v", text, n, per, err)
-		}
-		if n, again, err := ParseRate(FormatRate(n, per)); err != nil || n != want.Rate || again != per {
-			t.Errorf("%q again: %q", text, FormatRate(n, per))
-		}
-	}
-	for _, bad := range []string{
-		"", "5", "/s", "5/", "0/s", "-1/s", "+1/s", "x/s", "1/x", "1/0s", "100001/s",
-		"1/-1s", "1/2y", "1.5/s", "1/s/s", "1/9000d",
-	} {
-		if _, _, err := ParseRate(bad); !errors.Is(err, ErrInvalid) {
-			t.Errorf("%q: %v", bad, err)
-		}
-	}
-}
-
-// FuzzParseRate: what is read is a limit, and is read again as it is written.
-func FuzzParseRate(f *testing.F) {
-	for _, text := range []string{"100/s", "5/1m30s", "1/h", "1/", "x"} {
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		n, per, err := ParseRate(text)
-		if err != nil {
-			return
-		}
-		l := store.Limit{Queue: "q", Rate: n, Per: per, Burst: 1}
-		must(t, l.Check())
-		if n2, per2, err := ParseRate(FormatRate(n, per)); err != nil || n2 != n || per2 != per {
-			t.Errorf("%q is %d in %v, written %q", text, n, per, FormatRate(n, per))
-		}
-	})
 }

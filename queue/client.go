@@ -13,6 +13,7 @@ import (
 	"weak"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/doorbells"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -59,8 +60,8 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 	}
 	opt.Version = sqlrun.CutVersion(opt.Version)
 	if opt.Doorbell != "" {
-		if err := CheckDoorbell(opt.Doorbell); err != nil {
-			return nil, err
+		if err := doorbells.Check(opt.Doorbell); err != nil {
+			return nil, invalid("doorbell", "%v", err)
 		}
 	}
 	c := &Client{db: db, opt: opt, queues: map[string]*store.Queue{}, learning: map[string]bool{}}

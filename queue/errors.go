@@ -23,15 +23,8 @@ var (
 	// ErrNotFound means that there is no such queue or job.
 	ErrNotFound = store.ErrNotFound
 
-	// ErrAmbiguous means that several jobs have the id, and the call does not say which is meant.
-	ErrAmbiguous = errors.New("queue: several jobs have this id")
-
 	// ErrDeleted means that a queue is marked as deleted and accepts no jobs.
 	ErrDeleted = store.ErrDeleted
-
-	// ErrInUse means that a queue cannot be deleted because it has jobs, or because a route leads
-	// to it.
-	ErrInUse = errors.New("queue: the queue is in use")
 
 	// ErrState means that a job's state does not allow the operation: only a dead job, or one
 	// that is done and kept, can be deleted, and a ready or running job cannot be retried.

@@ -9,11 +9,11 @@ import (
 	"iter"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -32,9 +32,6 @@ const (
 
 // keepGroup is the default of Group.Keep.
 const keepGroup = 7 * 24 * time.Hour
-
-// longestResult is the maximum size of a result in bytes.
-const longestResult = 1 << 20
 
 // A Group is a set of jobs that belong together: when all of them have ended, the group ends, and
 // its callback is enqueued, once.
@@ -316,34 +313,13 @@ func (d *Delivery) SetResult(v any) error {
 	if d.Group == 0 {
 		return invalid("result", "the job is of no group, so that nobody would read it")
 	}
-	text, err := resultText(v)
+	text, err := jobfield.EncodeResult(v)
 	if err != nil {
-		return err
+		return invalid("result", "%v", err)
 	}
 	w := d.b.q.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d.result = text
 	return nil
-}
-
-// CheckResult returns an error if text is not valid JSON for the result of a job of a group.
-func CheckResult(text json.RawMessage) error {
-	_, err := resultText(text)
-	return err
-}
-
-// resultText encodes v as JSON, or says why it cannot be stored.
-func resultText(v any) ([]byte, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return nil, invalid("result", "%v", err)
-	}
-	if !utf8.Valid(text) { // a RawMessage may be invalid, and the database would refuse the job's end
-		return nil, invalid("result", "it is not UTF-8")
-	}
-	if len(text) > longestResult {
-		return nil, invalid("result", "it has %d bytes, and up to %d are kept; store it elsewhere and set its name", len(text), longestResult)
-	}
-	return text, nil
 }

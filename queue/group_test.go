@@ -16,6 +16,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -488,7 +489,7 @@ func TestLargeResults(t *testing.T) {
 		c := client(t, db, Options{Blocks: 1})
 		w := worker(t, other(t, db), WorkerOptions{})
 		handle(t, w, "x", func(_ context.Context, d *Delivery) error {
-			if err := d.SetResult(strings.Repeat("x", longestResult-1)); !errors.Is(err, ErrInvalid) {
+			if err := d.SetResult(strings.Repeat("x", jobfield.LongestResult-1)); !errors.Is(err, ErrInvalid) {
 				t.Errorf("too large: %v", err)
 			}
 			if err := d.SetResult(func() {}); !errors.Is(err, ErrInvalid) {

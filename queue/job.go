@@ -4,14 +4,12 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"fmt"
-	"strconv"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/traceparent"
@@ -25,27 +23,6 @@ const (
 	Low    = 3
 	Idle   = 4
 )
-
-// priorityNames are the names of priorities, indexed by number.
-var priorityNames = []string{"", "urgent", "normal", "low", "idle"}
-
-// PriorityName returns the name of a priority, or "" for an invalid one.
-func PriorityName(n int) string {
-	if n < 0 || n >= len(priorityNames) {
-		return ""
-	}
-	return priorityNames[n]
-}
-
-// ParsePriority parses the name of a priority, or its number.
-func ParsePriority(text string) (int, error) {
-	for n := Urgent; n <= Idle; n++ {
-		if text == priorityNames[n] || text == strconv.Itoa(n) {
-			return n, nil
-		}
-	}
-	return 0, fmt.Errorf("%q is not known; use %s, or 1 to 4", text, strings.Join(priorityNames[1:], ", "))
-}
 
 // A Job is a unit of work to be done later.
 type Job struct {
@@ -154,8 +131,8 @@ func (j *Job) checkRest() error {
 	case j.Trace != "" && !traceparent.Valid(j.Trace):
 		return invalid("trace", "%q is not a W3C traceparent, such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 			plain.Cut(j.Trace, 100))
-	case j.Endpoint != "" && CheckEndpoint(j.Endpoint) != nil:
-		return invalid("endpoint", "%v", CheckEndpoint(j.Endpoint))
+	case j.Endpoint != "" && jobfield.CheckEndpoint(j.Endpoint) != nil:
+		return invalid("endpoint", "%v", jobfield.CheckEndpoint(j.Endpoint))
 	}
 	return nil
 }

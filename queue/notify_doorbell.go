@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"net"
-	"net/netip"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -21,19 +20,6 @@ type doorbell struct {
 	at   string
 	key  []byte
 	hung instant.Instant
-}
-
-// CheckDoorbell returns an error that matches [ErrInvalid] if no worker could hear a doorbell at an
-// address: see [Options].
-func CheckDoorbell(address string) error {
-	at, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return invalid("doorbell", "%q: write an address of this host and a port, such as 10.0.0.7:0; port 0 is any", address)
-	}
-	if at.Addr().IsUnspecified() || at.Addr().IsMulticast() {
-		return invalid("doorbell", "%q: other processes connect to this address, so they must be able to reach it", address)
-	}
-	return nil
 }
 
 // hang opens a doorbell, if the client has an address and the engine has no notifications.

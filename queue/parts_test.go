@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -51,7 +52,7 @@ func TestLongResultsOfManyJobs(t *testing.T) {
 		}
 		group, ids, err := c.EnqueueGroup(t.Context(), Group{}, jobs...)
 		must(t, err)
-		result := `"` + strings.Repeat(`\"`, longestResult/2-1) + `"` // each of which takes eight bytes in a statement
+		result := `"` + strings.Repeat(`\"`, jobfield.LongestResult/2-1) + `"` // each of which takes eight bytes in a statement
 		members := make([]store.Ended, n)
 		for i, id := range ids {
 			members[i] = store.Ended{ID: id.ID, Group: group, State: store.MemberDone, Result: []byte(result)}

@@ -15,12 +15,6 @@ import (
 // keepPublication is how long a publication's outcome is kept.
 const keepPublication = 24 * time.Hour
 
-// A Subscription says that a queue gets a copy of each job that is published to a topic.
-type Subscription struct {
-	Topic string
-	Queue string
-}
-
 // A Published is the outcome of a publication.
 type Published struct {
 	ID     int64      // group of all copies, see [Client.Group]; 0: there are no copies
@@ -62,18 +56,6 @@ func (c *Client) Unsubscribe(ctx context.Context, topic, queue string) error {
 		err = fmt.Errorf("%w: %q has not subscribed to topic %q", ErrNotFound, cmpName(queue), topic)
 	}
 	return err
-}
-
-// Subscriptions lists subscriptions, ordered by topic and queue, after a given one and up to
-// limit.
-func (c *Client) Subscriptions(ctx context.Context, after Subscription, limit int) ([]Subscription, error) {
-	if limit < 1 || limit > 10_000 {
-		return nil, invalid("limit", "%d is not 1 to 10000", limit)
-	}
-	args := sqlrun.Args{"topic": after.Topic, "subscriber": after.Queue, "limit": limit}
-	return sqlrun.Select(ctx, &c.db.Session, store.ListSubscriptions, args, func(rows *sql.Rows) (s Subscription, err error) {
-		return s, rows.Scan(&s.Topic, &s.Queue)
-	})
 }
 
 // Publish enqueues a copy of a job in each queue that has subscribed to a topic, in one

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // Each queue that has subscribed gets its copy, and what becomes of them can be told.
@@ -58,9 +59,9 @@ func TestPublish(t *testing.T) {
 		}
 		must(t, c.Unsubscribe(t.Context(), "news", "b"))
 		want(t, "again", c.Unsubscribe(t.Context(), "news", "b"), ErrNotFound)
-		all, err := c.Subscriptions(t.Context(), Subscription{"News", "c"}, 2)
+		all, err := adminOf(c).Subscriptions(t.Context(), admin.Subscription{Topic: "News", Queue: "c"}, 2)
 		must(t, err)
-		if !slices.Equal(all, []Subscription{{"news", "a"}, {"news", "default"}}) {
+		if !slices.Equal(all, []admin.Subscription{{Topic: "news", Queue: "a"}, {Topic: "news", Queue: "default"}}) {
 			t.Errorf("got %v", all)
 		}
 		for _, commits := range []bool{false, true} {
@@ -100,7 +101,7 @@ func TestBadTopics(t *testing.T) {
 			_, err := c.Publish(t.Context(), bad.topic, bad.job)
 			want(t, fmt.Sprintf("%+v", bad), err, ErrInvalid)
 		}
-		_, err := c.Subscriptions(t.Context(), Subscription{}, 0)
+		_, err := adminOf(c).Subscriptions(t.Context(), admin.Subscription{}, 0)
 		want(t, "limit", err, ErrInvalid)
 		if n := rowsOf(t, db); n != 0 {
 			t.Errorf("%d jobs", n)

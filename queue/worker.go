@@ -61,7 +61,7 @@ type WorkerOptions struct {
 	BuryUnknown bool
 
 	// LeaderLock is the name of a lock that the process holds, and that only one process can hold
-	// at a time: see [Client.TakeOver]. Empty means none.
+	// at a time: see TakeOver of package admin. Empty means none.
 	LeaderLock string
 
 	Logger *slog.Logger // default: the client's

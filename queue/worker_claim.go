@@ -96,15 +96,6 @@ var claimedStatements = map[table]*sqlrun.Stmt{
 	tableRunning: store.ClaimedRunning,
 }
 
-// NodeLives reports whether the worker that has handed out a job is live.
-func (c *Client) NodeLives(ctx context.Context, node string) (bool, error) {
-	err := c.db.Get(ctx, store.NodeLives, sqlrun.Args{"node": node}, new(string))
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // SettleClaims records the outcomes of jobs that other processes have handed out. It returns an
 // error for each in its place: ErrLost if the job no longer belongs to that worker under that
 // claim. Jobs of the same block share statements.

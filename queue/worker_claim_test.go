@@ -210,7 +210,7 @@ func TestSettleStale(t *testing.T) {
 			want(t, what, settle(t, c, claim, nil), ErrLost)
 		}
 		for name, live := range map[string]bool{"me": true, "left": false, "nobody": false} {
-			if got, err := c.NodeLives(t.Context(), name); err != nil || got != live {
+			if got, err := adminOf(c).NodeLives(t.Context(), name); err != nil || got != live {
 				t.Errorf("%s lives: %v, %v", name, got, err)
 			}
 		}

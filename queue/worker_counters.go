@@ -80,15 +80,6 @@ func (w *Worker) count(d *Delivery, what verdict, skew int64, at instant.Instant
 	}
 }
 
-// LogsDone returns a [WorkerOptions.LogDone] for a worker that logs each done job of queue if
-// each is true, or else uses the default levels.
-func LogsDone(each bool, queue string) map[string]slog.Level {
-	if !each {
-		return nil
-	}
-	return map[string]slog.Level{queue: slog.LevelInfo}
-}
-
 func (w *Worker) logDone(d *Delivery, waited, ran int64) {
 	level, ok := w.opt.LogDone[d.Queue]
 	if !ok {

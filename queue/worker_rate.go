@@ -4,12 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -131,35 +127,4 @@ func orGone(err error) error {
 		return nil
 	}
 	return err
-}
-
-// ParseRate parses a rate such as 100/s, 5/1m30s or 1/1h: a number of jobs and a period.
-func ParseRate(text string) (n int, per time.Duration, err error) {
-	number, span, ok := strings.Cut(text, "/")
-	n, err = strconv.Atoi(number)
-	if !ok || err != nil || strings.HasPrefix(number, "+") {
-		return 0, 0, invalid("rate", "%q is not a number of jobs, a slash and a time, such as 100/s or 5/1m30s", text)
-	}
-	if n < 1 || n > store.MaxRate {
-		return 0, 0, invalid("rate", "%d is not 1 to %d jobs", n, store.MaxRate)
-	}
-	if strings.Trim(span, "smhdw") == "" && span != "" {
-		span = "1" + span
-	}
-	if per, err = duration.Parse(span); err == nil && (per < time.Millisecond || per > store.MaxPer) {
-		err = fmt.Errorf("%v is not 1ms to 366 days", per)
-	}
-	if err != nil {
-		return 0, 0, invalid("rate", "%q: %v", text, err)
-	}
-	return n, per, nil
-}
-
-// FormatRate formats a rate as ParseRate parses it.
-func FormatRate(n int, per time.Duration) string {
-	span := duration.Format(per)
-	if len(span) == 2 {
-		span = strings.TrimPrefix(span, "1")
-	}
-	return strconv.Itoa(n) + "/" + span
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
@@ -141,7 +141,7 @@ func (f *endpointFlags) change(c *cobra.Command, args []string) (func(*push.Endp
 		return nil, usagef("there is nothing to change; give a URL, or see --help")
 	}
 	if len(args) == 2 && args[1] != "" {
-		if err := queue.CheckEndpoint(args[1]); err != nil {
+		if err := jobfield.CheckEndpoint(args[1]); err != nil {
 			return nil, usagef("the URL: %v", err)
 		}
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -211,11 +212,11 @@ func (t *jobText) job(names func(field string) string) (j queue.Job, err error) 
 		{"unique_for", t.uniqueFor, func(text string) (err error) { j.UniqueFor, err = notNegative(text); return err }},
 		{"group", t.group, func(text string) (err error) { j.Group, err = groupID(text); return err }},
 		{"payload", string(t.payload), func(string) error { return t.checkPayload() }},
-		{"priority", t.priority, func(text string) (err error) { j.Priority, err = queue.ParsePriority(text); return err }},
+		{"priority", t.priority, func(text string) (err error) { j.Priority, err = jobfield.ParsePriority(text); return err }},
 		{"delay", t.delay, func(text string) (err error) { j.Delay, err = notNegative(text); return err }},
 		{"run_at", t.runAt, func(text string) (err error) { j.RunAt, err = readRunAt(text); return err }},
 		{"max_attempts", t.maxAttempts, func(text string) (err error) { j.MaxAttempts, err = readAttempts(text); return err }},
-		{"endpoint", t.endpoint, func(text string) error { j.Endpoint = text; return queue.CheckEndpoint(text) }},
+		{"endpoint", t.endpoint, func(text string) error { j.Endpoint = text; return jobfield.CheckEndpoint(text) }},
 		{"timeout", t.timeout, func(text string) (err error) { j.Timeout, err = readTimeout(text); return err }},
 	} {
 		if field.text == "" && field.name != "kind" {

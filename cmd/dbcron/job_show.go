@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -419,5 +420,5 @@ func (p priority) String() string {
 	if p == queue.Normal {
 		return ""
 	}
-	return queue.PriorityName(int(p))
+	return jobfield.PriorityName(int(p))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -125,7 +126,7 @@ func (p *program) routed(ctx context.Context, c *admin.Client, jobs []queue.Job,
 	queues := map[string]string{}
 	for i := range jobs {
 		j := &jobs[i]
-		if queue.Reserved(j.Queue) {
+		if jobfield.Reserved(j.Queue) {
 			return usagef("the queue %s is dbcron's own: what is in it is sent or run; dbcron notify test sends a message", j.Queue)
 		}
 		if j.Queue != "" {

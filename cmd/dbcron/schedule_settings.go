@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
@@ -200,11 +200,11 @@ func orShape(word string) string {
 func urgency(name, usage string, field func(*schedule) *int) setting {
 	return setting{
 		name, "urgent|normal|low|idle", "normal", usage,
-		func(s *schedule) string { return queue.PriorityName(*field(s)) },
+		func(s *schedule) string { return jobfield.PriorityName(*field(s)) },
 		func(s *schedule, text string) (err error) {
 			*field(s) = 0
 			if text != "" {
-				*field(s), err = queue.ParsePriority(text)
+				*field(s), err = jobfield.ParsePriority(text)
 			}
 			return err
 		},

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/internal/doorbells"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -187,8 +187,8 @@ func (f *serveFlags) checkParts() error {
 		}
 	}
 	if at := doorbellAt(f.doorbell); at != "" {
-		if err := queue.CheckDoorbell(at); err != nil {
-			return usagef("--%v", err)
+		if err := doorbells.Check(at); err != nil {
+			return usagef("--doorbell: %v", err)
 		}
 	}
 	switch {

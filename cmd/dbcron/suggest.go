@@ -114,11 +114,11 @@ var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
 		return names, err
 	},
 	"topic": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
-		c, err := queue.New(db, queue.Options{})
+		c, err := admin.New(db, admin.Options{})
 		if err != nil {
 			return nil, err
 		}
-		all, err := c.Subscriptions(ctx, queue.Subscription{}, mostNames)
+		all, err := c.Subscriptions(ctx, admin.Subscription{}, mostNames)
 		for i := range all {
 			names = append(names, all[i].Topic)
 		}

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func (p *program) topic() *cobra.Command {
@@ -34,10 +35,10 @@ func (p *program) topicList() *cobra.Command {
 		Example: `  dbcron topic list`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withQueues(c.Context(), func(q *queue.Client) error {
+			return p.withAdmin(c.Context(), func(q *admin.Client) error {
 				const page = 1000
 				rows := []subscriptionRow{}
-				for after := (queue.Subscription{}); ; {
+				for after := (admin.Subscription{}); ; {
 					all, err := q.Subscriptions(c.Context(), after, page)
 					if err != nil {
 						return err

@@ -24,6 +24,7 @@ import (
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // lookEvery is the interval at which the endpoints are read.
@@ -64,6 +65,7 @@ type Dispatcher struct {
 	log       *slog.Logger
 	endpoints *Endpoints
 	queues    *queue.Client
+	admin     *admin.Client
 	locks     *lock.Locker
 	throttle  throttle
 	reporter  reporter
@@ -97,6 +99,9 @@ func New(db *dialect.DB, opt Options) (*Dispatcher, error) {
 		Node: opt.Node, Version: opt.Version, Logger: opt.Logger,
 		Doorbell: opt.Doorbell, LeaseLost: opt.LeaseLost,
 	}); err != nil {
+		return nil, err
+	}
+	if d.admin, err = admin.New(db, admin.Options{}); err != nil {
 		return nil, err
 	}
 	d.locks, err = lock.New(db, lock.Options{TTL: standbyTTL, Logger: opt.Logger})
@@ -143,7 +148,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 func (d *Dispatcher) lead(ctx context.Context) {
 	taking := trouble.New(d.log, "push: taking over")
 	for {
-		n, err := d.queues.TakeOver(ctx, d.under)
+		n, err := d.admin.TakeOver(ctx, d.under)
 		taking.Note(err)
 		if err == nil {
 			if n > 0 {
@@ -165,7 +170,7 @@ func (d *Dispatcher) lead(ctx context.Context) {
 func (d *Dispatcher) resign(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	if err := d.queues.KeepOnExit(ctx, d.under); err != nil {
+	if err := d.admin.KeepOnExit(ctx, d.under); err != nil {
 		d.log.Warn("push: ending: what is under way may be sent again by another", "err", err)
 	}
 }
@@ -279,12 +284,15 @@ const usualReads = 100
 
 // begin starts the worker of a queue.
 func (d *Dispatcher) begin(ctx context.Context, e *Endpoint) (*pusher, error) {
-	w, err := d.queues.Worker(queue.WorkerOptions{
+	opt := queue.WorkerOptions{
 		Batch:  max(usualReads, e.Batch),
 		Queues: []string{e.Queue}, Concurrency: e.Concurrency, Lease: d.opt.Lease, Grace: d.opt.Grace, LeaderLock: d.under, Logger: d.log,
 		Isolated: true, // a handler has no effects in this process
-		LogDone:  queue.LogsDone(d.opt.LogDone, e.Queue),
-	})
+	}
+	if d.opt.LogDone {
+		opt.LogDone = map[string]slog.Level{e.Queue: slog.LevelInfo}
+	}
+	w, err := d.queues.Worker(opt)
 	if err != nil {
 		return nil, err
 	}

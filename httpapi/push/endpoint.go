@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -54,7 +55,7 @@ func (e *Endpoint) Check() error { return e.check() }
 // check returns what is wrong with an endpoint.
 func (e *Endpoint) check() error {
 	if e.URL != "" {
-		if err := queue.CheckEndpoint(e.URL); err != nil {
+		if err := jobfield.CheckEndpoint(e.URL); err != nil {
 			return invalid("url", "%v", err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/internal/jobfield"
 )
 
 // Public stands for all addresses of the internet in a list of hosts.
@@ -126,7 +126,7 @@ func (h *Hosts) allow(host string, at netip.AddrPort) error {
 func (h *Hosts) Check(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return queue.CheckEndpoint(endpoint)
+		return jobfield.CheckEndpoint(endpoint)
 	}
 	host, port := u.Hostname(), portOf(u)
 	if ip, err := netip.ParseAddr(host); err == nil {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -228,7 +229,7 @@ func (s *sender) admit(ctx context.Context, d *queue.Delivery) (e *Endpoint, v *
 // queue's, and by path from those of other jobs: whoever chose it can make it fail.
 func targetOf(e *Endpoint, d *queue.Delivery) (at target, err error) {
 	endpoint := urlOf(e, d)
-	if err := queue.CheckEndpoint(endpoint); err != nil {
+	if err := jobfield.CheckEndpoint(endpoint); err != nil {
 		return at, err
 	}
 	u, err := url.Parse(endpoint)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/rates"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -55,12 +56,8 @@ type Limit struct {
 	Burst   int
 }
 
-// The maximum values of limits.
-const (
-	MaxRunning = 10_000
-	MaxRate    = 100_000
-	MaxPer     = 366 * 24 * time.Hour
-)
+// MaxRunning is the maximum of Limit.Running.
+const MaxRunning = 10_000
 
 // Check returns an [InvalidError] about the first invalid field.
 func (l *Limit) Check() error {
@@ -74,14 +71,14 @@ func (l *Limit) Check() error {
 	case l.Running < 0 || l.Running > MaxRunning:
 		return Invalid("running", "%d is not 1 to %d jobs at a time, or 0 for any number; to have none begin, pause the queue",
 			l.Running, MaxRunning)
-	case l.Rate < 0 || l.Rate > MaxRate:
-		return Invalid("rate", "%d is not 1 to %d jobs, or 0 for any number; to have none begin, pause the queue", l.Rate, MaxRate)
+	case l.Rate < 0 || l.Rate > rates.Max:
+		return Invalid("rate", "%d is not 1 to %d jobs, or 0 for any number; to have none begin, pause the queue", l.Rate, rates.Max)
 	case l.Running == 0 && l.Rate == 0:
 		return Invalid("limit", "it limits nothing: say how many jobs may run at a time, or begin in a time, or delete it")
-	case l.Per < time.Millisecond || l.Per > MaxPer:
+	case l.Per < time.Millisecond || l.Per > rates.MaxPer:
 		return Invalid("per", "%v is not 1ms to 366 days", l.Per)
-	case l.Burst < 1 || l.Burst > MaxRate:
-		return Invalid("burst", "%d is not 1 to %d", l.Burst, MaxRate)
+	case l.Burst < 1 || l.Burst > rates.Max:
+		return Invalid("burst", "%d is not 1 to %d", l.Burst, rates.Max)
 	}
 	return nil
 }
@@ -136,6 +133,6 @@ func (l *Limit) Parse(per string) (err error) {
 	if err != nil {
 		err = fmt.Errorf("limit of queue %q and kind %q: %w", l.Queue, l.Kind, err)
 	}
-	l.Rate, l.Burst, l.Per = min(l.Rate, MaxRate), min(max(l.Burst, 1), MaxRate), min(l.Per, MaxPer)
+	l.Rate, l.Burst, l.Per = min(l.Rate, rates.Max), min(max(l.Burst, 1), rates.Max), min(l.Per, rates.MaxPer)
 	return err
 }

@@ -1,4 +1,4 @@
-package queue
+package jobfield
 
 import (
 	"errors"
