@@ -46,12 +46,12 @@ type sampler struct {
 	db     *dialect.DB
 	queues *admin.Client
 
-	turn  chan struct{} // held by whoever reads the tables and uses the fields below
-	most  int           // schedules that are examined one by one
-	last  *figures
-	until instant.Instant
-	seen  map[minuteOf]admin.Minute // nil: not read yet
-	good  map[string]time.Time      // last known success of each schedule
+	reading chan struct{} // held by whoever reads the tables and uses the fields below
+	most    int           // schedules that are examined one by one
+	last    *figures
+	until   instant.Instant
+	seen    map[minuteOf]admin.Minute // nil: not read yet
+	good    map[string]time.Time      // last known success of each schedule
 }
 
 type minuteOf struct {
@@ -60,14 +60,14 @@ type minuteOf struct {
 }
 
 func newSampler(db *dialect.DB, queues *admin.Client) *sampler {
-	return &sampler{db: db, queues: queues, turn: make(chan struct{}, 1)}
+	return &sampler{db: db, queues: queues, reading: make(chan struct{}, 1)}
 }
 
 // look returns recent figures.
 func (s *sampler) look(ctx context.Context) (*figures, error) {
 	select {
-	case s.turn <- struct{}{}:
-		defer func() { <-s.turn }()
+	case s.reading <- struct{}{}:
+		defer func() { <-s.reading }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}

@@ -59,8 +59,8 @@ func (w *waiting) same(other *waiting) bool {
 // A line has the goroutines of this process that wait for one name. waiting.mu
 // guards its fields.
 type line struct {
-	queue []chan struct{} // in order of arrival; closing the first one gives it the turn
-	bell  chan struct{}   // wakes whoever has the turn; holds one ring
+	queue []chan struct{} // in order of arrival; closing a channel makes its waiter the first
+	bell  chan struct{}   // wakes the first waiter; holds one ring
 
 	held  *HeldError // as last seen
 	local *Lease     // the lease, if this process holds it
@@ -69,28 +69,28 @@ type line struct {
 	rest  instant.Instant // until then the lock is left to other processes
 }
 
-// join appends the caller to the line of a name. turn is closed when the caller
+// join appends the caller to the line of a name. first is closed when the caller
 // is the first.
-func (w *waiting) join(name string) (ln *line, turn chan struct{}) {
+func (w *waiting) join(name string) (ln *line, first chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ln, turn = w.lines[name], make(chan struct{})
+	ln, first = w.lines[name], make(chan struct{})
 	if ln == nil {
 		ln = &line{bell: make(chan struct{}, 1)}
 		w.lines[name] = ln
 	}
-	ln.queue = append(ln.queue, turn)
+	ln.queue = append(ln.queue, first)
 	if len(ln.queue) == 1 {
-		close(turn)
+		close(first)
 	}
-	return ln, turn
+	return ln, first
 }
 
 // leave removes the caller from the line.
-func (w *waiting) leave(name string, ln *line, turn chan struct{}) {
+func (w *waiting) leave(name string, ln *line, mine chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at := slices.Index(ln.queue, turn)
+	at := slices.Index(ln.queue, mine)
 	ln.queue = slices.Delete(ln.queue, at, at+1)
 	if at == 0 && len(ln.queue) > 0 {
 		close(ln.queue[0])
@@ -120,11 +120,11 @@ func (l *Locker) acquireWithin(ctx context.Context, s seat, span time.Duration) 
 	if span > 0 { // a deadline of ctx would cut off the last try
 		until, limit = instant.Now().Add(span), time.After(span)
 	}
-	ln, turn := l.join(s.key())
-	defer l.leave(s.key(), ln, turn)
+	ln, first := l.join(s.key())
+	defer l.leave(s.key(), ln, first)
 	c := contender{l: l, seat: s, line: ln, until: until}
 	select {
-	case <-turn:
+	case <-first:
 	case <-ctx.Done():
 		return nil, c.refusal(ctx)
 	case <-limit:
@@ -134,7 +134,7 @@ func (l *Locker) acquireWithin(ctx context.Context, s seat, span time.Duration) 
 	return c.run(ctx)
 }
 
-// A contender has the turn of a line.
+// A contender is the first waiter of a line.
 type contender struct {
 	l    *Locker
 	seat seat

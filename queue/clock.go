@@ -181,9 +181,9 @@ func (c *clock) now() int64 {
 	return micros(at) + c.best(at)
 }
 
-// settled returns the latest time, in µs since 1970, for which no process can still draw an id: not
+// closed returns the latest time, in µs since 1970, for which no process can still draw an id: not
 // even one that has not noticed yet that the clock was set forward.
-func (c *clock) settled(at instant.Instant) int64 {
+func (c *clock) closed(at instant.Instant) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	us := micros(at) + c.known(at).low - 2*maxSkew.Microseconds()

@@ -78,7 +78,7 @@ func TestClockBounds(t *testing.T) {
 						t.Fatalf("an id is %d µs behind", us-drawn)
 					}
 					for _, other := range clocks {
-						if settled := other.settled(d.at); drawn < settled {
+						if settled := other.closed(d.at); drawn < settled {
 							t.Fatalf("an id is drawn %d µs before what has settled", settled-drawn)
 						}
 					}
@@ -112,13 +112,13 @@ func TestClockSteps(t *testing.T) {
 		}
 		noticed := d.at
 		for d.at.Sub(noticed) < 2*clockAge { // after which everybody has read the clock
-			if id, settled := micros(d.at)+others.best(d.at), mine.settled(d.at); id < settled {
+			if id, settled := micros(d.at)+others.best(d.at), mine.closed(d.at); id < settled {
 				t.Fatalf("others draw ids %d µs before what has settled", settled-id)
 			}
 			d.at = d.at.Add(drawn(t, "time", time.Second))
 		}
 		d.at = noticed.Add(2*clockAge + Window + time.Millisecond)
-		if lag := d.us(d.at) - mine.settled(d.at); lag > (3 * maxSkew).Microseconds() {
+		if lag := d.us(d.at) - mine.closed(d.at); lag > (3 * maxSkew).Microseconds() {
 			t.Errorf("what has settled is %d µs behind for ever", lag)
 		}
 	})

@@ -13,9 +13,9 @@ import (
 type gatherer[K comparable, V any] struct {
 	ask func(ctx context.Context, keys []K) (V, error)
 
-	mu   sync.Mutex
-	next *question[K, V]
-	turn chan struct{} // held by whoever is asking
+	mu     sync.Mutex
+	next   *question[K, V]
+	asking chan struct{} // held by whoever is asking
 }
 
 // A question is asked once for several callers.
@@ -29,7 +29,7 @@ type question[K comparable, V any] struct {
 }
 
 func newGatherer[K comparable, V any](ask func(ctx context.Context, keys []K) (V, error)) *gatherer[K, V] {
-	return &gatherer[K, V]{ask: ask, turn: make(chan struct{}, 1)}
+	return &gatherer[K, V]{ask: ask, asking: make(chan struct{}, 1)}
 }
 
 // get returns an answer to a question about keys, and perhaps others, asked after the call. The
@@ -74,8 +74,8 @@ func (g *gatherer[K, V]) join(keys []K) (x *question[K, V], leads bool) {
 func (g *gatherer[K, V]) lead(ctx context.Context, x *question[K, V]) {
 	defer close(x.ended)
 	select {
-	case g.turn <- struct{}{}:
-		defer func() { <-g.turn }()
+	case g.asking <- struct{}{}:
+		defer func() { <-g.asking }()
 	case <-ctx.Done():
 	}
 	g.mu.Lock()

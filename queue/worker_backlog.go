@@ -163,7 +163,7 @@ func (b *block) resume(l *keyQueue) {
 	if !l.resumed {
 		l.resumed, b.resumed = true, append(b.resumed, l)
 	}
-	if l.Skipped() > b.reads.Settled() {
+	if l.Skipped() > b.reads.ReadUpto() {
 		b.reads.Back()
 	}
 	b.q.w.enlist(b)
@@ -173,7 +173,7 @@ func (b *block) resume(l *keyQueue) {
 // is none. mu is held.
 func (b *block) rereads() (first int64) {
 	for _, l := range b.resumed {
-		if l.Skipped() <= b.reads.Settled() && b.needs(l) {
+		if l.Skipped() <= b.reads.ReadUpto() && b.needs(l) {
 			first = least(first, l.Skipped())
 		}
 	}

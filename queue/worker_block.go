@@ -190,7 +190,7 @@ func (b *block) setAside(g *limiter, d *Delivery) {
 	if b.aside[g] == nil {
 		b.aside[g] = &readyList{}
 	}
-	b.aside[g].Put(d.turn(), d)
+	b.aside[g].Put(d.place(), d)
 	b.q.w.bench(d)
 	b.shed(d)
 	g.closed()
@@ -264,9 +264,9 @@ const (
 	wholeEvery = time.Minute
 )
 
-// plan says from where to read, if there is reason to. settled is a time in µs that no id
+// plan says from where to read, if there is reason to. closed is a time in µs that no id
 // is drawn of any more.
-func (b *block) plan(at instant.Instant, settled int64) (r board.Read, ok bool) {
+func (b *block) plan(at instant.Instant, closed int64) (r board.Read, ok bool) {
 	if !b.open() || !b.room() || b.crowded() {
 		return r, false
 	}
@@ -279,7 +279,7 @@ func (b *block) plan(at instant.Instant, settled int64) (r board.Read, ok bool) 
 	if !due {
 		return r, false
 	}
-	r = b.reads.Plan(at, b.q.w.whole, b.rowsAtOnce(), store.TickOf(settled-Window.Microseconds()), b.keyed, b.seenAfter)
+	r = b.reads.Plan(at, b.q.w.whole, b.rowsAtOnce(), store.TickOf(closed-Window.Microseconds()), b.keyed, b.seenAfter)
 	if r.Routine {
 		clear(b.followed) // those that are read again have the block read once more
 	}

@@ -131,13 +131,13 @@ func (w *Worker) round(b *block) *round {
 		return t
 	}
 	t.batch = w.rebatch(b)
-	t.read, t.reads = b.plan(at, w.c.clock.settled(at))
+	t.read, t.reads = b.plan(at, w.c.clock.closed(at))
 	if !t.reads {
 		t.batch = 0
 	}
 	if b.open() && b.room() && (b.dues.Ripe || t.read.Whole) {
 		t.delayed = true
-		t.due = b.dues.Plan(at, w.c.clock.settled(at)-2*Window.Microseconds(), b.atOnce(), len(b.seen), t.read.Whole, b.keyed)
+		t.due = b.dues.Plan(at, w.c.clock.closed(at)-2*Window.Microseconds(), b.atOnce(), len(b.seen), t.read.Whole, b.keyed)
 	}
 	t.room = w.allow()
 	t.loads = b.toLoad(t.room.left)

@@ -119,7 +119,7 @@ type part struct {
 	workers     []workerRow
 	rows        []store.BlockRow
 	of          map[int]bool // these; nil: every block
-	turn        int          // so that it is not the same worker that has one more of each part
+	offset      int          // so that it is not the same worker that has one more of each part
 	share, mine int
 }
 
@@ -147,7 +147,7 @@ func partsOf(all []workerRow, rows []store.BlockRow) []*part {
 		key := strings.Join(names, "\n")
 		p := by[key]
 		if p == nil {
-			p = &part{workers: workers, of: map[int]bool{}, turn: len(parts)}
+			p = &part{workers: workers, of: map[int]bool{}, offset: len(parts)}
 			by[key], parts = p, append(parts, p)
 		}
 		p.rows, p.of[r.Divided] = append(p.rows, r), true
@@ -246,7 +246,7 @@ func (w *Worker) tellUnknown(q *workQueue) {
 // held.
 func (b *block) makeReady(d *Delivery) {
 	if b.q.w.knows(d.Kind) {
-		b.ready.Put(d.turn(), d)
+		b.ready.Put(d.place(), d)
 		return
 	}
 	b.count--

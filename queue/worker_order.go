@@ -23,8 +23,8 @@ const patience = 250 * time.Millisecond
 // A readyList holds jobs that may start, or wait to, ordered by their places.
 type readyList = board.Ready[*Delivery]
 
-// turn is the job's place among those that may start.
-func (d *Delivery) turn() board.Place { return board.Place{Priority: d.Priority, Order: d.order} }
+// place returns the job's position among those that may start.
+func (d *Delivery) place() board.Place { return board.Place{Priority: d.Priority, Order: d.order} }
 
 // due is the job's place among the delayed ones.
 func (d *Delivery) due() board.Due { return board.Due{At: d.runAt, ID: d.ID} }

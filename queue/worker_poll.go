@@ -173,10 +173,10 @@ func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err err
 		b.q.look = at
 		w.rouse(b)
 	}
-	settled, took := w.c.clock.settled(at), since(at)
+	closed, took := w.c.clock.closed(at), since(at)
 	for _, b := range whole {
 		if !there[b.at()] && !b.gone && b.still() {
-			b.foundEmpty(at, settled)
+			b.foundEmpty(at, closed)
 			b.restWhole(board.Read{Whole: true}, took)
 		}
 	}
@@ -184,8 +184,8 @@ func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err err
 }
 
 // foundEmpty notes that a block had no ready job at an instant, as if it had been read from the beginning.
-func (b *block) foundEmpty(at instant.Instant, settled int64) {
-	r := b.reads.Plan(at, 0, 1, store.TickOf(settled-Window.Microseconds()), false, func(board.Cursor) int { return 0 })
+func (b *block) foundEmpty(at instant.Instant, closed int64) {
+	r := b.reads.Plan(at, 0, 1, store.TickOf(closed-Window.Microseconds()), false, func(board.Cursor) int { return 0 })
 	b.reads.Took(r, board.Fetched{}, 0, at)
 }
 

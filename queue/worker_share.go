@@ -94,7 +94,7 @@ func (w *Worker) shareOne(ctx context.Context, q *workQueue, s *survey, name str
 	w.noteKinds(q, all, name)
 	parts := partsOf(all, rows)
 	for _, p := range parts {
-		p.share = target(p.workers, name, len(p.rows), round+p.turn)
+		p.share = target(p.workers, name, len(p.rows), round+p.offset)
 		p.mine = w.surrender(q, p, !othersMove(all, name) && !drained)
 	}
 	w.yield(q)

@@ -233,7 +233,7 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *sqlrun.Session, b *claims,
 	if err := c.load(); err != nil {
 		return s.close(ctx, tx, c, "failed", err.Error())
 	}
-	t := c.turn()
+	t := c.decide()
 	for _, m := range t.missed {
 		state := "missed"
 		if len(open) > 0 && c.overlap() == "forbid" {
@@ -244,7 +244,7 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *sqlrun.Session, b *claims,
 		}
 	}
 	before := c.fence
-	if err := s.place(ctx, tx, b, c, t.runs, open); err != nil {
+	if err := s.admit(ctx, tx, b, c, t.runs, open); err != nil {
 		return err
 	}
 	begun := c.fence - before
@@ -264,8 +264,8 @@ const (
 	whyTaken   = "the unique key is in use by " // followed by the id of the job
 )
 
-// place lets slots begin or wait, or skips them, according to the overlap policy.
-func (s *Scheduler) place(ctx context.Context, tx *sqlrun.Session, b *claims, c *candidate, slots []time.Time, open []openRun) error {
+// admit lets slots begin or wait, or skips them, according to the overlap policy.
+func (s *Scheduler) admit(ctx context.Context, tx *sqlrun.Session, b *claims, c *candidate, slots []time.Time, open []openRun) error {
 	slot := func(due time.Time) run { return run{schedule: c.Name, due: due, attempt: 1, cause: "slot"} }
 	switch {
 	case len(slots) == 0:

@@ -37,7 +37,7 @@ type execution struct {
 	shown    int  // the last snapshot of the output that was published
 	until    instant.Instant
 	halted   chan struct{} // closed when it is stopped
-	ahead    bool          // it was claimed ahead: see place.go
+	ahead    bool          // it was claimed ahead: see executors.go
 }
 
 func newExecution(r run) *execution {
@@ -138,7 +138,7 @@ func (s *Scheduler) start(working context.Context, runs []run) {
 		e := newExecution(r)
 		s.enter(e)
 		s.runs.Go(func() {
-			s.record(working, e, s.executeInPlace(e))
+			s.record(working, e, s.executeWhenFree(e))
 			s.leave(e)
 			s.wake()
 		})

@@ -61,7 +61,7 @@ type laneState struct {
 	failing bool
 	busy    bool            // it is being worked on in the background
 	until   instant.Instant // it rests until then after an error
-	took    time.Duration   // typical duration of its functions: see place.go
+	took    time.Duration   // typical duration of its functions: see executors.go
 }
 
 // state returns a lane's state. The caller holds s.mu.
@@ -98,8 +98,8 @@ func (s *Scheduler) fared(lane string, err error) time.Duration {
 	return rest
 }
 
-// settle forgets a lane's errors when nothing is due in it.
-func (s *Scheduler) settle(lane string) {
+// clearErrors forgets a lane's errors when nothing is due in it.
+func (s *Scheduler) clearErrors(lane string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.state(lane).failing = false

@@ -94,7 +94,7 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	lanes := s.lanes()
-	full := s.freePlaces() == 0
+	full := s.freeExecutors() == 0
 	if full {
 		lanes = slices.DeleteFunc(lanes, func(lane string) bool { return !ofJobs(lane) })
 	}
@@ -119,7 +119,7 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	if !full { // otherwise the first due time is not known
 		s.seen(found[0].now, found[0].first())
 	}
-	if done > 0 && s.freePlaces() > 0 {
+	if done > 0 && s.freeExecutors() > 0 {
 		return 0, nil
 	}
 	return wait, nil
@@ -151,7 +151,7 @@ func (s *Scheduler) stepLane(ctx, working context.Context, l lookout) (done int,
 	case rest > 0:
 		return 0, rest
 	case !l.isDue():
-		s.settle(l.lane)
+		s.clearErrors(l.lane)
 		return 0, l.left(s.opt.Poll)
 	case ofJobs(l.lane):
 		s.stepApart(ctx, working, l)

@@ -51,7 +51,7 @@ func usualOutcome(e *execution, r guardian.Result) outcome {
 		switch {
 		case s.cause != notStopped:
 			return stoppedOutcome(s, r)
-		case errors.Is(r.Err, errNoPlace):
+		case errors.Is(r.Err, errNoExecutor):
 			return outcome{state: "retry", why: backText + r.Err.Error(), back: true}
 		case errors.Is(r.Err, guardian.ErrPast):
 			return outcome{state: "retry", why: backText + "the lease had ended before the command was started", back: true}

@@ -106,7 +106,7 @@ type Scheduler struct {
 
 	mu       sync.Mutex
 	running  map[int64]*execution // by run id, until the outcome is recorded
-	ahead    int                  // of these, the runs that were claimed ahead: see place.go
+	ahead    int                  // of these, the runs that were claimed ahead: see executors.go
 	reserved int                  // runs that claims under way may add: see reserve
 	handlers map[string]Func
 	since    int64     // µs at which searches begin: see floor
@@ -117,18 +117,18 @@ type Scheduler struct {
 	apart  sync.WaitGroup        // lanes worked on in the background
 	asking *trouble.Trouble
 
-	places   chan struct{} // one for each run that is being executed
-	jobs     *queue.Client
-	finisher finisher
-	surplus  chan trimming
-	chance   func() float64 // random, in [0, 1)
-	boots    bool           // a schedule has @reboot; under mu
-	booted   bool           // the check after the host's start was made; used by the poller only
-	drained  bool           // as last seen: it claims nothing; used by the poller only
-	aborted  chan struct{}
-	bell     chan struct{} // there may be something to do
-	runs     sync.WaitGroup
-	abort    sync.Once
+	executors chan struct{} // one for each run that is being executed
+	jobs      *queue.Client
+	finisher  finisher
+	surplus   chan trimming
+	chance    func() float64 // random, in [0, 1)
+	boots     bool           // a schedule has @reboot; under mu
+	booted    bool           // the check after the host's start was made; used by the poller only
+	drained   bool           // as last seen: it claims nothing; used by the poller only
+	aborted   chan struct{}
+	bell      chan struct{} // there may be something to do
+	runs      sync.WaitGroup
+	abort     sync.Once
 }
 
 // batch is the number of rows that one statement claims or renews at most.
@@ -206,7 +206,7 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 	return &Scheduler{
 		db: db, opt: opt, jobs: jobs, owner: opt.Node + ":" + strings.ToLower(rand.Text()[:8]),
 		states: map[string]*laneState{}, asking: trouble.New(opt.Logger, "checking for cancelled runs"),
-		running: map[int64]*execution{}, places: make(chan struct{}, opt.MaxRuns), handlers: map[string]Func{},
+		running: map[int64]*execution{}, executors: make(chan struct{}, opt.MaxRuns), handlers: map[string]Func{},
 		surplus: make(chan trimming, 100), chance: mathrand.Float64,
 		aborted: make(chan struct{}), bell: make(chan struct{}, 1),
 	}, nil

@@ -90,9 +90,9 @@ type stretch struct {
 	why      string // why they do not run
 }
 
-// A turn is what a due schedule does: which slots run, which were due but do not run, and which is
+// A decision is what a due schedule does: which slots run, which were due but do not run, and which is
 // next.
-type turn struct {
+type decision struct {
 	runs      []time.Time
 	missed    []stretch
 	due, next time.Time // the next slot, and when it may be claimed
@@ -110,8 +110,8 @@ const (
 	whyMany   = "no daemon was there, and free, to run it; the newest 100 are run"
 )
 
-// turn decides about the slots from Due to now.
-func (c *candidate) turn() (t turn) {
+// decide determines what happens to the slots from Due to now.
+func (c *candidate) decide() (t decision) {
 	last := c.latest()
 	switch next, ok := c.plan.Next(last); {
 	case ok && !c.over(next):

@@ -31,7 +31,7 @@ func found(t interface {
 }
 
 // told is a turn in one line, with times in seconds after the start.
-func told(t turn) string {
+func told(t decision) string {
 	var words []string
 	switch n := len(t.runs); {
 	case n > 3:
@@ -139,7 +139,7 @@ func TestTurn(t *testing.T) {
 		{"the slot at the end", Schedule{Spec: cron, Policy: Policy{Ends: at(120e9)}}, 120e9, 130e9, "runs 120 ended"},
 		{"the end was moved to before the slot", Schedule{Spec: cron, Policy: Policy{Ends: at(50e9)}}, 60e9, 130e9, "ended"},
 	} {
-		if got := told(found(t, c.Schedule, at(c.due), at(c.now)).turn()); got != c.want {
+		if got := told(found(t, c.Schedule, at(c.due), at(c.now)).decide()); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.what, got, c.want)
 		}
 	}
@@ -160,7 +160,7 @@ func TestTurnAfterTheEnd(t *testing.T) {
 		{"none", Policy{Ends: at(190e9), Missed: "skip"}, 500e9, "policy 60-180:3 ended"},
 		{"too late", Policy{Ends: at(190e9), MissedWindow: time.Minute}, 500e9, "late 60-180:3 ended"},
 	} {
-		if got := told(found(t, Schedule{Spec: "* * * * *", Policy: c.Policy}, at(60e9), at(c.now)).turn()); got != c.want {
+		if got := told(found(t, Schedule{Spec: "* * * * *", Policy: c.Policy}, at(60e9), at(c.now)).decide()); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.what, got, c.want)
 		}
 	}
@@ -202,11 +202,11 @@ func TestTurnOnDaysOfClockChanges(t *testing.T) {
 			[]time.Time{utc(10, 24, 23, 0), utc(10, 25, 0, 0), utc(10, 25, 1, 0), utc(10, 25, 2, 0), utc(10, 25, 3, 0)},
 		},
 	} {
-		got := found(t, Schedule{Spec: c.spec, Zone: "Europe/Berlin", DST: c.dst, Policy: all}, c.due, c.now).turn()
+		got := found(t, Schedule{Spec: c.spec, Zone: "Europe/Berlin", DST: c.dst, Policy: all}, c.due, c.now).decide()
 		if slots := append(slices.Clone(got.runs), got.due); !slices.Equal(slots, c.want) || len(got.missed) > 0 {
 			t.Errorf("%s %s:\n got %v\nwant %v", c.spec, c.dst, slots, c.want)
 		}
-		once := found(t, Schedule{Spec: c.spec, Zone: "Europe/Berlin", DST: c.dst}, c.due, c.now).turn()
+		once := found(t, Schedule{Spec: c.spec, Zone: "Europe/Berlin", DST: c.dst}, c.due, c.now).decide()
 		if n := len(c.want) - 1; len(once.missed) != 1 || once.missed[0].n != int64(n-1) || !once.runs[0].Equal(c.want[n-1]) {
 			t.Errorf("%s %s: once runs %v, and misses %v", c.spec, c.dst, once.runs, once.missed)
 		}
@@ -283,7 +283,7 @@ func turnRandom(r *rapid.T) {
 		wantRuns = inTime[max(0, len(inTime)-100):]
 	}
 
-	got := c.turn()
+	got := c.decide()
 	if !slices.EqualFunc(got.runs, wantRuns, time.Time.Equal) {
 		r.Errorf("runs %v, want %v", got.runs, wantRuns)
 	}

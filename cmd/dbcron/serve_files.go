@@ -47,25 +47,25 @@ func sameStamp(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// settled reports whether the file has changed since it was read, or is gone, and has not changed between two
+// stable reports whether the file has changed since it was read, or is gone, and has not changed between two
 // checks: a file that is being written is not read half-way.
-func (f *scheduleFile) settled() bool {
+func (f *scheduleFile) stable() bool {
 	now, gone := f.stamp(), f.gone
 	f.gone = now == nil
 	if now == nil || sameStamp(now, f.read) {
 		f.changing = nil
 		return gone && f.gone && f.read != nil // once: reading it fails and resets what was read
 	}
-	settled := sameStamp(now, f.changing)
+	stable := sameStamp(now, f.changing)
 	f.changing = now
-	return settled
+	return stable
 }
 
 // look imports the files again if one has changed, and occasionally compares them with other daemons'.
 func (w *watchedFiles) look(ctx context.Context) {
 	changed := false
 	for _, f := range w.files {
-		changed = f.settled() || changed
+		changed = f.stable() || changed
 	}
 	if changed {
 		w.log.Info("a file has changed, or is gone; it is read again")

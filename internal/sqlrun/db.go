@@ -48,7 +48,7 @@ type Session struct {
 	compiled *sync.Map     // *Stmt to *compiled; shared by all sessions of a DB
 	packet   *packet       // shared likewise
 	copies   *atomic.Int32 // shared likewise; never: the driver cannot copy
-	turn     chan struct{} // on engines with one writer: the right to write; otherwise nil
+	writing  chan struct{} // on engines with one writer: the right to write; otherwise nil
 	retry    bool          // each statement is its own transaction and may be retried
 }
 
@@ -88,7 +88,7 @@ func newDB(d *Dialect, pool *sql.DB, opt Options) (*DB, error) {
 		packet: &packet{}, copies: &atomic.Int32{}, retry: true,
 	}
 	if d.SkipLocked == "" {
-		db.turn = make(chan struct{}, 1)
+		db.writing = make(chan struct{}, 1)
 	}
 	db.without(opt.told())
 	return db, nil
@@ -102,19 +102,19 @@ const patience = 5 * time.Second
 // write waits for the right to write, on engines with one writer. Without it, writers that arrive
 // together would compete inside the engine, which lets anybody go first.
 func (s *Session) write(ctx context.Context) (done func()) {
-	if s.turn == nil {
+	if s.writing == nil {
 		return func() {}
 	}
 	select {
-	case s.turn <- struct{}{}:
-		return func() { <-s.turn }
+	case s.writing <- struct{}{}:
+		return func() { <-s.writing }
 	default:
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case s.turn <- struct{}{}:
-		return func() { <-s.turn }
+	case s.writing <- struct{}{}:
+		return func() { <-s.writing }
 	case <-ctx.Done():
 	case <-timer.C:
 	}
@@ -125,7 +125,7 @@ func (s *Session) write(ctx context.Context) (done func()) {
 // first: otherwise a writer that waits for the pool would block writers that have a connection.
 func (s *Session) inTurn(ctx context.Context, f func(on Execer) error) error {
 	pool, ok := s.on.(*sql.DB)
-	if s.turn == nil || !ok {
+	if s.writing == nil || !ok {
 		defer s.write(ctx)()
 		return f(s.on)
 	}
@@ -179,7 +179,7 @@ func (db *DB) Close() error {
 // retry, because the caller's whole transaction would have to be repeated.
 func (db *DB) On(x Execer) *Session {
 	s := db.Session
-	s.on, s.retry, s.turn = x, false, nil
+	s.on, s.retry, s.writing = x, false, nil
 	return &s
 }
 
@@ -198,7 +198,7 @@ func (s *Session) Hold(ctx context.Context) (held *Session, release func(), err 
 		return nil, nil, err
 	}
 	own := *s
-	own.on, own.retry, own.turn = conn, false, nil
+	own.on, own.retry, own.writing = conn, false, nil
 	return &own, func() { _ = conn.Close() }, nil
 }
 
@@ -264,7 +264,7 @@ func (s *Session) Next(ctx context.Context, stmt *Stmt, args Args) (value int64,
 func (s *Session) Get(ctx context.Context, stmt *Stmt, args Args, dest ...any) error {
 	return s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
 		get := func(on Execer) error { return engine.QueryRow(ctx, on, query, values, dest...) }
-		if s.turn != nil && strings.Contains(query, "RETURNING") {
+		if s.writing != nil && strings.Contains(query, "RETURNING") {
 			return s.inTurn(ctx, get)
 		}
 		return get(s.on)
@@ -363,7 +363,7 @@ func (db *DB) FreeTx(ctx context.Context, wait time.Duration, f func(ctx context
 }
 
 func (db *DB) once(ctx context.Context, f func(context.Context, *Session) error) error {
-	if db.turn == nil {
+	if db.writing == nil {
 		return db.begin(ctx, db.pool, f)
 	}
 	c, err := db.pool.Conn(ctx)

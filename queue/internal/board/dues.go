@@ -23,7 +23,7 @@ func (d Due) Before(o Due) bool { return d.At < o.At || d.At == o.At && d.ID < o
 //	Every job that is due up to the horizon, and was committed in time, has been read.
 //
 // A job is due after its row was written. So a read from the horizon has returned all jobs in
-// time that are due up to Settled. It raises the horizon to there, but not beyond the last job
+// time that are due up to Upto. It raises the horizon to there, but not beyond the last job
 // read: after that, no job has to be in time yet. Reads go back to the horizon now and then,
 // when a job was seen behind the cursor, and always in a block with keys, whose jobs begin in
 // the order in which they are due.
@@ -40,9 +40,9 @@ type Dues struct {
 
 // A DueRead describes a read to make: up to Limit jobs, those after After.
 type DueRead struct {
-	After   Due
-	Limit   int
-	Settled int64 // µs: all jobs due up to then are committed, if they are in time
+	After Due
+	Limit int
+	Upto  int64 // µs: all jobs due up to then are committed, if they are in time
 }
 
 // Horizon returns the time up to which all due jobs have been read: jobs in the table that are
@@ -51,11 +51,11 @@ func (s *Dues) Horizon() int64 { return s.horizon.At }
 
 // Plan plans the next read: limit jobs, plus up to had jobs that were read before. A read of
 // all jobs starts from the beginning.
-func (s *Dues) Plan(at instant.Instant, settled int64, limit, had int, all, keyed bool) DueRead {
+func (s *Dues) Plan(at instant.Instant, upto int64, limit, had int, all, keyed bool) DueRead {
 	if all {
 		s.horizon, s.late = Due{}, true
 	}
-	r := DueRead{After: s.cursor, Limit: limit, Settled: settled}
+	r := DueRead{After: s.cursor, Limit: limit, Upto: upto}
 	if s.horizon.Before(s.cursor) && (s.late || keyed || at.Sub(s.looked) >= LookEvery) {
 		s.looked, r.After, r.Limit = at, s.horizon, limit+had
 	}
@@ -73,7 +73,7 @@ func (s *Dues) Took(r DueRead, rows int, last Due) {
 		return
 	}
 	s.late = behind
-	upto := Due{r.Settled, math.MaxInt64}
+	upto := Due{r.Upto, math.MaxInt64}
 	if !s.Ripe {
 		last = s.cursor
 	}

@@ -154,7 +154,7 @@ func (s *Reads) Plan(at instant.Instant, every time.Duration, limit int, upto in
 
 // PlanBack begins a read of jobs that were put back, up to the horizon.
 func (s *Reads) PlanBack(first int64, limit int) Read {
-	r := Read{Limit: limit, Upto: s.Settled(), Back: true}
+	r := Read{Limit: limit, Upto: s.ReadUpto(), Back: true}
 	for p := range r.After {
 		r.After[p] = first - 1
 	}
@@ -162,8 +162,8 @@ func (s *Reads) PlanBack(first int64, limit int) Read {
 	return r
 }
 
-// Settled returns the id up to which all jobs in time have been read.
-func (s *Reads) Settled() int64 { return slices.Min(s.horizon[1:]) }
+// ReadUpto returns the id up to which all jobs in time have been read.
+func (s *Reads) ReadUpto() int64 { return slices.Min(s.horizon[1:]) }
 
 // Read raises the cursor to a job that was read.
 func (s *Reads) Read(priority int, id int64) { s.cursor[priority] = max(s.cursor[priority], id) }

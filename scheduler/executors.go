@@ -23,8 +23,8 @@ const (
 	aheadLimit = 10 * batch // maximum number of runs, executed or not, of a daemon that claims ahead
 )
 
-// errNoPlace is the reason for handing back a run that was claimed ahead.
-var errNoPlace = errors.New("no place was free in this daemon")
+// errNoExecutor is the reason for handing back a run that was claimed ahead.
+var errNoExecutor = errors.New("no executor was free in this daemon")
 
 // enter adds a run that was claimed here; leave removes it when its outcome is recorded.
 func (s *Scheduler) enter(e *execution) {
@@ -45,32 +45,32 @@ func (s *Scheduler) leave(e *execution) {
 	}
 }
 
-// takePlace waits for an executor. It returns an error if none becomes free in time, or if the
+// acquireExecutor waits for an executor. It returns an error if none becomes free in time, or if the
 // run is stopped first. A caller that got one must release it.
-func (s *Scheduler) takePlace(e *execution) error {
+func (s *Scheduler) acquireExecutor(e *execution) error {
 	select {
-	case s.places <- struct{}{}:
+	case s.executors <- struct{}{}:
 		return nil
 	default:
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
-	case s.places <- struct{}{}:
+	case s.executors <- struct{}{}:
 		return nil
 	case <-e.halted:
 		return errors.New("stopped before it was begun")
 	case <-timer.C:
-		return errNoPlace
+		return errNoExecutor
 	}
 }
 
-func (s *Scheduler) leavePlace() { <-s.places }
+func (s *Scheduler) leavePlace() { <-s.executors }
 
-// executeInPlace executes a run as soon as an executor is free.
-func (s *Scheduler) executeInPlace(e *execution) guardian.Result {
+// executeWhenFree executes a run as soon as an executor is free.
+func (s *Scheduler) executeWhenFree(e *execution) guardian.Result {
 	lane := e.what.lane()
-	if err := s.takePlace(e); err != nil {
+	if err := s.acquireExecutor(e); err != nil {
 		s.noteTook(lane, turnover)
 		return guardian.Result{Cause: guardian.NotStarted, ExitCode: -1, Err: err}
 	}
@@ -104,16 +104,16 @@ func (s *Scheduler) room(lane string) int {
 
 // roomIn is room for callers that hold s.mu.
 func (s *Scheduler) roomIn(lane string) int {
-	free := s.freePlaces()
+	free := s.freeExecutors()
 	if state := s.state(lane); state.quick() {
-		turns := int(min(turnover/state.took, aheadLimit))
-		return min(free*turns, max(aheadLimit, s.opt.MaxRuns)-s.ahead) - s.reserved
+		rounds := int(min(turnover/state.took, aheadLimit))
+		return min(free*rounds, max(aheadLimit, s.opt.MaxRuns)-s.ahead) - s.reserved
 	}
 	return min(free, s.opt.MaxRuns-(len(s.running)-s.ahead)) - s.reserved
 }
 
-// freePlaces returns how many more runs could be executed right now.
-func (s *Scheduler) freePlaces() int { return cap(s.places) - len(s.places) }
+// freeExecutors returns how many more runs could be executed right now.
+func (s *Scheduler) freeExecutors() int { return cap(s.executors) - len(s.executors) }
 
 // reserve returns how many runs of a lane to claim at once: less than there is room for, so
 // that runs due at the same moment spread over the daemons. They count as taken until

@@ -95,7 +95,7 @@ func TestRoomBesideWhatIsClaimedAhead(t *testing.T) {
 	for i := range int64(3) {
 		e := newExecution(run{id: 100 + i, what: &slow})
 		s.enter(e)
-		if err := s.takePlace(e); err != nil {
+		if err := s.acquireExecutor(e); err != nil {
 			t.Fatal(err)
 		}
 	}
