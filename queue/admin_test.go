@@ -356,7 +356,7 @@ func TestKeepDeadMax(t *testing.T) {
 		w := worker(t, c, WorkerOptions{Queues: []string{"all", "enough", "few"}})
 		q, err := c.queue(t.Context(), defaultQueue)
 		must(t, err)
-		must(t, w.purgeSurplus(t.Context(), q.ID, 3))
+		must(t, w.sweeper.purgeSurplus(t.Context(), q.ID, 3))
 		if left := db.List(t, `SELECT id FROM {prefix}job_dead WHERE queue_id = :queue ORDER BY id`,
 			sqlrun.Args{"queue": q.ID}); len(left) != 3 || left[0] != fmt.Sprint(ids[n-3]) {
 			t.Fatalf("left are %q", left)

@@ -226,7 +226,7 @@ func TestUniqueFor(t *testing.T) {
 		waits := wantFresh(t, c, Job{Kind: "x", Unique: "w", UniqueFor: time.Nanosecond})
 		wantHolder(t, c, Job{Kind: "x", Unique: "w"}, waits)
 		db.Do(t, `UPDATE {prefix}job_unique SET free_at = `+ago, nil)
-		must(t, worker(t, c, WorkerOptions{}).sweep(t.Context()))
+		must(t, worker(t, c, WorkerOptions{}).sweeper.sweep(t.Context()))
 		wantRows(t, db, "keys", `SELECT unique_key, pending FROM {prefix}job_unique`, "w yes")
 	})
 }
@@ -309,7 +309,7 @@ func TestUniqueOfTheDeadForAWhile(t *testing.T) {
 		stop()
 		must(t, adminOf(c).Retry(t.Context(), "", dead))
 		db.Do(t, `UPDATE {prefix}job_unique SET free_at = `+ago, nil)
-		must(t, worker(t, c, WorkerOptions{}).sweep(t.Context()))
+		must(t, worker(t, c, WorkerOptions{}).sweeper.sweep(t.Context()))
 		wantHolder(t, c, uniquely("x"), dead)
 		must(t, adminOf(c).Cancel(t.Context(), "", dead))
 		wantFresh(t, c, uniquely("x"))

@@ -124,6 +124,7 @@ func (c *Client) purgeGroups(ctx context.Context) error {
 
 // A concluder ends the groups whose last jobs a worker has ended. The worker's mutex guards it.
 type concluder struct {
+	*core
 	groups map[int64]bool // groups that may be able to end
 	busy   bool           // a check is under way
 	wake   chan struct{}
@@ -135,28 +136,28 @@ type concluder struct {
 const concludeEvery = time.Minute
 
 // noteEnd records that a job has ended, and with it perhaps its group. mu is held.
-func (box *outbox) noteEnd(d *Delivery) {
+func (e *concluder) noteEnd(d *Delivery) {
 	if d.Group != 0 {
-		box.ends.groups[d.Group] = true
-		box.nudgeEnds()
+		e.groups[d.Group] = true
+		e.nudgeEnds()
 	}
 }
 
-func (box *outbox) nudgeEnds() { signal(box.ends.wake) }
+func (e *concluder) nudgeEnds() { signal(e.wake) }
 
 // heardEnds schedules checks of groups that may have ended according to another client; no ids mean
 // any group.
-func (w *Worker) heardEnds(ids []int64) {
+func (e *concluder) heardEnds(ids []int64) {
 	if len(ids) == 0 {
-		signal(w.ends.died)
+		signal(e.died)
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	for _, id := range ids {
-		w.ends.groups[id] = true
+		e.groups[id] = true
 	}
-	w.nudgeEnds()
+	e.nudgeEnds()
 }
 
 // signal wakes a goroutine. If it is busy, several signals count as one.
@@ -168,25 +169,25 @@ func signal(c chan struct{}) {
 }
 
 // conclude ends groups whose jobs have ended here, and now and then those of others.
-func (w *Worker) conclude(ctx context.Context) {
-	trouble := trouble.New(w.log, "checking for ended groups")
+func (e *concluder) conclude(ctx context.Context) {
+	trouble := trouble.New(e.log, "checking for ended groups")
 	tick := time.NewTicker(concludeEvery)
 	defer tick.Stop()
 	any := true
 	for {
-		err := w.concludeEnds(ctx)
+		err := e.concludeEnds(ctx)
 		if any {
-			missed := w.c.concludeAny(ctx)
+			missed := e.c.concludeAny(ctx)
 			any, err = missed != nil, errors.Join(err, missed)
 		}
 		if ctx.Err() == nil && trouble.Note(err) > 0 {
-			time.AfterFunc(time.Second, w.nudgeEnds)
+			time.AfterFunc(time.Second, e.nudgeEnds)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.ends.wake:
-		case <-w.ends.died:
+		case <-e.wake:
+		case <-e.died:
 			any = true
 		case <-tick.C:
 			any = true
@@ -195,32 +196,32 @@ func (w *Worker) conclude(ctx context.Context) {
 }
 
 // concludeEnds ends groups whose jobs have ended here.
-func (w *Worker) concludeEnds(ctx context.Context) error {
-	w.mu.Lock()
-	all := slices.Sorted(maps.Keys(w.ends.groups))
-	clear(w.ends.groups)
-	w.ends.busy = len(all) > 0
-	w.mu.Unlock()
+func (e *concluder) concludeEnds(ctx context.Context) error {
+	e.mu.Lock()
+	all := slices.Sorted(maps.Keys(e.groups))
+	clear(e.groups)
+	e.busy = len(all) > 0
+	e.mu.Unlock()
 	if len(all) == 0 {
 		return nil
 	}
-	err := w.c.conclude(ctx, all...)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.ends.busy = false
+	err := e.c.conclude(ctx, all...)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.busy = false
 	if err != nil {
 		for _, id := range all {
-			w.ends.groups[id] = true
+			e.groups[id] = true
 		}
 	}
 	return err
 }
 
 // concludeLast ends these groups when the worker stops. If that fails, others do it.
-func (w *Worker) concludeLast(ctx context.Context) {
+func (e *concluder) concludeLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := w.concludeEnds(ctx); err != nil {
-		w.log.Warn("checking for ended groups failed; another worker will do it", "err", err)
+	if err := e.concludeEnds(ctx); err != nil {
+		e.log.Warn("checking for ended groups failed; another worker will do it", "err", err)
 	}
 }

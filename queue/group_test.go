@@ -281,7 +281,7 @@ func TestOldGroups(t *testing.T) {
 		}
 		byHand(t, db, fmt.Sprintf(`UPDATE {prefix}job_group SET state = 'done', purge_at = CASE WHEN id = %d THEN %s ELSE %s END WHERE id < %d`, ids[0], ago, ahead, ids[2]))
 		must(t, c.DeleteGroup(t.Context(), ids[3]))
-		must(t, w.sweep(t.Context()))
+		must(t, w.sweeper.sweep(t.Context()))
 		left := db.List(t, `SELECT g.id, (SELECT COUNT(*) FROM {prefix}job_member AS m WHERE m.group_id = g.id) FROM {prefix}job_group AS g ORDER BY g.id`, nil)
 		if want := []string{fmt.Sprint(ids[1], " 2"), fmt.Sprint(ids[2], " 2")}; !slices.Equal(left, want) {
 			t.Errorf("got %q, want %q", left, want)

@@ -900,7 +900,7 @@ func TestKept(t *testing.T) {
 				args["keep"] = keep
 				reached(t, db, stmt, args)
 			}
-			must(t, w.purge(t.Context(), store.OutdatedDead, sqlrun.Args{}, store.PurgeDead))
+			must(t, w.sweeper.purge(t.Context(), store.OutdatedDead, sqlrun.Args{}, store.PurgeDead))
 			wantRows(t, db, fmt.Sprint("kept for ", keep),
 				`SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_dead ORDER BY id`, left...)
 		}
@@ -919,7 +919,7 @@ func TestKeptDone(t *testing.T) {
 				args["keep"] = keep
 				reached(t, db, stmt, args)
 			}
-			must(t, w.purge(t.Context(), store.OutdatedDone, sqlrun.Args{}, store.PurgeDone))
+			must(t, w.sweeper.purge(t.Context(), store.OutdatedDone, sqlrun.Args{}, store.PurgeDone))
 			wantRows(t, db, fmt.Sprint("kept for ", keep),
 				`SELECT id FROM {prefix}job UNION ALL SELECT id FROM {prefix}job_done ORDER BY id`, left...)
 		}
@@ -984,5 +984,5 @@ func recallAll(t *testing.T, w *Worker, q *workQueue) error {
 	t.Helper()
 	rows, err := w.c.blocks(t.Context(), q.id)
 	must(t, err)
-	return w.recall(t.Context(), q, rows)
+	return w.sweeper.recall(t.Context(), q, rows)
 }

@@ -294,7 +294,7 @@ func (w *Worker) heard(payload string) {
 		w.tellRounds(queues...)
 		w.askAgain()
 	case strings.HasPrefix(payload, bell.Ended):
-		w.heardEnds(bell.GroupIDs(payload))
+		w.ends.heardEnds(bell.GroupIDs(payload))
 	default:
 		w.heardJobs(payload)
 		signal(w.called) // whatever it waits for may be over

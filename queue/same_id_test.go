@@ -335,7 +335,7 @@ func TestSameIDPurge(t *testing.T) {
 		_, keys := sameID(t, db, c, admin.StateDead)
 		byHand(t, db, `UPDATE {prefix}job_dead SET purge_at = `+ago+` WHERE divided = 0`)
 		w := worker(t, c, WorkerOptions{})
-		must(t, w.purge(t.Context(), store.OutdatedDead, sqlrun.Args{}, store.PurgeDead))
+		must(t, w.sweeper.purge(t.Context(), store.OutdatedDead, sqlrun.Args{}, store.PurgeDead))
 		wantRows(t, db, "dead jobs", `SELECT job_key FROM {prefix}job_dead`, keys[1])
 	})
 }

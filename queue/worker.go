@@ -110,6 +110,37 @@ type RetryPolicy struct {
 // A Worker processes the jobs of some queues, which it shares with any number of other processes.
 // It is safe for concurrent use.
 type Worker struct {
+	core
+
+	slow       time.Duration // after so long a job is checked out
+	proven     time.Duration // and after so long it is trusted: see worker_suspect.go
+	rotate     time.Duration // for so long it may have a block more than others
+	whole      time.Duration // how often each block is read from its beginning
+	patience   time.Duration // for so long jobs wait for older ones: see worker_order.go
+	miscounted func(was, is int)
+
+	// There is a struct for each subject, with the methods that need no more than what it has. The
+	// mutex of core guards them all.
+	nodeLease
+	handlerSlots
+	trialPlaces
+	outbox
+	limiting
+	kindHandlers
+	lifetime
+	kindChoice
+	rounds
+	sweeper sweeper
+
+	reads   batchSize
+	held    int             // bytes of payloads that were read ahead
+	unasked func() bool     // nobody has asked its Receiver for jobs of late; nil: it has none
+	steps   int             // how often the database's clock was set, as far as its blocks know
+	base    context.Context // of jobs
+}
+
+// A core is what all parts of a worker need.
+type core struct {
 	c   *Client
 	opt WorkerOptions
 	log *slog.Logger
@@ -120,34 +151,12 @@ type Worker struct {
 	leases *dialect.DB // likewise, for its lease
 	own    *reserve    // nil: it has none
 
-	slow       time.Duration // after so long a job is checked out
-	proven     time.Duration // and after so long it is trusted: see worker_suspect.go
-	rotate     time.Duration // for so long it may have a block more than others
-	whole      time.Duration // how often each block is read from its beginning
-	patience   time.Duration // for so long jobs wait for older ones: see worker_order.go
-	miscounted func(was, is int)
+	exact bool // it is asked of each job whether its row was there
+	alone bool // it does all itself, one thing after the other
 
-	// mu guards all that follows, but for channels, and the workers' queues and blocks. There is a
-	// struct for each subject, with the methods that need no more than that.
-	mu sync.Mutex
-	nodeLease
-	handlerSlots
-	trialPlaces
-	outbox
-	limiting
-	kindHandlers
-	lifetime
-	kindChoice
-	rounds
-
-	reads   batchSize
-	exact   bool // it is asked of each job whether its row was there
-	alone   bool // it does all itself, one thing after the other
-	queues  []*workQueue
-	held    int             // bytes of payloads that were read ahead
-	unasked func() bool     // nobody has asked its Receiver for jobs of late; nil: it has none
-	steps   int             // how often the database's clock was set, as far as its blocks know
-	base    context.Context // of jobs
+	// mu guards all that parts have, but for channels, and the worker's queues and blocks.
+	mu     sync.Mutex
+	queues []*workQueue
 }
 
 // The kindHandlers are what does the jobs, by kind. They do not change once the worker runs.
@@ -238,13 +247,13 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		}
 	}
 	w := &Worker{
-		c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, again: trouble.NewRepeats(opt.Logger),
+		core:  core{c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, again: trouble.NewRepeats(opt.Logger)},
 		reads: reads, slow: slow, proven: provenAfter, rotate: rotation,
 		whole: wholeEvery, patience: patience, miscounted: miscounted,
 		nodeLease:    nodeLease{tick: make(chan struct{}, 1), called: make(chan struct{}, 1)},
 		handlerSlots: handlerSlots{taken: map[*Delivery]bool{}},
 		outbox: outbox{
-			out: map[store.JobID]*Delivery{}, rows: map[store.JobID]*Delivery{}, remnants: map[*block]bool{}, counts: map[countKey]*count{},
+			out: map[store.JobID]*Delivery{}, rows: map[store.JobID]*Delivery{}, remnants: map[*block]bool{}, tally: tally{counts: map[countKey]*count{}},
 			ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 			book: refusalBook{all: map[store.JobID]*refusal{}, gone: map[store.JobID]string{}, wake: make(chan struct{}, 1)},
 		},
@@ -254,8 +263,16 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 			joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 		},
 	}
-	w.work.L, w.chores.L = &w.mu, &w.mu
+	w.assemble()
 	return w, nil
+}
+
+// assemble gives the parts of a worker what they need of each other.
+func (w *Worker) assemble() {
+	w.work.L, w.chores.L = &w.mu, &w.mu
+	w.tally.core, w.ends.core = &w.core, &w.core
+	w.book.core, w.book.lease = &w.core, &w.nodeLease
+	w.sweeper = sweeper{core: &w.core, life: &w.lifetime}
 }
 
 // Handle sets the handler of a kind. It returns an error if the kind has a handler already, or if
@@ -355,8 +372,8 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 		helpers.Go(func() { w.answer(working, w.bell) })
 	}
 	for _, help := range []func(context.Context){
-		w.keep, w.share, w.watch, w.listen, w.poll, w.conclude,
-		w.addUp, w.keepLimiters, w.sweepOften, w.keepBook,
+		w.keep, w.share, w.watch, w.listen, w.poll, w.ends.conclude,
+		w.tally.addUp, w.keepLimiters, w.sweeper.sweepOften, w.book.keepBook,
 	} {
 		helpers.Go(func() { help(working) })
 	}
@@ -370,9 +387,9 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	<-ctx.Done()
 	w.drain(working)
 	w.returnTokens(working)
-	w.concludeLast(working)
-	w.addLast(working)
-	w.closeBook(working)
+	w.ends.concludeLast(working)
+	w.tally.addLast(working)
+	w.book.closeBook(working)
 	stop()
 	w.mu.Lock()
 	w.stopped = true

@@ -38,6 +38,16 @@ type count struct {
 	waited, ran        int64 // µs, of all of them
 }
 
+// A tally is what a worker has counted, and not added to the table.
+type tally struct {
+	*core
+	counts map[countKey]*count
+	latest struct { // what was counted last
+		key countKey
+		c   *count
+	}
+}
+
 func (c *count) add(o *count) {
 	c.done, c.failed, c.dead = c.done+o.done, c.failed+o.failed, c.dead+o.dead
 	c.waited, c.ran = c.waited+o.waited, c.ran+o.ran
@@ -45,55 +55,55 @@ func (c *count) add(o *count) {
 
 // counter is where something is counted: most often the same as the time before. mu is
 // held.
-func (box *outbox) counter(key countKey) *count {
-	if box.counting.c != nil && box.counting.key == key {
-		return box.counting.c
+func (t *tally) counter(key countKey) *count {
+	if t.latest.c != nil && t.latest.key == key {
+		return t.latest.c
 	}
-	c := box.counts[key]
+	c := t.counts[key]
 	if c == nil {
 		c = &count{}
-		box.counts[key] = c
+		t.counts[key] = c
 	}
-	box.counting.key, box.counting.c = key, c
+	t.latest.key, t.latest.c = key, c
 	return c
 }
 
 // count counts an attempt whose outcome is committed, and logs what is done. skew is what
 // to add to an instant for the database's µs since 1970; at is now, for a job of which it
 // was not noted when it ended. mu is held.
-func (w *Worker) count(d *Delivery, what verdict, skew int64, at instant.Instant) {
+func (t *tally) count(d *Delivery, what verdict, skew int64, at instant.Instant) {
 	if d.began == 0 || what == snoozed {
 		return
 	}
 	began, ran := skew+d.began.Sub(0).Microseconds(), cmp.Or(d.stopped, at).Sub(d.began).Microseconds()
 	waited := max(0, began-max(d.ID>>store.IdBits+store.EpochMicro, d.runAt))
-	c := w.counter(countKey{(began + ran) / time.Minute.Microseconds(), d.b.q.id, d.Kind})
+	c := t.counter(countKey{(began + ran) / time.Minute.Microseconds(), d.b.q.id, d.Kind})
 	c.waited, c.ran = c.waited+waited, c.ran+ran
 	switch what {
 	case buried:
 		c.dead++
 	case done, discard:
 		c.done++
-		w.logDone(d, waited, ran)
+		t.logDone(d, waited, ran)
 	default:
 		c.failed++
 	}
 }
 
-func (w *Worker) logDone(d *Delivery, waited, ran int64) {
-	level, ok := w.opt.LogDone[d.Queue]
+func (t *tally) logDone(d *Delivery, waited, ran int64) {
+	level, ok := t.opt.LogDone[d.Queue]
 	if !ok {
 		level = slog.LevelDebug
 	}
-	if ctx := context.Background(); w.log.Enabled(ctx, level) {
-		w.log.Log(ctx, level, "job done", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "discarded", d.dropped,
+	if ctx := context.Background(); t.log.Enabled(ctx, level) {
+		t.log.Log(ctx, level, "job done", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "discarded", d.dropped,
 			"waited", time.Duration(waited)*time.Microsecond, "took", time.Duration(ran)*time.Microsecond)
 	}
 }
 
 // addUp adds what was counted to the table, every second.
-func (w *Worker) addUp(ctx context.Context) {
-	trouble := trouble.New(w.log, "counting finished jobs")
+func (t *tally) addUp(ctx context.Context) {
+	trouble := trouble.New(t.log, "counting finished jobs")
 	tick := time.NewTicker(countEvery)
 	defer tick.Stop()
 	for {
@@ -102,20 +112,20 @@ func (w *Worker) addUp(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if err := w.addCounts(ctx); ctx.Err() == nil {
+		if err := t.addCounts(ctx); ctx.Err() == nil {
 			trouble.Note(err)
 		}
 	}
 }
 
-func (w *Worker) addCounts(ctx context.Context) error {
-	w.mu.Lock()
-	counts := w.counts
-	w.counts, w.counting.c = map[countKey]*count{}, nil
-	w.mu.Unlock()
-	err := w.c.addCounts(ctx, counts)
+func (t *tally) addCounts(ctx context.Context) error {
+	t.mu.Lock()
+	counts := t.counts
+	t.counts, t.latest.c = map[countKey]*count{}, nil
+	t.mu.Unlock()
+	err := t.c.addCounts(ctx, counts)
 	if err != nil {
-		w.keepCounts(counts)
+		t.keepCounts(counts)
 	}
 	return err
 }
@@ -145,23 +155,23 @@ func (c *Client) addCounts(ctx context.Context, counts map[countKey]*count) erro
 }
 
 // addLast does so when the worker ends.
-func (w *Worker) addLast(ctx context.Context) {
+func (t *tally) addLast(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	if err := w.addCounts(ctx); err != nil {
-		w.log.Warn("the last finished jobs could not be counted", "err", err)
+	if err := t.addCounts(ctx); err != nil {
+		t.log.Warn("the last finished jobs could not be counted", "err", err)
 	}
 }
 
 // keepCounts keeps what could not be added for the next time, unless that is much.
-func (w *Worker) keepCounts(counts map[countKey]*count) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (t *tally) keepCounts(counts map[countKey]*count) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for key, c := range counts {
-		if have := w.counts[key]; have != nil {
+		if have := t.counts[key]; have != nil {
 			have.add(c)
-		} else if len(w.counts) < 10*store.Chunk {
-			w.counts[key] = c
+		} else if len(t.counts) < 10*store.Chunk {
+			t.counts[key] = c
 		}
 	}
 }

@@ -76,12 +76,12 @@ func TestCounts(t *testing.T) {
 			t.Errorf("by minute: %v", byQueue)
 		}
 		w := worker(t, c, WorkerOptions{})
-		must(t, w.sweep(t.Context()))
+		must(t, w.sweeper.sweep(t.Context()))
 		if got := strings.Join(finished(t, c), ", "); got != sum {
 			t.Errorf("after a sweep:\ngot  %s\nwant %s", got, sum)
 		}
 		byHand(t, db, `UPDATE {prefix}job_count SET minute = {now + -700000000000} WHERE kind = 'done'`)
-		must(t, w.sweep(t.Context()))
+		must(t, w.sweeper.sweep(t.Context()))
 		wantRows(t, db, "kinds", `SELECT DISTINCT kind FROM {prefix}job_count ORDER BY kind`, "dead", "discarded", "nobody", "retried")
 		for _, bad := range []time.Duration{0, -1, 8 * 24 * time.Hour} {
 			_, err := adminOf(c).Finished(t.Context(), bad)
@@ -97,20 +97,20 @@ func TestCountsWithoutADatabase(t *testing.T) {
 		c, cut := severed(t, db)
 		w := worker(t, c, WorkerOptions{})
 		key := countKey{28_000_000, 1, "x"}
-		w.counts[key] = &count{done: 2, waited: 5}
-		must(t, w.addCounts(t.Context()))
-		w.counts[key] = &count{done: 3, ran: 7}
+		w.tally.counts[key] = &count{done: 2, waited: 5}
+		must(t, w.tally.addCounts(t.Context()))
+		w.tally.counts[key] = &count{done: 3, ran: 7}
 		cut()
-		if err := w.addCounts(t.Context()); err == nil || w.counts[key] == nil {
-			t.Fatalf("kept are %v, %v", w.counts, err)
+		if err := w.tally.addCounts(t.Context()); err == nil || w.tally.counts[key] == nil {
+			t.Fatalf("kept are %v, %v", w.tally.counts, err)
 		}
-		w.counts[key].add(&count{failed: 1})
-		w.keepCounts(map[countKey]*count{key: {dead: 4}})
+		w.tally.counts[key].add(&count{failed: 1})
+		w.tally.keepCounts(map[countKey]*count{key: {dead: 4}})
 		c.db = db.DB
-		must(t, w.addCounts(t.Context()))
+		must(t, w.tally.addCounts(t.Context()))
 		wantRows(t, db, "counts", `SELECT queue_id, kind, done, failed, dead, wait_us, run_us FROM {prefix}job_count`, "1 x 5 1 4 5 7")
-		if len(w.counts) != 0 {
-			t.Errorf("kept are %v", w.counts)
+		if len(w.tally.counts) != 0 {
+			t.Errorf("kept are %v", w.tally.counts)
 		}
 	})
 }

@@ -314,7 +314,7 @@ func (w *Worker) endRemoved(d *Delivery, what, counted verdict, err error) {
 	delete(d.b.seen, d.ID)
 	w.settled(d, nil)
 	w.c.events.tell(d, what, err, 0)
-	w.count(d, counted, w.c.clock.skew(), instant.Now())
+	w.tally.count(d, counted, w.c.clock.skew(), instant.Now())
 	w.release(d)
 }
 

@@ -73,11 +73,7 @@ type outbox struct {
 	toHand   []*Delivery               // checked out, and cancelled because the worker is being stopped
 	ends     concluder
 	book     refusalBook
-	counts   map[countKey]*count
-	counting struct { // what was counted last
-		key countKey
-		c   *count
-	}
+	tally    tally
 }
 
 // flushBlocks serves the blocks that need it, one after the other.
@@ -634,7 +630,7 @@ func (w *Worker) addFresh(t *round) (fresh int) {
 			b.noteRead(d)
 			w.supersede(d)
 			if w.opt.AtMostOnce {
-				w.noteEnd(d)
+				w.ends.noteEnd(d)
 			}
 			b.keyed = b.keyed || d.line() != ""
 			if d.from == tableReady && !t.read.Back && b.skips(d, t.read) {
@@ -666,10 +662,10 @@ func (w *Worker) tookEnds(t *round) {
 		} else {
 			w.settled(d, nil)
 			w.c.events.tell(d, done, nil, 0)
-			w.count(d, done, skew, at)
+			w.tally.count(d, done, skew, at)
 		}
 		b.forget = append(b.forget, d.ID)
-		w.noteEnd(d)
+		w.ends.noteEnd(d)
 		switch {
 		case held && here:
 			w.release(d)

@@ -234,7 +234,7 @@ func (w *Worker) withRoom(ctx context.Context, tx *sqlrun.Session, b *block,
 
 // recall makes blocks again for jobs that came to one that was retired: their
 // producer was asleep for long.
-func (w *Worker) recall(ctx context.Context, q *workQueue, rows []store.BlockRow) error {
+func (s *sweeper) recall(ctx context.Context, q *workQueue, rows []store.BlockRow) error {
 	var gaps []sqlrun.Args
 	last := -1
 	for _, r := range rows {
@@ -247,7 +247,7 @@ func (w *Worker) recall(ctx context.Context, q *workQueue, rows []store.BlockRow
 		return nil
 	}
 	found := map[int]bool{}
-	err := w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
+	err := s.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
 		Stmt: store.StrayBlocks, Args: sqlrun.Args{"queue": q.id, "gaps": gaps},
 		Scan: func(row *sqlrun.Row) error {
 			for column := range 2 {
@@ -262,11 +262,11 @@ func (w *Worker) recall(ctx context.Context, q *workQueue, rows []store.BlockRow
 		return err
 	}
 	for divided := range found {
-		_, err = w.db.Exec(ctx, store.CreateBlocks, sqlrun.Args{"rows": []sqlrun.Args{{
+		_, err = s.db.Exec(ctx, store.CreateBlocks, sqlrun.Args{"rows": []sqlrun.Args{{
 			"queue": q.id, "divided": divided,
 			"generation": 0, "fifo": "no",
 		}}})
-		if err != nil && !w.db.Dialect.Duplicate(err) { // another worker may have been first
+		if err != nil && !s.db.Dialect.Duplicate(err) { // another worker may have been first
 			return err
 		}
 	}

@@ -193,7 +193,7 @@ func (w *Worker) doDue(ctx context.Context, done func([]rig.Outcome) bool) (n in
 		if err := w.serveAll(ctx); err != nil {
 			return n, err
 		}
-		if err := w.concludeEnds(ctx); err != nil {
+		if err := w.ends.concludeEnds(ctx); err != nil {
 			return n, err
 		}
 		w.mu.Lock()

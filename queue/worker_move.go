@@ -293,12 +293,12 @@ func (w *Worker) moved(m *move) {
 	} else {
 		w.settled(d, nil)
 		w.c.events.tell(d, m.what, m.err, m.later)
-		w.count(d, m.what, w.c.clock.skew(), instant.Now())
+		w.tally.count(d, m.what, w.c.clock.skew(), instant.Now())
 	}
 	level := slog.LevelInfo
 	if m.what == buried {
 		level = slog.LevelWarn
-		w.noteEnd(d)
+		w.ends.noteEnd(d)
 	}
 	w.again.Log(level, repeatOf(d, m.why), "job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
 		m.what == buried, "again_in", m.later, "error", m.why)

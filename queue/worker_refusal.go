@@ -31,23 +31,25 @@ func (c *Client) sweepRefusals(ctx context.Context) error {
 
 // A refusalBook is what a worker tells of its refusals. The worker's mutex guards it.
 type refusalBook struct {
-	all  map[store.JobID]*refusal // that stand
-	gone map[store.JobID]string   // rows to be removed, and the worker's name in them
-	wake chan struct{}
+	*core
+	lease *nodeLease
+	all   map[store.JobID]*refusal // that stand
+	gone  map[store.JobID]string   // rows to be removed, and the worker's name in them
+	wake  chan struct{}
 }
 
 // noteRefusal records that a job was refused once more. mu is held.
-func (w *Worker) noteRefusal(r *refusal) {
+func (book *refusalBook) noteRefusal(r *refusal) {
 	id := r.d.at()
 	r.untold++
-	if w.book.all[id] != r {
-		if len(w.book.all) < mostLogged {
-			log := w.log.With("queue", r.d.Queue, "block", r.d.b.divided, "kind", r.d.Kind, "id", r.d.ID)
+	if book.all[id] != r {
+		if len(book.all) < mostLogged {
+			log := book.log.With("queue", r.d.Queue, "block", r.d.b.divided, "kind", r.d.Kind, "id", r.d.ID)
 			r.trouble = trouble.New(log, "recording the outcome of a job ("+r.what()+")")
 		}
-		w.book.all[id] = r
-		delete(w.book.gone, id)
-		signal(w.book.wake)
+		book.all[id] = r
+		delete(book.gone, id)
+		signal(book.wake)
 	}
 	if r.trouble != nil {
 		r.trouble.Note(r.err)
@@ -55,64 +57,64 @@ func (w *Worker) noteRefusal(r *refusal) {
 }
 
 // forgetRefusal records that a job is refused no more. mu is held.
-func (box *outbox) forgetRefusal(r *refusal) {
+func (book *refusalBook) forgetRefusal(r *refusal) {
 	id := r.d.at()
-	if box.book.all[id] != r {
+	if book.all[id] != r {
 		return
 	}
 	if r.trouble != nil {
 		r.trouble.Note(nil)
 	}
-	delete(box.book.all, id)
+	delete(book.all, id)
 	if r.told != 0 {
-		box.book.gone[id] = r.node
-		signal(box.book.wake)
+		book.gone[id] = r.node
+		signal(book.wake)
 	}
 }
 
 // keepBook writes the rows.
-func (w *Worker) keepBook(ctx context.Context) {
-	trouble := trouble.New(w.log, "noting which jobs the database refuses")
+func (book *refusalBook) keepBook(ctx context.Context) {
+	trouble := trouble.New(book.log, "noting which jobs the database refuses")
 	tick := time.NewTicker(lookAtBook)
 	defer tick.Stop()
 	for {
-		if err := w.writeBook(ctx); ctx.Err() == nil {
+		if err := book.writeBook(ctx); ctx.Err() == nil {
 			trouble.Note(err)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.book.wake:
+		case <-book.wake:
 		case <-tick.C:
 		}
 	}
 }
 
 // closeBook removes the rows when the worker ends: whoever has its jobs then writes others.
-func (w *Worker) closeBook(ctx context.Context) {
+func (book *refusalBook) closeBook(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	w.mu.Lock()
-	for _, r := range slices.Collect(maps.Values(w.book.all)) {
-		w.forgetRefusal(r)
+	book.mu.Lock()
+	for _, r := range slices.Collect(maps.Values(book.all)) {
+		book.forgetRefusal(r)
 	}
-	w.mu.Unlock()
-	if err := w.writeBook(ctx); err != nil {
-		w.log.Warn("rows of refused jobs could not be removed; they expire in a few minutes", "err", err)
+	book.mu.Unlock()
+	if err := book.writeBook(ctx); err != nil {
+		book.log.Warn("rows of refused jobs could not be removed; they expire in a few minutes", "err", err)
 	}
 }
 
 // writeBook writes the rows that are due, and removes those of jobs that are refused no more. One
 // that cannot be written keeps it from no other, and waits for its next time.
-func (w *Worker) writeBook(ctx context.Context) error {
+func (book *refusalBook) writeBook(ctx context.Context) error {
 	type row struct {
 		id   store.JobID
 		args sqlrun.Args
 	}
 	var put, gone []row
-	w.mu.Lock()
-	at, node := instant.Now(), w.node
-	for id, r := range w.book.all {
+	book.mu.Lock()
+	at, node := instant.Now(), book.lease.node
+	for id, r := range book.all {
 		if node == "" || r.told != 0 && at.Sub(r.told) < tellEvery {
 			continue
 		}
@@ -122,25 +124,25 @@ func (w *Worker) writeBook(ctx context.Context) error {
 		}})
 		r.told, r.untold, r.node = at, 0, node
 	}
-	for id, name := range w.book.gone {
+	for id, name := range book.gone {
 		gone = append(gone, row{id, sqlrun.Args{"queue": id.Queue, "divided": id.Divided, "id": id.ID, "node": name}})
 	}
-	w.mu.Unlock()
+	book.mu.Unlock()
 	var errs []error
 	for _, r := range put {
-		n, err := w.db.Exec(ctx, store.AgainRefused, r.args)
+		n, err := book.db.Exec(ctx, store.AgainRefused, r.args)
 		if err == nil && n == 0 {
-			_, err = w.db.Exec(ctx, store.AddRefused, r.args)
+			_, err = book.db.Exec(ctx, store.AddRefused, r.args)
 		}
 		errs = append(errs, err)
 	}
 	for _, r := range gone {
-		_, err := w.db.Exec(ctx, store.EndRefused, r.args)
+		_, err := book.db.Exec(ctx, store.EndRefused, r.args)
 		errs = append(errs, err)
-		if err == nil || !w.db.Dialect.Unavailable(err) {
-			w.mu.Lock()
-			delete(w.book.gone, r.id)
-			w.mu.Unlock()
+		if err == nil || !book.db.Dialect.Unavailable(err) {
+			book.mu.Lock()
+			delete(book.gone, r.id)
+			book.mu.Unlock()
 		}
 	}
 	return errors.Join(errs...)

@@ -273,7 +273,7 @@ func (w *Worker) refuseAgain(r *refusal, err error) {
 	r.err = err
 	r.tries++
 	r.next = instant.Now().Add(min(firstRefused<<min(r.tries-1, 8), lastRefused))
-	w.noteRefusal(r)
+	w.book.noteRefusal(r)
 }
 
 // why returns why a job waits for its end.
@@ -370,7 +370,7 @@ func (w *Worker) tookClaims(t *round) {
 	for i, d := range t.claimed {
 		w.relieve(d)
 		if t.mine[i] {
-			w.noteEnd(d)
+			w.ends.noteEnd(d)
 			t.b.add(d)
 		}
 	}
@@ -389,7 +389,7 @@ func (box *outbox) relieve(d *Delivery) {
 	}
 	d.refusal = nil
 	b.refusals = slices.DeleteFunc(b.refusals, func(o *refusal) bool { return o == r })
-	box.forgetRefusal(r)
+	box.book.forgetRefusal(r)
 	if r.claim && d.line() != "" { // those behind it were passed over
 		b.reads.Anew()
 		b.dues.Anew()
@@ -449,7 +449,7 @@ func (w *Worker) stick(b *block, row *laterRow, err error) {
 func (box *outbox) unstick(b *block, id int64) {
 	if r := b.stuck[id]; r != nil {
 		delete(b.stuck, id)
-		box.forgetRefusal(r)
+		box.book.forgetRefusal(r)
 	}
 }
 

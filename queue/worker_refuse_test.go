@@ -309,7 +309,7 @@ func TestRefusedIsShown(t *testing.T) {
 			r.told = 1
 		}
 		w.mu.Unlock()
-		must(t, w.writeBook(t.Context()))
+		must(t, w.book.writeBook(t.Context()))
 		wantRows(t, db, "rows", `SELECT kind FROM {prefix}job_refused`, "bad")
 		allow()
 		empty(t, db)
@@ -383,7 +383,7 @@ func TestRefusedForward(t *testing.T) {
 		}
 		forward()
 		where("21 5", "22 3", "23 5", "24 5")
-		must(t, w.writeBook(t.Context()))
+		must(t, w.book.writeBook(t.Context()))
 		wantRows(t, db, "refused", `SELECT id, divided, kind, what, worker FROM {prefix}job_refused`, "22 3 bad forward me")
 		byHand(t, db, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (1, 3, 25, 'x', `+ahead+`)`)
 		forward()
@@ -394,7 +394,7 @@ func TestRefusedForward(t *testing.T) {
 		w.mu.Unlock()
 		forward()
 		where("21 5", "22 5", "23 5", "24 5", "25 5")
-		must(t, w.writeBook(t.Context()))
+		must(t, w.book.writeBook(t.Context()))
 		wantRows(t, db, "refused", `SELECT id FROM {prefix}job_refused`)
 	})
 }

@@ -17,21 +17,27 @@ import (
 // sweepEvery is how often a worker sweeps.
 const sweepEvery = time.Minute
 
+// A sweeper removes them.
+type sweeper struct {
+	*core
+	life *lifetime
+}
+
 // sweepOften sweeps until ctx ends or the worker is being stopped. Nothing else waits for it:
 // there may be very much to remove.
-func (w *Worker) sweepOften(ctx context.Context) {
+func (s *sweeper) sweepOften(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
 		defer cancel()
 		select {
 		case <-ctx.Done():
-		case <-w.stopping:
+		case <-s.life.stopping:
 		}
 	}()
-	trouble := trouble.New(w.log, "removing leftover rows")
+	trouble := trouble.New(s.log, "removing leftover rows")
 	for {
-		err := w.sweep(ctx)
+		err := s.sweep(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -45,56 +51,56 @@ func (w *Worker) sweepOften(ctx context.Context) {
 }
 
 // sweep removes what is left of processes that ended long ago.
-func (w *Worker) sweep(ctx context.Context) error {
+func (s *sweeper) sweep(ctx context.Context) error {
 	long := sqlrun.Args{"since": -time.Hour.Microseconds()}
-	_, err1 := w.db.Exec(ctx, store.ExpelIdleNodes, long)
-	_, err2 := w.db.Exec(ctx, store.ForgetNodes, long)
-	_, err3 := w.db.Exec(ctx, store.ForgetWorkers, nil)
-	_, err4 := w.db.Exec(ctx, store.SweepPermits, nil)
-	err := errors.Join(err1, err2, err3, err4, w.purge(ctx, store.OutdatedDead, sqlrun.Args{}, store.PurgeDead),
-		w.purge(ctx, store.OutdatedDone, sqlrun.Args{}, store.PurgeDone),
-		w.purge(ctx, store.OldKeys, sqlrun.Args{}, store.PurgeKeys), w.c.purgeGroups(ctx), w.c.purgeCounts(ctx), w.c.sweepRefusals(ctx))
-	w.mu.Lock()
-	queues, keep := w.queues, map[int]int{}
+	_, err1 := s.db.Exec(ctx, store.ExpelIdleNodes, long)
+	_, err2 := s.db.Exec(ctx, store.ForgetNodes, long)
+	_, err3 := s.db.Exec(ctx, store.ForgetWorkers, nil)
+	_, err4 := s.db.Exec(ctx, store.SweepPermits, nil)
+	err := errors.Join(err1, err2, err3, err4, s.purge(ctx, store.OutdatedDead, sqlrun.Args{}, store.PurgeDead),
+		s.purge(ctx, store.OutdatedDone, sqlrun.Args{}, store.PurgeDone),
+		s.purge(ctx, store.OldKeys, sqlrun.Args{}, store.PurgeKeys), s.c.purgeGroups(ctx), s.c.purgeCounts(ctx), s.c.sweepRefusals(ctx))
+	s.mu.Lock()
+	queues, keep := s.queues, map[int]int{}
 	for _, q := range queues {
 		if q.set != nil && q.set.KeepDeadMax > 0 {
 			keep[q.id] = q.set.KeepDeadMax
 		}
 	}
-	w.mu.Unlock()
-	blocks, failed := w.c.readBlocks(ctx, idsOfQueues(queues))
+	s.mu.Unlock()
+	blocks, failed := s.c.readBlocks(ctx, idsOfQueues(queues))
 	err = errors.Join(err, failed)
 	for _, q := range queues {
-		err = errors.Join(err, w.recall(ctx, q, blocks[q.id]))
+		err = errors.Join(err, s.recall(ctx, q, blocks[q.id]))
 	}
 	for id, n := range keep {
-		err = errors.Join(err, w.purgeSurplus(ctx, id, n))
+		err = errors.Join(err, s.purgeSurplus(ctx, id, n))
 	}
 	return err
 }
 
 // purgeSurplus removes the oldest dead jobs of a queue but for so many. What somebody else
 // removes or retries meanwhile makes it fewer.
-func (w *Worker) purgeSurplus(ctx context.Context, queue, keep int) error {
+func (s *sweeper) purgeSurplus(ctx context.Context, queue, keep int) error {
 	args := sqlrun.Args{"queue": queue, "keep": keep}
 	var most int64
-	if err := w.db.Get(ctx, store.SurplusOf, args, &most); err != nil {
+	if err := s.db.Get(ctx, store.SurplusOf, args, &most); err != nil {
 		if errors.Is(err, sql.ErrNoRows) {
 			err = nil
 		}
 		return err
 	}
 	args["most"] = most
-	return w.purge(ctx, store.SurplusDead, args, store.PurgeDead)
+	return s.purge(ctx, store.SurplusDead, args, store.PurgeDead)
 }
 
 // purge removes what outdated finds, such as dead jobs whose time is over, by a statement
 // and in small transactions.
-func (w *Worker) purge(ctx context.Context, outdated *sqlrun.Stmt, args sqlrun.Args, remove *sqlrun.Stmt) error {
+func (s *sweeper) purge(ctx context.Context, outdated *sqlrun.Stmt, args sqlrun.Args, remove *sqlrun.Stmt) error {
 	args["limit"] = store.Chunk
 	for ctx.Err() == nil {
 		n := 0
-		err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		err := s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 			byBlock := map[store.BlockID][]int64{}
 			_, err := sqlrun.Select(ctx, tx, outdated, args, func(rows *sql.Rows) (id int64, err error) {
 				var at store.BlockID
