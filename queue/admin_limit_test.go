@@ -481,7 +481,7 @@ func TestDrawTogether(t *testing.T) {
 			all.Go(func() {
 				g := &limiter{q: &workQueue{id: q.ID, name: q.Name}, kind: "x"}
 				for range 8 {
-					got, again, err := w.drawTokens(context.Background(), g, 1)
+					got, again, err := w.limits.drawTokens(context.Background(), g, 1)
 					if err != nil || got == 0 && again < 30*time.Minute || got == 1 && again != 0 {
 						t.Errorf("got %d, again in %v, %v", got, again, err)
 					}
@@ -495,9 +495,9 @@ func TestDrawTogether(t *testing.T) {
 		}
 		w := worker(t, c, WorkerOptions{})
 		g := &limiter{q: &workQueue{id: q.ID, name: q.Name}, kind: "x", drawnTo: 1 << 60}
-		_, _, err = w.drawTokens(t.Context(), g, -3)
+		_, _, err = w.limits.drawTokens(t.Context(), g, -3)
 		must(t, err)
-		if got, _, err := w.drawTokens(t.Context(), g, 5); err != nil || got != 3 {
+		if got, _, err := w.limits.drawTokens(t.Context(), g, 5); err != nil || got != 3 {
 			t.Errorf("%d of 3 that were given back, %v", got, err)
 		}
 	})

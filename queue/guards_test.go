@@ -612,7 +612,7 @@ func TestMovesOfALostBlock(t *testing.T) {
 					moves = append(moves, move{d: d, what: what, tries: 1})
 				}
 			}
-			err := w.commitMoves(t.Context(), b, "me", moves)
+			err := w.flush.commitMoves(t.Context(), b, "me", moves)
 			if errors.Is(err, errBlockLost) != lost || !lost && err != nil {
 				t.Errorf("%s: %v", holder, err)
 			}
@@ -687,7 +687,7 @@ func TestMovesMadeTwice(t *testing.T) {
 				moves := []move{to}
 				var after [2][]string
 				for i := range after {
-					if err := w.commitMoves(t.Context(), b, "me", moves); err != nil {
+					if err := w.flush.commitMoves(t.Context(), b, "me", moves); err != nil {
 						t.Errorf("%s, time %d: %v", what, i+1, err)
 					}
 					if !moves[0].here {

@@ -310,10 +310,10 @@ func lapse(t *testing.T, db *dbtest.DB, w *Worker, after time.Duration) {
 	eventually(t, "it notices that its lease is over", func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if w.node == name {
-			w.deadline = instant.Now()
+		if w.lease.node == name {
+			w.lease.deadline = instant.Now()
 		}
-		return w.node != name
+		return w.lease.node != name
 	})
 	n := db.Do(t, `UPDATE {prefix}node SET expire_at = {now + :us} WHERE name = :name AND state = 'live'`,
 		sqlrun.Args{"us": after.Microseconds(), "name": name})
@@ -326,7 +326,7 @@ func lapse(t *testing.T, db *dbtest.DB, w *Worker, after time.Duration) {
 func nameOf(w *Worker) string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.node
+	return w.lease.node
 }
 
 // adminOf returns what looks after the queues of a client's database.

@@ -292,7 +292,7 @@ func (w *Worker) heard(payload string) {
 	case payload == bell.Ping:
 	case shares:
 		w.tellRounds(queues...)
-		w.askAgain()
+		w.limits.askAgain()
 	case strings.HasPrefix(payload, bell.Ended):
 		w.ends.heardEnds(bell.GroupIDs(payload))
 	default:

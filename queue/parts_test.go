@@ -94,7 +94,7 @@ func TestLongErrorsOfManyJobs(t *testing.T) {
 			}
 			w.mu.Unlock()
 		}
-		must(t, w.commitMoves(t.Context(), b, w.node, moves))
+		must(t, w.flush.commitMoves(t.Context(), b, w.lease.node, moves))
 		wantRows(t, db, "dead jobs, and the bytes of their details",
 			`SELECT COUNT(*), MIN(LENGTH(detail)), MAX(LENGTH(detail)) FROM {prefix}job_dead`, "400 32000 32000")
 	})

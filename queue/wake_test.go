@@ -21,7 +21,7 @@ func idleWorker(t *testing.T, db *dbtest.DB) (*Worker, *block) {
 	edit(t, c, impatient)
 	w := worker(t, c, WorkerOptions{})
 	must(t, w.tryBegin(t.Context()))
-	must(t, w.shareQueue(t.Context(), w.queues[0], w.node))
+	must(t, w.shareQueue(t.Context(), w.queues[0], w.lease.node))
 	w.noteShare(w.queues)
 	c.bells.add(w)
 	b := w.queues[0].blocks[0]
@@ -40,7 +40,7 @@ func flushOnce(t *testing.T, w *Worker, b *block, between func()) {
 	w.serve, b.queued, b.serving = nil, false, true
 	round := w.round(b)
 	w.mu.Unlock()
-	err := w.serveRound(t.Context(), round)
+	err := w.flush.serveRound(t.Context(), round)
 	between()
 	w.mu.Lock()
 	b.serving = false
@@ -218,7 +218,7 @@ func TestTellsWhoWaits(t *testing.T) {
 		if got := place(two...); got != "" {
 			t.Errorf("nobody waits: %q", got)
 		}
-		_, err := db.Exec(t.Context(), store.PutBell, sqlrun.Args{"node": w.node, "at": store.WaitsAt, "key": ""})
+		_, err := db.Exec(t.Context(), store.PutBell, sqlrun.Args{"node": w.lease.node, "at": store.WaitsAt, "key": ""})
 		must(t, err)
 		want := fmt.Sprintf("%d:%d;", b.q.id, b.divided)
 		for what, jobs := range map[string][]Job{

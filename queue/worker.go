@@ -121,22 +121,23 @@ type Worker struct {
 
 	// There is a struct for each subject, with the methods that need no more than what it has. The
 	// mutex of core guards them all.
-	nodeLease
+	lease nodeLease
+	wakeups
 	handlerSlots
 	trialPlaces
 	outbox
-	limiting
+	limits limitKeeper
 	kindHandlers
 	lifetime
-	kindChoice
+	choice kindChoice
 	rounds
+	flush   flusher
 	sweeper sweeper
 
 	reads   batchSize
-	held    int             // bytes of payloads that were read ahead
-	unasked func() bool     // nobody has asked its Receiver for jobs of late; nil: it has none
-	steps   int             // how often the database's clock was set, as far as its blocks know
-	base    context.Context // of jobs
+	held    int         // bytes of payloads that were read ahead
+	unasked func() bool // nobody has asked its Receiver for jobs of late; nil: it has none
+	steps   int         // how often the database's clock was set, as far as its blocks know
 }
 
 // A core is what all parts of a worker need.
@@ -157,6 +158,7 @@ type core struct {
 	// mu guards all that parts have, but for channels, and the worker's queues and blocks.
 	mu     sync.Mutex
 	queues []*workQueue
+	base   context.Context // of jobs
 }
 
 // The kindHandlers are what does the jobs, by kind. They do not change once the worker runs.
@@ -169,6 +171,7 @@ type kindHandlers struct {
 
 // A kindChoice is which kinds the worker does, and knows that others do: see worker_kinds.go.
 type kindChoice struct {
+	*core
 	picks   bool                       // it does not do all kinds
 	does    *kindSet                   // those that it does, if it picks
 	gates   bool                       // its Receiver has been asked for some kinds only
@@ -250,14 +253,15 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		core:  core{c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, again: trouble.NewRepeats(opt.Logger)},
 		reads: reads, slow: slow, proven: provenAfter, rotate: rotation,
 		whole: wholeEvery, patience: patience, miscounted: miscounted,
-		nodeLease:    nodeLease{tick: make(chan struct{}, 1), called: make(chan struct{}, 1)},
+		wakeups:      wakeups{tick: make(chan struct{}, 1), called: make(chan struct{}, 1)},
 		handlerSlots: handlerSlots{taken: map[*Delivery]bool{}},
 		outbox: outbox{
-			out: map[store.JobID]*Delivery{}, rows: map[store.JobID]*Delivery{}, remnants: map[*block]bool{}, tally: tally{counts: map[countKey]*count{}},
-			ends: concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
-			book: refusalBook{all: map[store.JobID]*refusal{}, gone: map[store.JobID]string{}, wake: make(chan struct{}, 1)},
+			out: map[store.JobID]*Delivery{}, rows: map[store.JobID]*Delivery{}, remnants: map[*block]bool{},
+			tally: tally{counts: map[countKey]*count{}},
+			ends:  concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
+			book:  refusalBook{all: map[store.JobID]*refusal{}, gone: map[store.JobID]string{}, wake: make(chan struct{}, 1)},
 		},
-		limiting:     limiting{keeper: make(chan struct{}, 1)},
+		limits:       limitKeeper{wake: make(chan struct{}, 1)},
 		kindHandlers: kindHandlers{handlers: map[string]*kindHandler{}, kinds: map[string]string{}},
 		lifetime: lifetime{
 			joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
@@ -271,7 +275,17 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 func (w *Worker) assemble() {
 	w.work.L, w.chores.L = &w.mu, &w.mu
 	w.tally.core, w.ends.core = &w.core, &w.core
-	w.book.core, w.book.lease = &w.core, &w.nodeLease
+	w.book.core, w.book.lease = &w.core, &w.lease
+	l := &w.lease
+	l.core, l.wakes, l.lost, l.resumed = &w.core, &w.wakeups, w.lose, w.work.Broadcast
+	l.entered = func() {
+		w.tellRounds()
+		signal(w.limits.wake)
+	}
+	k := &w.limits
+	k.core, k.slots, k.lease, k.life, k.known, k.expel = &w.core, &w.handlerSlots, &w.lease, &w.lifetime, &w.kindHandlers, w.expelLate
+	w.choice.core = &w.core
+	w.flush = flusher{core: &w.core, known: &w.kindHandlers, choice: &w.choice}
 	w.sweeper = sweeper{core: &w.core, life: &w.lifetime}
 }
 
@@ -372,8 +386,8 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 		helpers.Go(func() { w.answer(working, w.bell) })
 	}
 	for _, help := range []func(context.Context){
-		w.keep, w.share, w.watch, w.listen, w.poll, w.ends.conclude,
-		w.tally.addUp, w.keepLimiters, w.sweeper.sweepOften, w.book.keepBook,
+		w.lease.keep, w.share, w.watch, w.listen, w.poll, w.ends.conclude,
+		w.tally.addUp, w.limits.keepLimiters, w.sweeper.sweepOften, w.book.keepBook,
 	} {
 		helpers.Go(func() { help(working) })
 	}
@@ -386,7 +400,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	close(w.joined)
 	<-ctx.Done()
 	w.drain(working)
-	w.returnTokens(working)
+	w.limits.returnTokens(working)
 	w.ends.concludeLast(working)
 	w.tally.addLast(working)
 	w.book.closeBook(working)

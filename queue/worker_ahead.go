@@ -202,7 +202,7 @@ type payload struct {
 }
 
 // loadSteps read the payloads of jobs that are bare.
-func (w *Worker) loadSteps(t *round) (steps []*sqlrun.Step) {
+func (f *flusher) loadSteps(t *round) (steps []*sqlrun.Step) {
 	t.loaded = map[int64]payload{}
 	for _, part := range byTable(t.loads) {
 		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))

@@ -42,7 +42,7 @@ func (b *block) putBack() {
 		most = min(most, 50*b.q.w.opt.Batch/max(1, len(b.aside)))
 	}
 	for g, s := range b.aside {
-		if s.Len() < most || g.open() && !b.q.w.gates {
+		if s.Len() < most || g.open() && !b.q.w.choice.gates {
 			continue
 		}
 		keep := most / 2

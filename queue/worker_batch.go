@@ -130,12 +130,12 @@ func (w *Worker) ripe(h *kindHandler, at int) (batch []*Delivery) {
 	if g.full {
 		h.full--
 	}
-	late := instant.Now() >= w.deadline
+	late := instant.Now() >= w.lease.deadline
 	for _, d := range g.jobs {
 		if !late && !d.b.gone && !d.ctx.over {
 			batch = append(batch, d)
 		} else {
-			w.exit(d)
+			w.limits.exit(d)
 		}
 	}
 	if h.batch.ByKey && len(batch) > 0 {

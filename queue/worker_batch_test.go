@@ -283,7 +283,7 @@ func TestBatchByKeyFailsAgain(t *testing.T) {
 // A job that comes back before all that began with it have ended begins without what is behind
 // these.
 func TestBatchBeginsAgain(t *testing.T) {
-	w := &Worker{nodeLease: nodeLease{deadline: instant.Now().Add(longWait)}}
+	w := &Worker{lease: nodeLease{deadline: instant.Now().Add(longWait)}}
 	w.work.L, w.chores.L = &w.mu, &w.mu
 	q := &workQueue{w: w, set: &store.Queue{Settings: store.Settings{State: "active"}}, blocks: map[int]*block{}}
 	b := &block{q: q, keyQueues: map[string]*keyQueue{}}

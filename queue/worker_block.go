@@ -194,7 +194,7 @@ func (b *block) setAside(g *limiter, d *Delivery) {
 	b.q.w.bench(d)
 	b.shed(d)
 	g.closed()
-	if b.q.w.gates && !b.serving { // who asks for other kinds waits for what is behind
+	if b.q.w.choice.gates && !b.serving { // who asks for other kinds waits for what is behind
 		b.putBack()
 	}
 }

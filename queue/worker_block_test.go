@@ -506,7 +506,7 @@ func TestReadyAfterALateRenewal(t *testing.T) {
 	if d := w.popReady(); d != nil {
 		t.Fatalf("%d begins, and the lease is over", d.ID)
 	}
-	w.deadline = instant.Now().Add(time.Hour)
+	w.lease.deadline = instant.Now().Add(time.Hour)
 	if d := w.popReady(); d == nil {
 		t.Error("the job is not offered any more")
 	}

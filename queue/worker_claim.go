@@ -44,7 +44,7 @@ func (d *Delivery) Claim() Claim {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return Claim{
-		Node: w.node, Queue: d.Queue, Block: d.b.divided, Fence: d.b.fence, Priority: d.Priority,
+		Node: w.lease.node, Queue: d.Queue, Block: d.b.divided, Fence: d.b.fence, Priority: d.Priority,
 		Job: d.ID, Attempt: d.Attempt, Group: d.Group != 0,
 	}
 }

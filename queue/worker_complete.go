@@ -29,7 +29,7 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 		return err
 	}
 	w.mu.Lock()
-	c := completion{tx: w.db.On(tx), b: b, node: w.node, keep: b.q.set.KeepDone}
+	c := completion{tx: w.db.On(tx), b: b, node: w.lease.node, keep: b.q.set.KeepDone}
 	from, lost := d.from, d.ended || d.ctx.over
 	var earlier []*Delivery
 	if !lost {

@@ -126,7 +126,7 @@ func (d *Delivery) Left() time.Duration {
 	case errors.Is(d.ctx.cause, ErrLost), d.b.gone && d.from != tableRunning:
 		return 0
 	}
-	return max(0, w.deadline.Sub(instant.Now()))
+	return max(0, w.lease.deadline.Sub(instant.Now()))
 }
 
 // moment lets others have mu for a moment. mu is held.

@@ -102,8 +102,8 @@ func (w *Worker) next(unit []*Delivery, last *Delivery) []*Delivery {
 // await waits for work. What waits for a limit may begin now, if the limit allows. mu is
 // held.
 func (w *Worker) await() {
-	if w.limited {
-		signal(w.keeper)
+	if w.limits.limited {
+		signal(w.limits.wake)
 	}
 	w.idle++
 	w.work.Wait()
@@ -151,7 +151,7 @@ func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
 	d.began = at
 	w.begun++
 	if b.q.limiters != nil {
-		w.pass(d)
+		w.limits.pass(d)
 	}
 	if limit := b.timeout(d); limit > 0 {
 		d.over = at.Add(limit)
@@ -253,7 +253,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		return
 	}
 	d.ended = true
-	w.exit(d)
+	w.limits.exit(d)
 	b := d.b
 	b.handBack(d)
 	if d.counted {
@@ -369,12 +369,12 @@ func (w *Worker) settled(d *Delivery, err error) {
 	if w.rows[d.at()] == d {
 		delete(w.rows, d.at())
 	}
-	w.tellWaiter(d, err)
+	tellWaiter(d, err)
 	w.relieve(d)
 }
 
 // tellWaiter tells who waits what became of a job's outcome. The first answer counts. mu is held.
-func (w *Worker) tellWaiter(d *Delivery, err error) {
+func tellWaiter(d *Delivery, err error) {
 	if d.told {
 		return
 	}

@@ -67,7 +67,7 @@ func (w *Worker) untilQuiet(ctx context.Context) {
 func (w *Worker) closeIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.node == "" || w.engaged() {
+	if w.lease.node == "" || w.engaged() {
 		return false
 	}
 	w.closing = true
@@ -89,7 +89,7 @@ func (w *Worker) engaged() bool {
 		}
 	}
 	for _, d := range w.out {
-		if d.began != 0 || w.knows(d.Kind) {
+		if d.began != 0 || w.choice.knows(d.Kind) {
 			return true
 		}
 	}
@@ -99,12 +99,12 @@ func (w *Worker) engaged() bool {
 // left reports whether the tables have a job that could begin, here or elsewhere.
 func (w *Worker) left(ctx context.Context) (bool, error) {
 	w.mu.Lock()
-	queues, name := slices.DeleteFunc(slices.Clone(w.queues), func(q *workQueue) bool { return q.set.State != "active" }), w.node
+	queues, name := slices.DeleteFunc(slices.Clone(w.queues), func(q *workQueue) bool { return q.set.State != "active" }), w.lease.node
 	var kinds []string // of those that it picks
 	ask := make([]*sqlrun.Stmt, len(queues))
-	picks := w.picks
+	picks := w.choice.picks
 	if picks {
-		kinds = w.does.list()
+		kinds = w.choice.does.list()
 	}
 	for i, q := range queues {
 		ask[i] = store.PendingOf(q.set.FIFO, picks)

@@ -61,6 +61,15 @@ type round struct {
 	m     int
 }
 
+// A flusher runs the statements of a round. The worker plans the round and applies its outcome with mu
+// held; in between, the flusher reads and changes nothing but the round. It holds mu only for a glance
+// at which jobs a block already has.
+type flusher struct {
+	*core
+	known  *kindHandlers
+	choice *kindChoice
+}
+
 // An outbox holds what is still to be written: the blocks with ended or moved jobs, refused
 // outcomes, the rows that belong to this worker, and counters.
 type outbox struct {
@@ -99,7 +108,7 @@ func (w *Worker) serveNext(ctx context.Context) error {
 	b.queued, b.serving = false, true
 	t := w.round(b)
 	w.mu.Unlock()
-	err := w.serveRound(ctx, t)
+	err := w.flush.serveRound(ctx, t)
 	w.mu.Lock()
 	b.serving = false
 	w.apply(t, err)
@@ -108,7 +117,7 @@ func (w *Worker) serveNext(ctx context.Context) error {
 
 // round determines the work for a block. mu is held.
 func (w *Worker) round(b *block) *round {
-	t := &round{b: b, node: w.node, keyed: b.keyed, keep: b.q.set.KeepDone}
+	t := &round{b: b, node: w.lease.node, keyed: b.keyed, keep: b.q.set.KeepDone}
 	n := min(store.Chunk, len(b.acks))
 	t.acks, b.acks = b.acks[:n:n], b.acks[n:]
 	t.tied = t.keep > 0 || slices.ContainsFunc(t.acks, func(d *Delivery) bool { return d.tied() })
@@ -122,8 +131,8 @@ func (w *Worker) round(b *block) *round {
 	w.keepBehind(t)
 	t.again = b.retries(at)
 	b.sent = t.acks
-	t.sentinels = w.wantsSentinels(b)
-	if at >= w.deadline {
+	t.sentinels = w.flush.wantsSentinels(b)
+	if at >= w.lease.deadline {
 		return t
 	}
 	t.batch = w.rebatch(b)
@@ -148,87 +157,87 @@ func (w *Worker) round(b *block) *round {
 }
 
 // serveRound does that work.
-func (w *Worker) serveRound(ctx context.Context, t *round) error {
+func (f *flusher) serveRound(ctx context.Context, t *round) error {
 	if len(t.gone) > 0 { // before anything that could not be taken back
-		if err := w.holds(ctx, &w.db.Session, t.b, t.node); err != nil {
+		if err := holds(ctx, &f.db.Session, t.b, t.node); err != nil {
 			return err
 		}
 	}
-	if err := w.tryAgain(ctx, t); err != nil {
+	if err := f.tryAgain(ctx, t); err != nil {
 		return err
 	}
 	if t.sentinels {
-		w.placeSentinels(ctx, t)
+		f.placeSentinels(ctx, t)
 	}
-	steps := w.ackSteps(t, t.acks)
+	steps := f.ackSteps(t, t.acks)
 	// A key's jobs leave in their order: those that are done before those that are
 	// moved, and all of them at once.
-	alone := w.exact || t.tied || t.keyed && (len(t.moves) > 0 || len(steps) > 1 && w.db.Dialect.Pipeline == nil)
+	alone := f.exact || t.tied || t.keyed && (len(t.moves) > 0 || len(steps) > 1 && f.db.Dialect.Pipeline == nil)
 	if alone && len(steps) > 0 {
-		if err := w.ackAll(ctx, t); err != nil {
+		if err := f.ackAll(ctx, t); err != nil {
 			return err
 		}
 		steps = nil
 	}
 	if len(t.moves) > 0 {
-		if err := w.commitAllMoves(ctx, t); err != nil {
+		if err := f.commitAllMoves(ctx, t); err != nil {
 			return err
 		}
 	}
-	err := w.ackAndRead(ctx, t, steps)
-	if err == nil && w.opt.AtMostOnce {
-		err = w.claim(ctx, t)
+	err := f.ackAndRead(ctx, t, steps)
+	if err == nil && f.opt.AtMostOnce {
+		err = f.claim(ctx, t)
 	}
 	return err
 }
 
 // ackAndRead deletes done jobs, if there are steps for that, and reads the next ones. If the
 // database refuses that, the deletions are made first, without the refused ones.
-func (w *Worker) ackAndRead(ctx context.Context, t *round, acks []*sqlrun.Step) error {
-	steps := slices.Concat(acks, w.readSteps(t))
+func (f *flusher) ackAndRead(ctx context.Context, t *round, acks []*sqlrun.Step) error {
+	steps := slices.Concat(acks, f.readSteps(t))
 	if len(steps) == 0 {
 		return nil
 	}
-	err := w.db.Pipeline(ctx, steps...)
+	err := f.db.Pipeline(ctx, steps...)
 	switch {
 	case len(acks) == 0:
 	case err == nil:
 		t.ended, t.acks = append(t.ended, t.acks...), nil
-	case w.refuses(err):
-		if err = w.ackAll(ctx, t); err == nil {
-			err = w.ackAndRead(ctx, t, nil)
+	case f.refuses(err):
+		if err = f.ackAll(ctx, t); err == nil {
+			err = f.ackAndRead(ctx, t, nil)
 		}
 	}
 	return err
 }
 
 // readSteps returns the steps that read jobs.
-func (w *Worker) readSteps(t *round) (steps []*sqlrun.Step) {
+func (f *flusher) readSteps(t *round) (steps []*sqlrun.Step) {
 	if t.batch > 0 {
 		steps = append(steps, batchStep(t))
 	}
 	if t.reads {
-		steps = append(steps, w.fetchStep(t))
+		steps = append(steps, f.fetchStep(t))
 	}
 	if t.delayed {
-		steps = append(steps, w.delayedSteps(t)...)
+		steps = append(steps, f.delayedSteps(t)...)
 	}
 	if len(t.loads) > 0 {
-		steps = append(steps, w.loadSteps(t)...)
+		steps = append(steps, f.loadSteps(t)...)
 	}
-	if len(t.waits) > 0 && !w.opt.AtMostOnce {
-		steps = append(steps, w.checkSteps(t)...)
+	if len(t.waits) > 0 && !f.opt.AtMostOnce {
+		steps = append(steps, f.checkSteps(t)...)
 	}
 	return steps
 }
 
 // ackAlone deletes done jobs in a transaction, and nothing else.
-func (w *Worker) ackAlone(ctx context.Context, t *round, list []*Delivery) error {
-	if w.exact || t.tied {
-		return w.ackExactly(ctx, t, list)
+func (f *flusher) ackAlone(ctx context.Context, t *round, list []*Delivery) error {
+	if f.exact || t.tied {
+		return f.ackExactly(ctx, t, list)
 	}
-	steps := w.ackSteps(t, list)
-	return w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+	steps := f.ackSteps(t, list)
+	return f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		for _, step := range steps {
 			if _, err := tx.Exec(ctx, step.Stmt, step.Args); err != nil {
 				return err
@@ -240,24 +249,24 @@ func (w *Worker) ackAlone(ctx context.Context, t *round, list []*Delivery) error
 
 // ackExactly deletes done jobs, and records which rows were missing. The others are kept as done
 // if their queue does that, and their unique keys and groups are released.
-func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) error {
+func (f *flusher) ackExactly(ctx context.Context, t *round, list []*Delivery) error {
 	lock := map[*sqlrun.Stmt]*sqlrun.Stmt{
 		store.AckReady: store.LockJobs, store.AckDelayed: store.LockDelayed,
 		store.AckRunning: store.LockRunning,
 	}
-	parts, steps := byTable(list), w.ackSteps(t, list) // which are for the parts
-	if all, err := w.ackPresent(ctx, t, list, parts, steps); all || err != nil {
+	parts, steps := byTable(list), f.ackSteps(t, list) // which are for the parts
+	if all, err := f.ackPresent(ctx, t, list, parts, steps); all || err != nil {
 		return err
 	}
 	var deleted map[int64]bool
-	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+	err := f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		deleted = map[int64]bool{}
 		for i, step := range steps {
 			here, err := sqlrun.Select(ctx, tx, lock[step.Stmt], step.Args, store.ScanID)
 			if err != nil {
 				return err
 			}
-			if w.exact {
+			if f.exact {
 				here, err = ownAttempts(ctx, tx, t.b, parts[i][0].from, here, func(id int64) int {
 					return parts[i][slices.IndexFunc(parts[i], func(d *Delivery) bool { return d.ID == id })].Attempt
 				})
@@ -299,14 +308,14 @@ func (w *Worker) ackExactly(ctx context.Context, t *round, list []*Delivery) err
 // ackPresent deletes jobs that are done if all their rows are there, which is usual: the number of
 // deleted rows says so. Otherwise it changes nothing, and ackExactly locks the rows to learn which
 // are there. Jobs that are kept, or may wait for their next attempt, it leaves to that as well.
-func (w *Worker) ackPresent(
+func (f *flusher) ackPresent(
 	ctx context.Context, t *round, list []*Delivery, parts [][]*Delivery, steps []*sqlrun.Step,
 ) (all bool, err error) {
 	if t.keep > 0 || slices.ContainsFunc(list, func(d *Delivery) bool { return d.from == tableDelayed }) {
 		return false, nil
 	}
 	present := func(int64) bool { return true }
-	err = w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+	err = f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		for i, step := range steps {
 			n, err := tx.Exec(ctx, step.Stmt, step.Args)
 			if err := store.Short(err, n, len(parts[i])); err != nil {
@@ -331,7 +340,7 @@ func (w *Worker) ackPresent(
 }
 
 // ackSteps delete the jobs that are done.
-func (w *Worker) ackSteps(t *round, list []*Delivery) (steps []*sqlrun.Step) {
+func (f *flusher) ackSteps(t *round, list []*Delivery) (steps []*sqlrun.Step) {
 	for _, part := range byTable(list) {
 		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
 		args["node"] = t.node
@@ -369,13 +378,13 @@ func idsOf(list []*Delivery) []int64 {
 	return ids
 }
 
-func (w *Worker) fetchStep(t *round) *sqlrun.Step {
+func (f *flusher) fetchStep(t *round) *sqlrun.Step {
 	t.got, t.fresh = board.Fetched{}, nil
 	stmt := store.FetchReady
 	if t.read.Back {
 		stmt = store.FetchAgain
 	}
-	r := w.reader(stmt, t.b, t.read.Limit, &t.room)
+	r := f.reader(stmt, t.b, t.read.Limit, &t.room)
 	return &sqlrun.Step{Stmt: stmt, Args: sqlrun.Args{
 		"queue": t.b.q.id, "divided": t.b.divided, "limit": t.read.Limit,
 		"after1": t.read.After[1], "after2": t.read.After[2], "after3": t.read.After[3], "after4": t.read.After[4],
@@ -388,9 +397,9 @@ func (w *Worker) fetchStep(t *round) *sqlrun.Step {
 }
 
 // delayedSteps returns the steps that read due jobs, and when the next one is due.
-func (w *Worker) delayedSteps(t *round) []*sqlrun.Step {
+func (f *flusher) delayedSteps(t *round) []*sqlrun.Step {
 	t.m, t.last, t.ripe = 0, board.Due{}, nil
-	r := w.reader(store.FetchDelayed, t.b, 16, &t.room)
+	r := f.reader(store.FetchDelayed, t.b, 16, &t.room)
 	args := sqlrun.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": t.due.Limit, "since": t.due.After.At, "after": t.due.After.ID}
 	return []*sqlrun.Step{
 		{Stmt: store.FetchDelayed, Args: args, Scan: func(row *sqlrun.Row) error {
@@ -404,7 +413,7 @@ func (w *Worker) delayedSteps(t *round) []*sqlrun.Step {
 
 // checkSteps returns the steps that check whether jobs waiting in memory still exist: somebody
 // may have cancelled them.
-func (w *Worker) checkSteps(t *round) (steps []*sqlrun.Step) {
+func (f *flusher) checkSteps(t *round) (steps []*sqlrun.Step) {
 	t.there = map[int64]bool{}
 	for _, part := range byTable(t.waits) {
 		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
@@ -422,11 +431,11 @@ func (w *Worker) checkSteps(t *round) (steps []*sqlrun.Step) {
 
 // claim deletes jobs before they run, and keeps those that it has deleted itself. A refused one
 // does not begin, nor do the later ones of its key.
-func (w *Worker) claim(ctx context.Context, t *round) error {
-	w.passOver(t)
+func (f *flusher) claim(ctx context.Context, t *round) error {
+	f.passOver(t)
 	mine := map[int64]bool{}
-	s := sifter[*Delivery]{refuses: w.refuses, write: func(part []*Delivery) error {
-		got, err := w.claimPart(ctx, t, part)
+	s := sifter[*Delivery]{refuses: f.refuses, write: func(part []*Delivery) error {
+		got, err := f.claimPart(ctx, t, part)
 		maps.Copy(mine, got)
 		return err
 	}, refuse: func(d *Delivery, err error) {
@@ -452,14 +461,15 @@ func (w *Worker) claim(ctx context.Context, t *round) error {
 }
 
 // passOver leaves out the jobs read that are refused, not for this worker, or behind such a job.
-func (w *Worker) passOver(t *round) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(t.b.refusals) == 0 && !w.picks {
+func (f *flusher) passOver(t *round) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(t.b.refusals) == 0 && !f.choice.picks {
 		return
 	}
 	stays := func(d *Delivery) bool {
-		if !w.leavesRow(t.b, d) && !t.b.bars(d.line()) && !slices.ContainsFunc(t.b.refusals, func(r *refusal) bool { return r.d.ID == d.ID }) {
+		refused := func(r *refusal) bool { return r.d.ID == d.ID }
+		if !f.choice.leavesRow(t.b, d) && !t.b.bars(d.line()) && !slices.ContainsFunc(t.b.refusals, refused) {
 			return false
 		}
 		t.passed = append(t.passed, d)
@@ -469,10 +479,10 @@ func (w *Worker) passOver(t *round) {
 }
 
 // claimPart claims jobs of one table, and returns which of them existed.
-func (w *Worker) claimPart(ctx context.Context, t *round, part []*Delivery) (map[int64]bool, error) {
+func (f *flusher) claimPart(ctx context.Context, t *round, part []*Delivery) (map[int64]bool, error) {
 	from := part[0].from
 	var got []int64
-	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
+	err := f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
 		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
 		if got, err = sqlrun.Select(ctx, tx, lockStatements[from], args, store.ScanID); err != nil || len(got) == 0 {
 			return err
@@ -678,4 +688,4 @@ func (w *Worker) tookEnds(t *round) {
 }
 
 // nudge wakes a flusher for the blocks at once.
-func (lease *nodeLease) nudge() { signal(lease.tick) }
+func (wake *wakeups) nudge() { signal(wake.tick) }

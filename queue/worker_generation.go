@@ -85,7 +85,7 @@ func (w *Worker) current(ctx context.Context, q *workQueue, rows []store.BlockRo
 func (w *Worker) forward(ctx context.Context, q *workQueue, to store.Generation, old []store.BlockRow) error {
 	for _, r := range old {
 		w.mu.Lock()
-		b, node := q.blocks[r.Divided], w.node
+		b, node := q.blocks[r.Divided], w.lease.node
 		w.mu.Unlock()
 		if b == nil || node == "" {
 			continue
@@ -117,7 +117,7 @@ func (w *Worker) forwardPart(ctx context.Context, b *block, to store.Generation,
 		})
 	}
 	err = write(nil)
-	if !w.refuses(err) {
+	if !w.flush.refuses(err) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for i := range part {
@@ -126,7 +126,7 @@ func (w *Worker) forwardPart(ctx context.Context, b *block, to store.Generation,
 		return len(part), err
 	}
 	all := slices.Clone(part)
-	s := sifter[laterRow]{refuses: w.refuses, write: func(some []laterRow) error {
+	s := sifter[laterRow]{refuses: w.flush.refuses, write: func(some []laterRow) error {
 		err := write(some)
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -168,7 +168,7 @@ func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *block, 
 	for i, r := range all {
 		rows[i] = sqlrun.Args{"queue": b.q.id, "block": b.divided, "job": r.id, "target": to.Block(r.key, r.id)}
 	}
-	rows, ids, err := w.withRoom(ctx, tx, b, rows)
+	rows, ids, err := withRoom(ctx, tx, b, rows)
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *block, 
 	if n, err := tx.Exec(ctx, store.AckDelayed, store.JobArgs(b.q.id, b.divided, 0, ids)); err != nil || n != int64(len(ids)) {
 		return all, store.Short(err, n, len(ids))
 	}
-	return all, w.holds(ctx, tx, b, node)
+	return all, holds(ctx, tx, b, node)
 }
 
 // mayMove leaves out jobs that were refused a moment ago, or that are not among some. What was
@@ -207,7 +207,7 @@ func (w *Worker) mayMove(b *block, all, only []laterRow) []laterRow {
 // withRoom leaves out jobs that cannot be moved yet, since another that has their id waits where
 // they are to go. One that comes there at this moment breaks the transaction off, and the next
 // one sees it.
-func (w *Worker) withRoom(ctx context.Context, tx *sqlrun.Session, b *block,
+func withRoom(ctx context.Context, tx *sqlrun.Session, b *block,
 	rows []sqlrun.Args,
 ) (left []sqlrun.Args, ids []int64, err error) {
 	byTarget, taken := map[int][]int64{}, map[int64]bool{}

@@ -147,7 +147,7 @@ func (w *Worker) inline(ctx context.Context, done func([]rig.Outcome) bool) erro
 	w.c.bells.add(w)
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var helpers sync.WaitGroup
-	helpers.Go(func() { w.keep(working) })
+	helpers.Go(func() { w.lease.keep(working) })
 	helpers.Go(func() { w.watch(working) })
 	defer func() {
 		w.c.bells.remove(w)
@@ -179,7 +179,7 @@ func (w *Worker) inline(ctx context.Context, done func([]rig.Outcome) bool) erro
 // doDue does what it finds, and says how many units that were; -1: no more are wanted.
 func (w *Worker) doDue(ctx context.Context, done func([]rig.Outcome) bool) (n int, err error) {
 	w.mu.Lock()
-	queues, name := w.queues, w.node
+	queues, name := w.queues, w.lease.node
 	w.mu.Unlock()
 	if name == "" { // the lease was lost, and another is coming
 		return 0, nil

@@ -96,21 +96,21 @@ func (c *kindSets) read(text string) *kindSet {
 // pick records which kinds a worker does that has handlers for some only. mu is held.
 func (w *Worker) pick() {
 	if w.others == nil && !w.opt.BuryUnknown && w.unasked == nil && !w.alone {
-		w.picks, w.does = true, newKindSet(slices.Collect(maps.Keys(w.handlers)))
+		w.choice.picks, w.choice.does = true, newKindSet(slices.Collect(maps.Keys(w.handlers)))
 	}
 }
 
 // knows reports whether the worker does jobs of a kind, if only as dead letters. mu is held.
-func (w *Worker) knows(kind string) bool { return !w.picks || w.does.takes(kind) }
+func (k *kindChoice) knows(kind string) bool { return !k.picks || k.does.takes(kind) }
 
 // announces returns the kinds that the worker does, as its row says them, and as an argument.
-func (w *Worker) announces() (text string, arg any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.picks {
+func (k *kindChoice) announces() (text string, arg any) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.picks {
 		return "", nil
 	}
-	return w.does.text, w.does.text
+	return k.does.text, k.does.text
 }
 
 // A part is the set of blocks that some workers share: those that handle the kinds of their rows,
@@ -173,12 +173,12 @@ func whoDo(kind string, all []workerRow) (some []workerRow) {
 }
 
 // noteKinds records the kinds that the other workers handle.
-func (w *Worker) noteKinds(q *workQueue, all []workerRow, name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (k *kindChoice) noteKinds(q *workQueue, all []workerRow, name string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	var others []*kindSet
 	for _, r := range all {
-		if w.picks && r.node != name && r.inTime && !r.drained && r.busy != busyMoving {
+		if k.picks && r.node != name && r.inTime && !r.drained && r.busy != busyMoving {
 			others = append(others, r.kinds)
 		}
 	}
@@ -205,18 +205,18 @@ func (q *workQueue) stranger(kind string) *limiter {
 		return q.elsewhere
 	}
 	w := q.w
-	if w.unknown == nil {
-		w.unknown = map[kindOf]instant.Instant{}
+	if w.choice.unknown == nil {
+		w.choice.unknown = map[kindOf]instant.Instant{}
 	}
-	if at := (kindOf{q, kind}); w.unknown[at] == 0 && len(w.unknown) < mostUnknown {
-		w.unknown[at] = instant.Now()
+	if at := (kindOf{q, kind}); w.choice.unknown[at] == 0 && len(w.choice.unknown) < mostUnknown {
+		w.choice.unknown[at] = instant.Now()
 	}
 	return q.nowhere
 }
 
 // barrierOf returns the limiter at which a job of a kind waits; nil: there is none. mu is held.
 func (q *workQueue) barrierOf(kind string) *limiter {
-	if q.w.knows(kind) {
+	if q.w.choice.knows(kind) {
 		return q.limiterOf(kind)
 	}
 	return q.stranger(kind)
@@ -229,15 +229,15 @@ type kindOf struct {
 }
 
 // tellUnknown logs once which kinds no worker handles. mu is held.
-func (w *Worker) tellUnknown(q *workQueue) {
-	for at, from := range w.unknown {
+func (k *kindChoice) tellUnknown(q *workQueue) {
+	for at, from := range k.unknown {
 		switch {
 		case at.q != q || from < 0 || since(from) < unknownAfter:
-		case q.othersDo(at.kind) || w.knows(at.kind):
-			delete(w.unknown, at)
+		case q.othersDo(at.kind) || k.knows(at.kind):
+			delete(k.unknown, at)
 		default:
-			w.unknown[at] = -1
-			w.log.Warn("jobs wait because no worker of their queue handles their kind; dbcron doctor counts them", "queue", q.name, "kind", at.kind)
+			k.unknown[at] = -1
+			k.log.Warn("jobs wait because no worker of their queue handles their kind; dbcron doctor counts them", "queue", q.name, "kind", at.kind)
 		}
 	}
 }
@@ -245,7 +245,7 @@ func (w *Worker) tellUnknown(q *workQueue) {
 // makeReady lets a job start that counts already, unless this worker does not do its kind. mu is
 // held.
 func (b *block) makeReady(d *Delivery) {
-	if b.q.w.knows(d.Kind) {
+	if b.q.w.choice.knows(d.Kind) {
 		b.ready.Put(d.place(), d)
 		return
 	}
@@ -302,13 +302,13 @@ func (b *block) leavesDelayed(d *Delivery, g *limiter) bool {
 func (w *Worker) yield(q *workQueue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.picks {
+	if !w.choice.picks {
 		return
 	}
-	w.tellUnknown(q)
+	w.choice.tellUnknown(q)
 	at := instant.Now()
 	for _, b := range q.blocks {
-		if kind, goes := w.yields(b, at); goes {
+		if kind, goes := yields(b, at); goes {
 			b.heir = kind
 			w.leave(b)
 		}
@@ -316,7 +316,7 @@ func (w *Worker) yield(q *workQueue) {
 }
 
 // yields reports whether a block is to go to others, and for which kind. mu is held.
-func (w *Worker) yields(b *block, at instant.Instant) (kind string, goes bool) {
+func yields(b *block, at instant.Instant) (kind string, goes bool) {
 	if kind = b.forOthers(); kind == "" {
 		b.waiting = 0
 		return "", false
@@ -367,8 +367,8 @@ func (b *block) exhausted() bool {
 
 // nudgeIfExhausted wakes a flusher for a block that goes to other workers. mu is held.
 func (w *Worker) nudgeIfExhausted(b *block) {
-	if w.picks && b.exhausted() {
-		if _, goes := w.yields(b, instant.Now()); goes {
+	if w.choice.picks && b.exhausted() {
+		if _, goes := yields(b, instant.Now()); goes {
 			w.nudge()
 		}
 	}
@@ -386,10 +386,10 @@ func (q *workQueue) unstrand() {
 
 // strands reports whether a checked out job whose worker has ended is left to others, since this
 // worker does not do its kind.
-func (w *Worker) strands(q *workQueue, r *runningRow) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.knows(r.kind) {
+func (k *kindChoice) strands(q *workQueue, r *runningRow) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.knows(r.kind) {
 		return false
 	}
 	if b := q.blocks[r.divided]; b != nil && q.stranger(r.kind) == q.elsewhere {
@@ -400,12 +400,12 @@ func (w *Worker) strands(q *workQueue, r *runningRow) bool {
 
 // leavesRow reports whether a worker that removes what it reads leaves a job in its table: one whose
 // kind it does not do, or that is behind such a one of its key. mu is held.
-func (w *Worker) leavesRow(b *block, d *Delivery) bool {
+func (k *kindChoice) leavesRow(b *block, d *Delivery) bool {
 	line := d.line()
 	switch {
-	case !w.picks:
+	case !k.picks:
 		return false
-	case w.does.takes(d.Kind):
+	case k.does.takes(d.Kind):
 		return line != "" && b.barred[line]
 	}
 	if b.q.stranger(d.Kind) == b.q.elsewhere {

@@ -181,9 +181,9 @@ func TestUnknownKind(t *testing.T) {
 		eventually(t, "it is logged", func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			for at, from := range w.unknown {
+			for at, from := range w.choice.unknown {
 				if from > 1 {
-					w.unknown[at] = 1
+					w.choice.unknown[at] = 1
 				}
 			}
 			return out.count("because no worker of their queue") > 0

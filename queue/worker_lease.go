@@ -19,13 +19,25 @@ import (
 // errHandedOver is the cause of the end of a job's context when its worker is being stopped.
 var errHandedOver = errors.New("queue: the worker is being stopped")
 
-// A nodeLease is the worker's name in the tables and the lease for everything that it holds.
+// A nodeLease is the worker's name in the tables and the lease for everything that it holds. It says
+// when the lease was lost and the worker's work has to be given up; when it goes on although it was
+// nearly over, with mu held; and when the worker has another name.
 type nodeLease struct {
+	*core
+	wakes   *wakeups
+	lost    func(why string)
+	resumed func()
+	entered func()
+
 	drained  *string // who has drained it: see worker_share.go; nil: nobody
 	over     bool    // it has left, and does not join again
 	node     string
 	last     string          // its name before it lost its lease
 	deadline instant.Instant // what is leased is until then, at least
+}
+
+// The wakeups are how a worker is told to look after its blocks.
+type wakeups struct {
 	sharings int             // how often it has taken the blocks that are its share
 	hears    instant.Instant // when a notification was heard last; 0: none was
 	called   chan struct{}   // a notification was heard
@@ -72,12 +84,12 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 		return err
 	}
 	for _, q := range queues {
-		w.meetLimits(q, limits[q.id]) // before the first job
+		w.limits.meetLimits(q, limits[q.id]) // before the first job
 	}
 	if err := w.fill(ctx); err != nil {
 		return err
 	}
-	if err := w.enter(ctx); err != nil {
+	if err := w.lease.enter(ctx); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -88,45 +100,47 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 
 // enter registers the worker under a new name. What it leases from then on belongs to it for as
 // long as it renews its lease in time.
-func (w *Worker) enter(ctx context.Context) error {
-	name, before := w.c.nodeName(), instant.Now()
-	if _, err := w.leases.Exec(ctx, store.JoinNode, w.joining(name)); err != nil {
+func (l *nodeLease) enter(ctx context.Context) error {
+	name, before := l.c.nodeName(), instant.Now()
+	if _, err := l.leases.Exec(ctx, store.JoinNode, l.joining(name)); err != nil {
 		return err
 	}
-	if w.bell != nil {
-		if _, err := w.db.Exec(ctx, store.PutBell,
-			sqlrun.Args{"node": name, "at": w.bell.at, "key": hex.EncodeToString(w.bell.key)}); err != nil {
+	if l.wakes.bell != nil {
+		if _, err := l.db.Exec(ctx, store.PutBell,
+			sqlrun.Args{"node": name, "at": l.wakes.bell.at, "key": hex.EncodeToString(l.wakes.bell.key)}); err != nil {
 			return err
 		}
 	}
-	w.mu.Lock()
-	over := w.over
+	l.mu.Lock()
+	over := l.over
 	if !over {
-		w.node, w.deadline = name, w.until(before)
+		l.node, l.deadline = name, l.until(before)
 	}
-	w.mu.Unlock()
+	l.mu.Unlock()
 	if over { // it was being stopped meanwhile, and has left under the name that it had
-		_, err := w.db.Exec(ctx, store.LeaveNode, sqlrun.Args{"node": name})
+		_, err := l.db.Exec(ctx, store.LeaveNode, sqlrun.Args{"node": name})
 		return err
 	}
 	return nil
 }
 
-func (w *Worker) joining(name string) sqlrun.Args {
+func (l *nodeLease) joining(name string) sqlrun.Args {
 	args := sqlrun.Args{
-		"node": name, "lease": w.opt.Lease.Microseconds(), "under": w.opt.LeaderLock, "version": w.c.opt.Version, "drained": 0, "by": "",
+		"node": name, "lease": l.opt.Lease.Microseconds(), "under": l.opt.LeaderLock, "version": l.c.opt.Version, "drained": 0, "by": "",
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.drained != nil {
-		args["drained"], args["by"] = 1, *w.drained
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.drained != nil {
+		args["drained"], args["by"] = 1, *l.drained
 	}
 	return args
 }
 
 // until returns the end of a lease that was requested at an instant, less a margin for noticing
 // its loss.
-func (w *Worker) until(asked instant.Instant) instant.Instant { return asked.Add(usable(w.opt.Lease)) }
+func (l *nodeLease) until(asked instant.Instant) instant.Instant {
+	return asked.Add(usable(l.opt.Lease))
+}
 
 // usable is the part of a lease on which a worker relies.
 func usable(lease time.Duration) time.Duration { return lease - lease/10 }
@@ -141,55 +155,55 @@ const DefaultLease = 8 * time.Second
 const renewals = 8
 
 // keep renews the lease of this process.
-func (w *Worker) keep(ctx context.Context) {
-	trouble := trouble.New(w.log, "renewing the lease")
-	again := min(w.opt.Lease/20, 500*time.Millisecond) // after an error
-	wait := w.opt.Lease / renewals
+func (l *nodeLease) keep(ctx context.Context) {
+	trouble := trouble.New(l.log, "renewing the lease")
+	again := min(l.opt.Lease/20, 500*time.Millisecond) // after an error
+	wait := l.opt.Lease / renewals
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(inStep(min(wait, time.Second))): // timers sleep while the host is suspended
 		}
-		w.mu.Lock()
-		name, left, over := w.node, w.deadline.Sub(instant.Now()), w.over
-		w.mu.Unlock()
+		l.mu.Lock()
+		name, left, over := l.node, l.deadline.Sub(instant.Now()), l.over
+		l.mu.Unlock()
 		if over {
 			return
 		}
 		if name == "" {
-			wait = w.reenter(ctx, trouble)
+			wait = l.reenter(ctx, trouble)
 			continue
 		}
-		if wait = left - usable(w.opt.Lease) + w.opt.Lease/renewals; wait > 0 && left > 0 {
+		if wait = left - usable(l.opt.Lease) + l.opt.Lease/renewals; wait > 0 && left > 0 {
 			continue // not yet
 		}
 		wait = again
 		before := instant.Now()
-		goes, err := w.renew(ctx, name)
+		goes, err := l.renew(ctx, name)
 		trouble.Note(err)
 		switch {
 		case err != nil:
 			if left <= 0 {
-				w.lose("the database could not be reached in time")
+				l.lost("the database could not be reached in time")
 			}
 		case !goes:
-			w.lose("the lease had ended")
+			l.lost("the lease had ended")
 			wait = 0
 		default:
-			w.renewed(name, before)
-			wait = w.opt.Lease / renewals
+			l.renewed(name, before)
+			wait = l.opt.Lease / renewals
 		}
 	}
 }
 
 // renew asks for the lease, and tells whether it goes on. It does not wait long for an answer: on another
 // connection there may be one in time.
-func (w *Worker) renew(ctx context.Context, name string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(w.opt.Lease/2, time.Second))
+func (l *nodeLease) renew(ctx context.Context, name string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, max(l.opt.Lease/2, time.Second))
 	defer cancel()
-	mine := renewal{name, w.opt.Lease}
-	goes, err := w.c.commons.renews.get(context.WithValue(ctx, ownDB{}, w.leases), mine)
+	mine := renewal{name, l.opt.Lease}
+	goes, err := l.c.commons.renews.get(context.WithValue(ctx, ownDB{}, l.leases), mine)
 	return goes[mine], err
 }
 
@@ -229,42 +243,41 @@ func (c *Client) renewSome(ctx context.Context, lease time.Duration, names []str
 }
 
 // renewed records a renewal. What waited because the lease was nearly over continues.
-func (w *Worker) renewed(name string, asked instant.Instant) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.node != name {
+func (l *nodeLease) renewed(name string, asked instant.Instant) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.node != name {
 		return
 	}
-	if instant.Now() >= w.deadline {
-		w.work.Broadcast()
+	if instant.Now() >= l.deadline {
+		l.resumed()
 	}
-	w.deadline = w.until(asked)
+	l.deadline = l.until(asked)
 }
 
 // reenter registers the worker again after it has lost its lease.
-func (w *Worker) reenter(ctx context.Context, failing *trouble.Trouble) time.Duration {
-	err := w.enter(ctx)
+func (l *nodeLease) reenter(ctx context.Context, failing *trouble.Trouble) time.Duration {
+	err := l.enter(ctx)
 	failing.Note(err)
 	if err != nil {
-		return min(w.opt.Lease/20, 500*time.Millisecond)
+		return min(l.opt.Lease/20, 500*time.Millisecond)
 	}
-	w.tellRounds()
-	signal(w.keeper)
-	return w.opt.Lease / renewals
+	l.entered()
+	return l.opt.Lease / renewals
 }
 
 // lose gives up everything that this process held: others may have it by now.
 func (w *Worker) lose(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.node == "" {
+	if w.lease.node == "" {
 		return
 	}
 	if w.c.opt.LeaseLost != nil {
 		w.c.opt.LeaseLost(why)
 	}
-	w.log.Warn("the lease was lost; running jobs are cancelled, and done again by others", "node", w.node, "reason", why)
-	w.node, w.last, w.deadline = "", w.node, 0
+	w.log.Warn("the lease was lost; running jobs are cancelled, and done again by others", "node", w.lease.node, "reason", why)
+	w.lease.node, w.lease.last, w.lease.deadline = "", w.lease.node, 0
 	cause := fmt.Errorf("%w: %s", ErrLost, why)
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
@@ -280,7 +293,7 @@ func (w *Worker) lose(why string) {
 	}
 	w.heedLone()
 	clear(w.rows)
-	w.loseLimits()
+	w.limits.loseLimits()
 }
 
 // forgo gives up a checked-out job that has not started. mu is held.
@@ -401,7 +414,7 @@ func (w *Worker) giveUp(d *Delivery) {
 		return
 	}
 	d.ended = true
-	w.exit(d)
+	w.limits.exit(d)
 	if d.counted {
 		d.counted = false
 		d.b.active--
@@ -425,7 +438,7 @@ func (life *lifetime) sharing() bool {
 // unwritten reports whether outcomes are still to be written, or blocks to be handed over. mu is
 // held.
 func (w *Worker) unwritten() bool {
-	if w.node == "" {
+	if w.lease.node == "" {
 		return false
 	}
 	for _, q := range w.queues {
@@ -459,8 +472,8 @@ func (w *Worker) cancelAll() {
 // abandon leaves the remaining work to other workers, and ends the worker.
 func (w *Worker) abandon(ctx context.Context) {
 	w.mu.Lock()
-	w.over = true // it does not join again
-	node := cmp.Or(w.node, w.last)
+	w.lease.over = true // it does not join again
+	node := cmp.Or(w.lease.node, w.lease.last)
 	hand := map[*block][]int64{}
 	for _, d := range w.out {
 		hand[d.b] = append(hand[d.b], d.ID)
@@ -486,7 +499,7 @@ func (w *Worker) abandon(ctx context.Context) {
 		_, err := w.db.Exec(ctx, store.LeaveNode, sqlrun.Args{"node": node})
 		return err
 	})
-	if err := w.insist(ctx, steps); err != nil {
+	if err := w.lease.insist(ctx, steps); err != nil {
 		w.log.Warn("leaving failed; others take over when the lease has ended", "err", err)
 	}
 	w.c.bells.announce(ctx)
@@ -502,16 +515,16 @@ const (
 // insist runs the last steps of a worker, each until it succeeds, because what a worker has not
 // handed over is blocked until its lease ends. It waits for a slow database, but not long for one
 // that cannot be reached.
-func (w *Worker) insist(ctx context.Context, steps []func(context.Context) error) (err error) {
+func (l *nodeLease) insist(ctx context.Context, steps []func(context.Context) error) (err error) {
 	began := instant.Now()
-	ctx, cancel := context.WithTimeout(ctx, min(max(w.opt.Lease, mostUnheard), mostLeaving))
+	ctx, cancel := context.WithTimeout(ctx, min(max(l.opt.Lease, mostUnheard), mostLeaving))
 	defer cancel()
 	for _, step := range steps {
 		for {
 			if err = step(ctx); err == nil || ctx.Err() != nil {
 				break
 			}
-			if since(began) > mostUnheard && (w.db.Dialect.Unavailable(err) || errors.Is(err, sqlconn.ErrCut)) {
+			if since(began) > mostUnheard && (l.db.Dialect.Unavailable(err) || errors.Is(err, sqlconn.ErrCut)) {
 				return err
 			}
 			select {

@@ -46,10 +46,18 @@ const (
 	throughKind
 )
 
-// A limiting is whether kinds have limits, and who looks after these.
-type limiting struct {
+// A limitKeeper keeps a worker to the limits of its queues and kinds: it gets permits
+// (worker_permit.go) and tokens (worker_rate.go) for the jobs that wait, and gives them back.
+type limitKeeper struct {
+	*core
+	slots *handlerSlots
+	lease *nodeLease
+	life  *lifetime
+	known *kindHandlers
+	expel func(context.Context, []*store.LeaseRow) error // frees what lost processes have
+
 	limited bool          // there are limiters
-	keeper  chan struct{} // look after the limiters now
+	wake    chan struct{} // look after the limiters now
 }
 
 // limiterOf is the limiter of the jobs of a kind; nil if there is none.
@@ -57,7 +65,7 @@ func (q *workQueue) limiterOf(kind string) *limiter {
 	if q.limiters == nil || kind == "" {
 		return nil
 	}
-	if g := q.limiters[kind]; g != nil || !q.w.gates {
+	if g := q.limiters[kind]; g != nil || !q.w.choice.gates {
 		return g
 	}
 	return q.rest // see worker_kinds.go
@@ -76,7 +84,7 @@ func (q *workQueue) own() *limiter { return q.limiters[""] }
 
 // open reports whether a job may pass.
 func (g *limiter) open() bool {
-	return g == nil || !g.never && g.q.w.asking.takes(g.kind) &&
+	return g == nil || !g.never && g.q.w.choice.asking.takes(g.kind) &&
 		(g.limit.Running == 0 || g.active < g.room) && (g.limit.Rate == 0 || g.tokens > 0)
 }
 
@@ -101,10 +109,10 @@ func (g *limiter) recount() {
 }
 
 // closed tells a limiter's keeper that a job has come to it in vain. mu is held.
-func (g *limiter) closed() { signal(g.q.w.keeper) }
+func (g *limiter) closed() { signal(g.q.w.limits.wake) }
 
 // pass records that a job has passed the limiters that it has to. mu is held.
-func (w *Worker) pass(d *Delivery) {
+func (k *limitKeeper) pass(d *Delivery) {
 	q := d.b.q
 	if g := q.own(); g != nil {
 		d.limiters |= throughQueue
@@ -119,28 +127,28 @@ func (w *Worker) pass(d *Delivery) {
 }
 
 // exit records that a job has ended that had passed limiters. mu is held.
-func (w *Worker) exit(d *Delivery) {
+func (k *limitKeeper) exit(d *Delivery) {
 	if d.limiters == 0 {
 		return
 	}
 	q := d.b.q
 	if d.limiters&throughQueue != 0 {
-		w.vacate(q.own())
+		k.vacate(q.own())
 	}
 	if d.limiters&throughKind != 0 {
-		w.vacate(q.limiterWith(d.Kind))
+		k.vacate(q.limiterWith(d.Kind))
 	}
 	d.limiters = 0
 }
 
-func (w *Worker) vacate(g *limiter) {
+func (k *limitKeeper) vacate(g *limiter) {
 	g.active--
-	if len(g.permits) > g.keep || w.closing {
+	if len(g.permits) > g.keep || k.life.closing {
 		g.look = 0
 		g.closed()
 	}
 	if g.open() {
-		w.reopen(g, 1)
+		k.slots.reopen(g, 1)
 	}
 }
 
@@ -237,34 +245,34 @@ func (g *limiter) vacant() int {
 }
 
 // meetLimits takes in the limits of a queue as they were just read.
-func (w *Worker) meetLimits(q *workQueue, limits []store.LimitRow) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.alone {
+func (k *limitKeeper) meetLimits(q *workQueue, limits []store.LimitRow) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.alone {
 		return
 	}
 	there := map[string]bool{}
 	for _, l := range limits {
 		there[l.Kind] = true
-		w.limit(q, l.Kind, l.Limit)
+		k.limit(q, l.Kind, l.Limit)
 	}
 	for kind := range q.limiters {
 		if !there[kind] {
-			w.limit(q, kind, store.Limit{})
+			k.limit(q, kind, store.Limit{})
 		}
 	}
 }
 
 // limit sets what a limiter lets pass. mu is held.
-func (w *Worker) limit(q *workQueue, kind string, l store.Limit) {
+func (k *limitKeeper) limit(q *workQueue, kind string, l store.Limit) {
 	g := q.limiters[kind]
 	if g == nil {
 		if q.limiters == nil {
 			q.limiters = map[string]*limiter{}
 		}
 		g = &limiter{q: q, kind: kind, permits: map[int]permit{}, keep: store.MaxRunning}
-		q.limiters[kind], w.limited = g, true
-		w.admitted(g)
+		q.limiters[kind], k.limited = g, true
+		k.admitted(g)
 	}
 	if g.limit == l {
 		return
@@ -276,12 +284,12 @@ func (w *Worker) limit(q *workQueue, kind string, l store.Limit) {
 	g.recount()
 	g.closed()
 	if n := g.free(); n > 0 {
-		w.reopen(g, n)
+		k.slots.reopen(g, n)
 	}
 }
 
 // admitted has the jobs count at a new limiter that run already. mu is held.
-func (w *Worker) admitted(g *limiter) {
+func (k *limitKeeper) admitted(g *limiter) {
 	bit := uint8(throughKind)
 	if g.kind == "" {
 		bit = throughQueue
@@ -292,45 +300,45 @@ func (w *Worker) admitted(g *limiter) {
 			g.active++
 		}
 	}
-	for _, unit := range w.slots {
+	for _, unit := range k.slots.slots {
 		for _, d := range unit {
 			count(d)
 		}
 	}
-	for h := range w.everyHandler() {
+	for h := range k.known.everyHandler() {
 		for _, g := range h.gathered {
 			for _, d := range g.jobs {
 				count(d)
 			}
 		}
 	}
-	for d := range w.taken {
+	for d := range k.slots.taken {
 		count(d)
 	}
 }
 
 // keepLimiters gets permits and tokens when jobs wait for them, and gives them back.
-func (w *Worker) keepLimiters(ctx context.Context) {
-	trouble := trouble.New(w.log, "keeping to limits")
+func (k *limitKeeper) keepLimiters(ctx context.Context) {
+	trouble := trouble.New(k.log, "keeping to limits")
 	for {
-		wait, err := w.tendLimiters(ctx)
+		wait, err := k.tendLimiters(ctx)
 		if ctx.Err() == nil {
 			trouble.Note(err)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.keeper:
+		case <-k.wake:
 		case <-time.After(wait):
 		}
 	}
 }
 
 // tendLimiters looks after all limiters, and returns when to do so again at the latest.
-func (w *Worker) tendLimiters(ctx context.Context) (next time.Duration, err error) {
+func (k *limitKeeper) tendLimiters(ctx context.Context) (next time.Duration, err error) {
 	next = time.Hour
-	for _, g := range w.limiters() {
-		for _, tend := range []func(context.Context, *limiter) (time.Duration, error){w.tendPermits, w.tendRate} {
+	for _, g := range k.limiters() {
+		for _, tend := range []func(context.Context, *limiter) (time.Duration, error){k.tendPermits, k.tendRate} {
 			wait, e := tend(ctx, g)
 			if e != nil {
 				err, wait = errors.Join(err, e), permitAgain
@@ -343,10 +351,10 @@ func (w *Worker) tendLimiters(ctx context.Context) (next time.Duration, err erro
 	return next, err
 }
 
-func (w *Worker) limiters() (all []*limiter) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, q := range w.queues {
+func (k *limitKeeper) limiters() (all []*limiter) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, q := range k.queues {
 		all = slices.AppendSeq(all, maps.Values(q.limiters))
 	}
 	return all

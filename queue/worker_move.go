@@ -146,25 +146,25 @@ func groupMoves(moves []move) []*moveGroup {
 
 // commitMoves writes moves of a block, in one transaction. What is not there any more
 // is left out: somebody else has finished it.
-func (w *Worker) commitMoves(ctx context.Context, b *block, node string, moves []move) error {
+func (f *flusher) commitMoves(ctx context.Context, b *block, node string, moves []move) error {
 	all := groupMoves(moves)
 	needsBlock := slices.ContainsFunc(all, func(f *moveGroup) bool { return f.from != tableRunning })
-	return w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		for _, f := range all {
-			if err := writeMoves(ctx, tx, b, node, f, w.exact); err != nil {
+	return f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		for _, group := range all {
+			if err := writeMoves(ctx, tx, b, node, group, f.exact); err != nil {
 				return err
 			}
 		}
 		if !needsBlock {
 			return nil // the rows themselves say whose they are
 		}
-		return w.holds(ctx, tx, b, node)
+		return holds(ctx, tx, b, node)
 	})
 }
 
 // holds returns errBlockLost unless a block is still this worker's, until the end of
 // the transaction.
-func (w *Worker) holds(ctx context.Context, tx *sqlrun.Session, b *block, node string) error {
+func holds(ctx context.Context, tx *sqlrun.Session, b *block, node string) error {
 	var fence int64
 	err := tx.Get(ctx, store.StillMine, sqlrun.Args{"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node}, &fence)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -88,7 +88,7 @@ func (w *Worker) popReady() *Delivery {
 		return nil
 	}
 	at := instant.Now()
-	if at >= w.deadline {
+	if at >= w.lease.deadline {
 		return nil
 	}
 	for n := len(w.runnable); n > 0; n-- {

@@ -71,7 +71,7 @@ func inTurn(jobs []Job, ids []int64) (want []int64) {
 func TestOlderUnread(t *testing.T) {
 	w, q := &Worker{patience: patience}, &workQueue{set: &store.Queue{Settings: store.Settings{State: "active"}}, blocks: map[int]*block{}}
 	w.opt.Batch, w.queues, q.w = 100, []*workQueue{q}, w
-	w.work.L, w.chores.L, w.deadline = &w.mu, &w.mu, instant.Now().Add(longWait)
+	w.work.L, w.chores.L, w.lease.deadline = &w.mu, &w.mu, instant.Now().Add(longWait)
 	for i := range 2 {
 		b := newBlock(100)
 		b.q, b.divided = q, i
@@ -109,7 +109,7 @@ func TestOlderUnread(t *testing.T) {
 // A worker does the jobs of its queues by turns, however old those of one of them are.
 func TestQueuesByTurns(t *testing.T) {
 	w := &Worker{}
-	w.opt.Batch, w.deadline = 100, instant.Now().Add(longWait)
+	w.opt.Batch, w.lease.deadline = 100, instant.Now().Add(longWait)
 	w.work.L, w.chores.L = &w.mu, &w.mu
 	for i := range 2 {
 		b := newBlock(100)

@@ -55,8 +55,8 @@ func ofPermits(rows []permitRow) (all []*store.LeaseRow) {
 	return all
 }
 
-func (w *Worker) readPermits(ctx context.Context, g *limiter) ([]permitRow, error) {
-	return sqlrun.Select(ctx, &w.db.Session, store.Permits, sqlrun.Args{"queue": g.q.id, "kind": g.kind},
+func (k *limitKeeper) readPermits(ctx context.Context, g *limiter) ([]permitRow, error) {
+	return sqlrun.Select(ctx, &k.db.Session, store.Permits, sqlrun.Args{"queue": g.q.id, "kind": g.kind},
 		func(rows *sql.Rows) (r permitRow, err error) {
 			return r, rows.Scan(&r.slot, &r.State, &r.LockBy, &r.Fence, &r.Live, &r.InTime)
 		})
@@ -65,10 +65,10 @@ func (w *Worker) readPermits(ctx context.Context, g *limiter) ([]permitRow, erro
 // tendPermits gets permits for the jobs that wait at a limiter, and gives those back that
 // are not needed, or that others wait for. It returns when to look again; 0: when there is
 // need.
-func (w *Worker) tendPermits(ctx context.Context, g *limiter) (time.Duration, error) {
-	w.mu.Lock()
-	at, node := instant.Now(), w.node
-	short := w.short(g)
+func (k *limitKeeper) tendPermits(ctx context.Context, g *limiter) (time.Duration, error) {
+	k.mu.Lock()
+	at, node := instant.Now(), k.lease.node
+	short := k.short(g)
 	due := (len(g.permits) > 0 || g.doubt) && at >= g.look || short > 0 && at >= g.ask
 	wait := time.Duration(0)
 	switch {
@@ -77,13 +77,13 @@ func (w *Worker) tendPermits(ctx context.Context, g *limiter) (time.Duration, er
 	case len(g.permits) > 0 || g.doubt:
 		wait = max(g.look.Sub(at), time.Millisecond)
 	}
-	w.mu.Unlock()
+	k.mu.Unlock()
 	if node == "" || !due {
 		return wait, nil
 	}
-	err := w.exchangePermits(ctx, g, node)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	err := k.exchangePermits(ctx, g, node)
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	if g.doubt = err != nil; g.doubt {
 		g.look = at.Add(permitAgain)
 	}
@@ -91,18 +91,18 @@ func (w *Worker) tendPermits(ctx context.Context, g *limiter) (time.Duration, er
 }
 
 // exchangePermits gives and takes.
-func (w *Worker) exchangePermits(ctx context.Context, g *limiter, node string) error {
-	limits, err := store.ReadLimits(ctx, &w.db.Session, map[int]string{g.q.id: g.q.name})
+func (k *limitKeeper) exchangePermits(ctx context.Context, g *limiter, node string) error {
+	limits, err := store.ReadLimits(ctx, &k.db.Session, map[int]string{g.q.id: g.q.name})
 	if err != nil {
 		return err
 	}
-	w.meetLimits(g.q, limits)
-	rows, err := w.readPermits(ctx, g)
+	k.meetLimits(g.q, limits)
+	rows, err := k.readPermits(ctx, g)
 	if err == nil {
-		rows, err = w.completePermits(ctx, g, rows)
+		rows, err = k.completePermits(ctx, g, rows)
 	}
 	if err == nil {
-		err = w.expelLate(ctx, ofPermits(rows))
+		err = k.expel(ctx, ofPermits(rows))
 	}
 	if err != nil {
 		return err
@@ -113,14 +113,14 @@ func (w *Worker) exchangePermits(ctx context.Context, g *limiter, node string) e
 			waiter = l.WaitingBy
 		}
 	}
-	if err := w.givePermits(ctx, g, rows, node, waiter); err != nil {
+	if err := k.givePermits(ctx, g, rows, node, waiter); err != nil {
 		return err
 	}
-	return w.takePermits(ctx, g, rows, node)
+	return k.takePermits(ctx, g, rows, node)
 }
 
 // short is how many permits more could be used. mu is held.
-func (w *Worker) short(g *limiter) int {
+func (k *limitKeeper) short(g *limiter) int {
 	if g.limit.Running == 0 {
 		return 0
 	}
@@ -128,10 +128,10 @@ func (w *Worker) short(g *limiter) int {
 }
 
 // completePermits makes those that there are not yet.
-func (w *Worker) completePermits(ctx context.Context, g *limiter, rows []permitRow) ([]permitRow, error) {
-	w.mu.Lock()
+func (k *limitKeeper) completePermits(ctx context.Context, g *limiter, rows []permitRow) ([]permitRow, error) {
+	k.mu.Lock()
 	most := g.limit.Running
-	w.mu.Unlock()
+	k.mu.Unlock()
 	there := map[int]bool{}
 	for _, r := range rows {
 		there[r.slot] = true
@@ -147,26 +147,26 @@ func (w *Worker) completePermits(ctx context.Context, g *limiter, rows []permitR
 	}
 	for len(missing) > 0 {
 		n := min(store.Chunk, len(missing))
-		if _, err := w.db.Exec(ctx, store.CreatePermits, sqlrun.Args{"rows": missing[:n]}); err != nil {
+		if _, err := k.db.Exec(ctx, store.CreatePermits, sqlrun.Args{"rows": missing[:n]}); err != nil {
 			return nil, err
 		}
 		missing = missing[n:]
 	}
-	return w.readPermits(ctx, g)
+	return k.readPermits(ctx, g)
 }
 
 // givePermits gives back what is too much, and what this worker has without knowing: it
 // may have taken a permit without getting the answer.
-func (w *Worker) givePermits(ctx context.Context, g *limiter, rows []permitRow, node, waiter string) error {
-	back := w.surplusPermits(g, rows, node, waiter)
+func (k *limitKeeper) givePermits(ctx context.Context, g *limiter, rows []permitRow, node, waiter string) error {
+	back := k.surplusPermits(g, rows, node, waiter)
 	for slot, fence := range back {
 		args := sqlrun.Args{"queue": g.q.id, "kind": g.kind, "slot": slot, "fence": fence, "node": node}
-		if _, err := w.db.Exec(ctx, store.ReturnPermit, args); err != nil {
+		if _, err := k.db.Exec(ctx, store.ReturnPermit, args); err != nil {
 			return err
 		}
 	}
 	if len(back) > 0 && waiter != "" {
-		w.c.bells.announce(ctx)
+		k.c.bells.announce(ctx)
 	}
 	return nil
 }
@@ -174,9 +174,9 @@ func (w *Worker) givePermits(ctx context.Context, g *limiter, rows []permitRow, 
 // surplusPermits takes out of a limiter what is to be given back: slots and their fences. A
 // worker keeps at least as many permits as jobs of its are active, whatever has become of
 // the limit meanwhile.
-func (w *Worker) surplusPermits(g *limiter, rows []permitRow, node, waiter string) map[int]int64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (k *limitKeeper) surplusPermits(g *limiter, rows []permitRow, node, waiter string) map[int]int64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	back := map[int]int64{}
 	there, others := map[int]bool{}, map[string]bool{}
 	for _, r := range rows {
@@ -238,16 +238,16 @@ func (g *limiter) quota(at instant.Instant, contenders int, waited bool) int {
 }
 
 // takePermits takes as many as could be used, if they are to be had.
-func (w *Worker) takePermits(ctx context.Context, g *limiter, rows []permitRow, node string) error {
-	w.mu.Lock()
+func (k *limitKeeper) takePermits(ctx context.Context, g *limiter, rows []permitRow, node string) error {
+	k.mu.Lock()
 	at := instant.Now()
-	want, most := w.short(g), g.limit.Running
+	want, most := k.short(g), g.limit.Running
 	if at < g.ask {
 		want = 0
 	} else if most := g.keep - len(g.permits); want > most { // others are to have more
 		want, g.ask = max(0, most), at.Add(permitAgain)
 	}
-	w.mu.Unlock()
+	k.mu.Unlock()
 	if want == 0 {
 		return nil
 	}
@@ -265,68 +265,68 @@ func (w *Worker) takePermits(ctx context.Context, g *limiter, rows []permitRow, 
 	for i := 0; i < len(free) && got < want; i++ {
 		r := &free[i]
 		args := sqlrun.Args{"queue": g.q.id, "kind": g.kind, "slot": r.slot, "fence": r.Fence, "node": node}
-		n, err := w.db.Exec(ctx, store.TakePermit, args)
+		n, err := k.db.Exec(ctx, store.TakePermit, args)
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			w.gotPermit(g, r, node)
+			k.gotPermit(g, r, node)
 			got++
 		}
 	}
-	return w.denied(ctx, g, got < want, len(holders), node)
+	return k.denied(ctx, g, got < want, len(holders), node)
 }
 
-func (w *Worker) gotPermit(g *limiter, r *permitRow, node string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.node != node {
+func (k *limitKeeper) gotPermit(g *limiter, r *permitRow, node string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lease.node != node {
 		return // others take it when they see that this process is gone
 	}
 	g.permits[r.slot] = permit{r.Fence + 1, instant.Now()}
 	g.recount()
 	if g.open() {
-		w.reopen(g, 1)
+		k.slots.reopen(g, 1)
 	}
 }
 
 // denied says in the limit's row that this worker waits, if it has less than its share.
-func (w *Worker) denied(ctx context.Context, g *limiter, is bool, holders int, node string) error {
-	w.mu.Lock()
+func (k *limitKeeper) denied(ctx context.Context, g *limiter, is bool, holders int, node string) error {
+	k.mu.Lock()
 	if !is {
 		g.refusals, g.ask = 0, 0
-		w.mu.Unlock()
+		k.mu.Unlock()
 		return nil
 	}
 	again := permitAgain << min(g.refusals, 2)
 	g.refusals++
 	g.ask = instant.Now().Add(again/2 + rand.N(again))
 	claims := len(g.permits) < max(1, g.limit.Running/holders)
-	w.mu.Unlock()
+	k.mu.Unlock()
 	if !claims {
 		return nil
 	}
-	_, err := w.db.Exec(ctx, store.WaitForPermit, sqlrun.Args{
+	_, err := k.db.Exec(ctx, store.WaitForPermit, sqlrun.Args{
 		"queue": g.q.id, "kind": g.kind, "node": node, "lasts": waitLasts.Microseconds(), "soon": waitLasts.Microseconds() / 2,
 	})
 	return err
 }
 
 // askAgain has permits asked for at once that were not to be had: some were given back.
-func (w *Worker) askAgain() {
-	for _, g := range w.limiters() {
-		w.mu.Lock()
+func (k *limitKeeper) askAgain() {
+	for _, g := range k.limiters() {
+		k.mu.Lock()
 		if g.refusals > 0 {
 			g.ask = 0
 		}
-		w.mu.Unlock()
-		signal(w.keeper)
+		k.mu.Unlock()
+		signal(k.wake)
 	}
 }
 
 // loseLimits gives up permits and tokens: others may have them by now. mu is held.
-func (w *Worker) loseLimits() {
-	for _, q := range w.queues {
+func (k *limitKeeper) loseLimits() {
+	for _, q := range k.queues {
 		for _, g := range q.limiters {
 			clear(g.permits)
 			g.tokens = 0

@@ -146,7 +146,7 @@ func (w *Worker) claimRow(ctx context.Context, d *Delivery) (node string, err er
 		case d.moving, d.saving: // wait
 		case d.from == tableRunning:
 			d.saving = true
-			return w.node, nil
+			return w.lease.node, nil
 		default: // with those of its key that run beside it: see pin
 			for _, m := range w.mates(d) {
 				if m.from != tableRunning && !m.moving && !m.ended {

@@ -26,9 +26,9 @@ const (
 
 // drawTokens draws for a limiter. It returns how many jobs may begin for that, and when to
 // ask again. A negative number gives back what was drawn and not used.
-func (w *Worker) drawTokens(ctx context.Context, g *limiter, want int) (got int, again time.Duration, err error) {
+func (k *limitKeeper) drawTokens(ctx context.Context, g *limiter, want int) (got int, again time.Duration, err error) {
 	after := g.drawnTo // which only its keeper changes
-	err = w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+	err = k.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var now, drawn int64
 		var per string
 		l := store.Limit{Queue: g.q.name, Kind: g.kind}
@@ -64,8 +64,8 @@ func (w *Worker) drawTokens(ctx context.Context, g *limiter, want int) (got int,
 
 // tendRate draws for the jobs that wait at a limiter, and gives back what is not used. It
 // returns when to look again; 0: when there is need.
-func (w *Worker) tendRate(ctx context.Context, g *limiter) (time.Duration, error) {
-	w.mu.Lock()
+func (k *limitKeeper) tendRate(ctx context.Context, g *limiter) (time.Duration, error) {
+	k.mu.Lock()
 	at, want := instant.Now(), 0
 	waiting, need := g.waiting(), g.ready()
 	switch {
@@ -83,39 +83,39 @@ func (w *Worker) tendRate(ctx context.Context, g *limiter) (time.Duration, error
 			wait = store.DrawFor
 		}
 	}
-	w.mu.Unlock()
+	k.mu.Unlock()
 	if want == 0 {
 		return wait, nil
 	}
-	got, again, err := w.drawTokens(ctx, g, want)
+	got, again, err := k.drawTokens(ctx, g, want)
 	if err != nil || want < 0 {
 		return time.Millisecond, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	g.tokens += got
 	g.drawn = instant.Now()
 	g.askRate = g.drawn.Add(again)
 	if got > 0 {
-		w.reopen(g, got)
+		k.slots.reopen(g, got)
 	}
 	return again, nil
 }
 
 // returnTokens gives back what was drawn and not used, when the worker ends.
-func (w *Worker) returnTokens(ctx context.Context) {
+func (k *limitKeeper) returnTokens(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	for _, g := range w.limiters() {
-		w.mu.Lock()
+	for _, g := range k.limiters() {
+		k.mu.Lock()
 		n := g.tokens
 		g.tokens = 0
-		w.mu.Unlock()
+		k.mu.Unlock()
 		if n == 0 {
 			continue
 		}
-		if _, _, err := w.drawTokens(ctx, g, -n); err != nil {
-			w.log.Warn("unused permits of a rate could not be returned; fewer jobs begin for a while", "queue",
+		if _, _, err := k.drawTokens(ctx, g, -n); err != nil {
+			k.log.Warn("unused permits of a rate could not be returned; fewer jobs begin for a while", "queue",
 				g.q.name, "kind", g.kind, "jobs", n, "err", err)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 // A reader makes deliveries of rows, with as few allocations as can be: one for
 // many deliveries, and one for many payloads.
 type reader struct {
-	w     *Worker
+	core  *core
 	b     *block
 	rows  *store.Reader
 	slab  []Delivery
@@ -19,9 +19,9 @@ type reader struct {
 
 // reader returns a reader of the rows of a statement, about as many as limit. Payloads that have
 // no room are left out; nil: any is kept.
-func (w *Worker) reader(stmt *sqlrun.Stmt, b *block, limit int, room *allowance) *reader {
-	r := &reader{w: w, b: b, rows: store.NewReader(stmt), limit: limit, room: room}
-	r.rows.Kind, r.rows.Text = w.kind, r.text
+func (f *flusher) reader(stmt *sqlrun.Stmt, b *block, limit int, room *allowance) *reader {
+	r := &reader{core: f.core, b: b, rows: store.NewReader(stmt), limit: limit, room: room}
+	r.rows.Kind, r.rows.Text = f.known.kind, r.text
 	if room != nil {
 		r.rows.Keep = r.keeps
 	}
@@ -31,9 +31,9 @@ func (w *Worker) reader(stmt *sqlrun.Stmt, b *block, limit int, room *allowance)
 // keeps reports whether to keep the payload of a row, of so many bytes: not if it does not
 // fit, nor a large one of a job that was read before. mu is not held.
 func (r *reader) keeps(id int64, n int) bool {
-	if n >= large && !r.w.opt.AtMostOnce {
-		r.w.mu.Lock()
-		defer r.w.mu.Unlock()
+	if n >= large && !r.core.opt.AtMostOnce {
+		r.core.mu.Lock()
+		defer r.core.mu.Unlock()
 		if _, seen := r.b.seen[id]; seen {
 			return false
 		}
@@ -63,7 +63,7 @@ func (r *reader) ready(row *sqlrun.Row) *Delivery {
 	d.b, d.order = r.b, d.ID
 	d.bare, d.lacks, d.saved = j.Bare, j.Lacks, progressOf(j)
 	d.Attempt, d.Crashes = 1, j.Crashes
-	d.ctx.base = r.w.base
+	d.ctx.base = r.core.base
 	return d
 }
 

@@ -184,11 +184,11 @@ func (r *Receiver) noteKinds(asked *kindSet) error {
 		r.kinds[kind] = at
 	}
 	if len(fresh) > 0 {
-		w.gates = true
+		w.choice.gates = true
 		for _, q := range w.queues {
 			for _, kind := range fresh { // where those wait that are for somebody else
 				if q.limiters[kind] == nil {
-					w.limit(q, kind, store.Limit{})
+					w.limits.limit(q, kind, store.Limit{})
 				}
 			}
 			if q.rest == nil {
@@ -221,10 +221,10 @@ func (r *Receiver) choose() {
 			does = newKindSet(kinds)
 		}
 	}
-	if (does == nil) == !w.picks && (does == nil || does.text == w.does.text) {
+	if (does == nil) == !w.choice.picks && (does == nil || does.text == w.choice.does.text) {
 		return
 	}
-	w.picks, w.does = does != nil, does
+	w.choice.picks, w.choice.does = does != nil, does
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
 			b.sortAnew()
@@ -235,10 +235,10 @@ func (r *Receiver) choose() {
 
 // ask makes jobs of some kinds be taken; nil means all. mu is held.
 func (w *Worker) ask(kinds *kindSet) {
-	if w.asking == kinds {
+	if w.choice.asking == kinds {
 		return
 	}
-	w.asking = kinds
+	w.choice.asking = kinds
 	w.resumeOpen()
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
@@ -249,7 +249,7 @@ func (w *Worker) ask(kinds *kindSet) {
 
 // resumeOpen schedules another read of jobs that were put back and may begin now. mu is held.
 func (w *Worker) resumeOpen() {
-	if !w.gates {
+	if !w.choice.gates {
 		return
 	}
 	for _, q := range w.queues {
@@ -551,5 +551,5 @@ func (w *Worker) forgetLost(d *Delivery) {
 func (r *Receiver) Node() string {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
-	return r.w.node
+	return r.w.lease.node
 }

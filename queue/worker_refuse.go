@@ -44,7 +44,7 @@ const (
 
 // refuses reports whether err says that the same would be refused again, for a reason that may lie
 // in a single job. A worker that does everything itself leaves that to its caller.
-func (w *Worker) refuses(err error) bool { return !w.alone && refuses(w.db.Dialect, err) }
+func (f *flusher) refuses(err error) bool { return !f.alone && refuses(f.db.Dialect, err) }
 
 func refuses(d *sqlrun.Dialect, err error) bool {
 	return err != nil && !errors.Is(err, errBlockLost) && !d.Retryable(err) && !d.Unavailable(err) &&
@@ -115,10 +115,10 @@ func (t *round) refuse(x refusedEnd) {
 }
 
 // ackAll deletes the jobs of a round that are done, except for those that are refused.
-func (w *Worker) ackAll(ctx context.Context, t *round) error {
+func (f *flusher) ackAll(ctx context.Context, t *round) error {
 	settled := map[*Delivery]bool{}
-	s := sifter[*Delivery]{refuses: w.refuses, write: func(part []*Delivery) error {
-		err := w.ackAlone(ctx, t, part)
+	s := sifter[*Delivery]{refuses: f.refuses, write: func(part []*Delivery) error {
+		err := f.ackAlone(ctx, t, part)
 		if err == nil {
 			t.ended = append(t.ended, part...)
 			for _, d := range part {
@@ -131,7 +131,7 @@ func (w *Worker) ackAll(ctx context.Context, t *round) error {
 		t.refuse(refusedEnd{d: d, err: err})
 	}}
 	err := s.write(t.acks)
-	if w.refuses(err) {
+	if f.refuses(err) {
 		err = s.halve(byKey(t.acks, keyOf), err)
 	}
 	// Not in place: others see what is sent, in the same array.
@@ -141,10 +141,10 @@ func (w *Worker) ackAll(ctx context.Context, t *round) error {
 
 // commitAllMoves writes the moves of a round, except for those that are refused. Ends go before
 // check-outs, and those of a key that was refused a moment ago wait.
-func (w *Worker) commitAllMoves(ctx context.Context, t *round) error {
+func (f *flusher) commitAllMoves(ctx context.Context, t *round) error {
 	settled := map[*Delivery]bool{}
-	s := sifter[move]{refuses: w.refuses, write: func(part []move) error {
-		err := w.commitMoves(ctx, t.b, t.node, part)
+	s := sifter[move]{refuses: f.refuses, write: func(part []move) error {
+		err := f.commitMoves(ctx, t.b, t.node, part)
 		if err == nil {
 			t.moved = append(t.moved, part...)
 			for i := range part {
@@ -173,7 +173,7 @@ func (w *Worker) commitAllMoves(ctx context.Context, t *round) error {
 	if len(rest) > 0 {
 		err = s.write(rest)
 	}
-	if w.refuses(err) {
+	if f.refuses(err) {
 		if err = s.sift(byKey(ends, keyOfMove)); err == nil {
 			s.whole = true // as in CompleteTx: a batch of a key is checked out together or not at all
 			err = s.sift(byKey(outs, keyOfMove))
@@ -184,27 +184,27 @@ func (w *Worker) commitAllMoves(ctx context.Context, t *round) error {
 }
 
 // tryAgain tries the refused steps again, each by itself.
-func (w *Worker) tryAgain(ctx context.Context, t *round) error {
+func (f *flusher) tryAgain(ctx context.Context, t *round) error {
 	for _, r := range t.again {
 		var err error
 		switch {
 		case r.claim:
 			var mine map[int64]bool
-			if mine, err = w.claimPart(ctx, t, []*Delivery{r.d}); err == nil {
+			if mine, err = f.claimPart(ctx, t, []*Delivery{r.d}); err == nil {
 				t.claimed = append(t.claimed, r.d)
 				t.mine = append(t.mine, mine[r.d.ID])
 			}
 		case r.move == nil:
-			if err = w.ackExactly(ctx, t, []*Delivery{r.d}); err == nil {
+			if err = f.ackExactly(ctx, t, []*Delivery{r.d}); err == nil {
 				t.ended = append(t.ended, r.d)
 			}
 		default:
 			one := []move{*r.move}
-			if err = w.commitMoves(ctx, t.b, t.node, one); err == nil {
+			if err = f.commitMoves(ctx, t.b, t.node, one); err == nil {
 				t.moved = append(t.moved, one...)
 			}
 		}
-		if w.refuses(err) {
+		if f.refuses(err) {
 			t.refuse(refusedEnd{d: r.d, move: r.move, claim: r.claim, err: err})
 			err = nil
 		}
@@ -243,7 +243,7 @@ func (w *Worker) setAside(x refusedEnd) {
 		w.suspectMore()
 	case !x.claim:
 		b.weigh(d, 0)
-		w.tellWaiter(d, fmt.Errorf("%w: %s", ErrRefused, r.why()))
+		tellWaiter(d, fmt.Errorf("%w: %s", ErrRefused, r.why()))
 	}
 	if w.closing {
 		r.final = true
@@ -357,7 +357,7 @@ func (b *block) retries(at instant.Instant) (all []*refusal) {
 	for _, r := range b.refusals {
 		first := r.d.line() == "" || !had[r.d.line()]
 		had[r.d.line()] = true
-		may := !r.claim || b.open() && at < b.q.w.deadline
+		may := !r.claim || b.open() && at < b.q.w.lease.deadline
 		if first && may && r.next <= at && r.pause == 0 && len(all) < mostAgain {
 			all = append(all, r)
 		}

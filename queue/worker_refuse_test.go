@@ -372,7 +372,7 @@ func TestRefusedForward(t *testing.T) {
 		allow := refuse(t, db, "INSERT", "job_delayed")
 		b := &block{q: &workQueue{w: w, id: 1, name: "q"}, divided: 3, fence: 5}
 		b.q.blocks = map[int]*block{3: b}
-		w.node = "me"
+		w.lease.node = "me"
 		forward := func() {
 			t.Helper()
 			must(t, w.forward(t.Context(), b.q, store.Generation{Number: 2, First: 5, Blocks: 1}, []store.BlockRow{{Divided: 3}}))

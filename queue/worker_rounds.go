@@ -73,7 +73,7 @@ func (w *Worker) share(ctx context.Context) {
 	trouble := trouble.New(w.log, "sharing the blocks")
 	for nudged := true; ; {
 		w.mu.Lock()
-		name, closing := w.node, w.closing
+		name, closing := w.lease.node, w.closing
 		w.mu.Unlock()
 		if closing {
 			return // drain does the rest
@@ -241,8 +241,8 @@ func (w *Worker) idleEvery() time.Duration {
 func (w *Worker) restate() (changed bool) {
 	busy := w.findBusy()
 	says := ""
-	if w.picks {
-		says = w.does.text
+	if w.choice.picks {
+		says = w.choice.does.text
 	}
 	changed = busy != w.isBusy || says != w.said
 	w.isBusy, w.said = busy, says
@@ -377,7 +377,7 @@ func (w *Worker) refreshSettings(ctx context.Context, due []*workQueue) error {
 			w.meet(q, set)
 		}
 		if bounds, read := limits[q.id]; read {
-			w.meetLimits(q, bounds)
+			w.limits.meetLimits(q, bounds)
 		}
 	}
 	return err

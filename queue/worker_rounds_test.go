@@ -33,13 +33,13 @@ func TestRoundsOfManyQueues(t *testing.T) {
 		}
 		w := worker(t, c, WorkerOptions{Queues: names, Lease: longWait})
 		must(t, w.tryBegin(t.Context()))
-		must(t, w.shareQueues(t.Context(), w.queues, w.node)) // it says that it is there, and takes the blocks
+		must(t, w.shareQueues(t.Context(), w.queues, w.lease.node)) // it says that it is there, and takes the blocks
 		round := func(queues []*workQueue) int64 {
 			for _, q := range queues {
 				q.set.At = 0 // as old as can be
 			}
 			before := asked.Load()
-			must(t, w.shareQueues(t.Context(), queues, w.node))
+			must(t, w.shareQueues(t.Context(), queues, w.lease.node))
 			return asked.Load() - before
 		}
 		one, all := round(w.queues[:1]), round(w.queues)
@@ -55,7 +55,7 @@ func TestRoundsOfManyQueues(t *testing.T) {
 		for _, q := range w.queues {
 			q.set.At = 0
 		}
-		if w.shareQueues(t.Context(), w.queues, w.node) == nil {
+		if w.shareQueues(t.Context(), w.queues, w.lease.node) == nil {
 			t.Error("settings that cannot be read are no error")
 		}
 		for i, q := range w.queues {

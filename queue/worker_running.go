@@ -109,7 +109,7 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glan
 			}
 			r.live = false
 		}
-		if (r.state == rowHanded || !r.live) && !w.leads(r.at(q)) && !w.strands(q, &r) {
+		if (r.state == rowHanded || !r.live) && !w.leads(r.at(q)) && !w.choice.strands(q, &r) {
 			if err := w.adoptOne(ctx, q, r, name); err != nil {
 				return err
 			}
@@ -305,7 +305,7 @@ func (w *Worker) readAdopted(ctx context.Context, q *workQueue, b *block, r runn
 	step := &sqlrun.Step{
 		Stmt: store.GetRunning, Args: sqlrun.Args{"queue": q.id, "divided": r.divided, "id": r.id, "node": name},
 		Scan: func(row *sqlrun.Row) error {
-			d = w.reader(store.GetRunning, b, 1, nil).running(row)
+			d = w.flush.reader(store.GetRunning, b, 1, nil).running(row)
 			return nil
 		},
 	}

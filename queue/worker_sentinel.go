@@ -18,17 +18,17 @@ import (
 const sentinelsAfter = 1000
 
 // wantsSentinels reports whether to place a block's sentinels.
-func (w *Worker) wantsSentinels(b *block) bool {
-	return w.db.Dialect.PassesEnds && b.deleted >= sentinelsAfter && !b.sentinels
+func (f *flusher) wantsSentinels(b *block) bool {
+	return f.db.Dialect.PassesEnds && b.deleted >= sentinelsAfter && !b.sentinels
 }
 
 // placeSentinels places those of a block that is this worker's: who retires its blocks removes them,
 // and waits for this, or was before it. One that is there stands for all. If that fails, it is tried
 // again after as many jobs.
-func (w *Worker) placeSentinels(ctx context.Context, t *round) {
+func (f *flusher) placeSentinels(ctx context.Context, t *round) {
 	args := store.SentinelArgs(t.b.q.id, t.b.divided)
-	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		if err := w.holds(ctx, tx, t.b, t.node); err != nil {
+	err := f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		if err := holds(ctx, tx, t.b, t.node); err != nil {
 			return err
 		}
 		for _, stmt := range []*sqlrun.Stmt{store.PlaceReadySentinels, store.PlaceDelayedSentinel} {
@@ -38,8 +38,8 @@ func (w *Worker) placeSentinels(ctx context.Context, t *round) {
 		}
 		return nil
 	})
-	if t.placed = err == nil || w.db.Dialect.Duplicate(err); !t.placed {
-		w.log.Debug("placed no sentinels, which make reads cheaper under old snapshots", "queue", t.b.q.name, "block", t.b.divided, "err", err)
+	if t.placed = err == nil || f.db.Dialect.Duplicate(err); !t.placed {
+		f.log.Debug("placed no sentinels, which make reads cheaper under old snapshots", "queue", t.b.q.name, "block", t.b.divided, "err", err)
 	}
 }
 

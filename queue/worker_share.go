@@ -89,9 +89,9 @@ func (w *Worker) shareOne(ctx context.Context, q *workQueue, s *survey, name str
 		return errors.Join(failed, err)
 	}
 	round := int(w.c.clock.now() / w.rotate.Microseconds())
-	drained := w.noteDrained(all, name)
+	drained := w.lease.noteDrained(all, name)
 	w.noteSurplus(q, all, len(rows))
-	w.noteKinds(q, all, name)
+	w.choice.noteKinds(q, all, name)
 	parts := partsOf(all, rows)
 	for _, p := range parts {
 		p.share = target(p.workers, name, len(p.rows), round+p.offset)
@@ -123,27 +123,27 @@ func (w *Worker) noteSurplus(q *workQueue, all []workerRow, blocks int) {
 }
 
 // noteDrained notices that somebody has drained or undrained this worker.
-func (w *Worker) noteDrained(all []workerRow, name string) bool {
+func (l *nodeLease) noteDrained(all []workerRow, name string) bool {
 	at := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name })
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch drained := w.drained != nil; {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch drained := l.drained != nil; {
 	case at < 0 || all[at].drained == drained:
 		return drained
 	case drained:
-		w.drained = nil
-		w.log.Info("no longer drained: it takes jobs again", "node", name)
+		l.drained = nil
+		l.log.Info("no longer drained: it takes jobs again", "node", name)
 	default:
-		w.drained = &all[at].by
-		w.log.Info("drained: it takes no more jobs, and finishes those that it has begun", "node", name, "by", all[at].by)
+		l.drained = &all[at].by
+		l.log.Info("drained: it takes no more jobs, and finishes those that it has begun", "node", name, "by", all[at].by)
 	}
-	return w.drained != nil
+	return l.drained != nil
 }
 
 // introduce lists who works on some queues, and what they have. It trusts no memory of having told
 // the others about this worker: their list says whether they know it, and whether they take it as busy.
 func (w *Worker) introduce(ctx context.Context, due []*workQueue, name string) (*survey, error) {
-	says, kinds := w.announces()
+	says, kinds := w.choice.announces()
 	for tries := 0; ; tries++ {
 		s, err := w.c.commons.surveys.get(ctx, idsOfQueues(due)...)
 		if err != nil {
@@ -357,7 +357,7 @@ func (w *Worker) leave(b *block) {
 // remain resumes a block that was to be handed over and does not become idle, because a running
 // job cannot be checked out. mu is held.
 func (w *Worker) remain(b *block, at instant.Instant) {
-	if w.closing || w.drained != nil {
+	if w.closing || w.lease.drained != nil {
 		return
 	}
 	b.leaving, b.kept, b.heir = false, at, ""
@@ -371,7 +371,7 @@ func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 	w.mu.Lock()
 	var idle []*block
 	unstarted := map[*block][]int64{}
-	name := w.node
+	name := w.lease.node
 	for _, b := range q.blocks {
 		if b.leaving && b.idle() {
 			b.gone = true // nothing is read any more

@@ -468,7 +468,7 @@ func TestDrainedNodes(t *testing.T) {
 				}
 			}
 		}
-		name := func(w *Worker) string { w.mu.Lock(); defer w.mu.Unlock(); return w.node }
+		name := func(w *Worker) string { w.mu.Lock(); defer w.mu.Unlock(); return w.lease.node }
 		begun, end := make(chan struct{}), make(chan struct{})
 		var done atomic.Int64
 		first := worker(t, c, WorkerOptions{Lease: 24 * time.Second})

@@ -128,7 +128,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, n
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.node != name {
+	if w.lease.node != name {
 		return false, nil // others take it when they see that this process is gone
 	}
 	if w.closing {

@@ -122,10 +122,10 @@ func (t *transfer) run(ctx context.Context) error {
 	if err := t.w.tryBegin(ctx); err != nil {
 		return err
 	}
-	t.node = t.w.node
+	t.node = t.w.lease.node
 	working, stop := context.WithCancel(ctx)
 	kept := make(chan struct{})
-	go func() { t.w.keep(working); close(kept) }()
+	go func() { t.w.lease.keep(working); close(kept) }()
 	defer func() { stop(); <-kept }()
 	if err := t.takeAll(ctx); err != nil {
 		return err
@@ -488,7 +488,7 @@ func (t *transfer) stillMine(ctx context.Context, tx *sqlrun.Session, divided in
 		if b == nil {
 			return errBlockLost
 		}
-		if err := t.w.holds(ctx, tx, b, t.node); err != nil {
+		if err := holds(ctx, tx, b, t.node); err != nil {
 			return err
 		}
 	}

@@ -34,7 +34,7 @@ func (w *Worker) holdBack(d *Delivery) {
 // popLone returns the job that is to run alone when it may begin. mu is held.
 func (w *Worker) popLone() *Delivery {
 	t, at := &w.lone, instant.Now()
-	if !t.marked || t.began || t.d.ctx.over || at >= w.deadline || !w.asking.takes(t.d.Kind) {
+	if !t.marked || t.began || t.d.ctx.over || at >= w.lease.deadline || !w.choice.asking.takes(t.d.Kind) {
 		return nil
 	}
 	t.began = true

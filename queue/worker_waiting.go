@@ -88,7 +88,7 @@ type waitingMark struct {
 // once.
 func (p *waitingMark) tend(ctx context.Context, w *Worker, found bool) (again bool, err error) {
 	w.mu.Lock()
-	name, begun, hears, many := w.node, w.begun, w.hearing(), w.manyBlocks()
+	name, begun, hears, many := w.lease.node, w.begun, w.hearing(), w.manyBlocks()
 	found = found || len(w.runnable) > 0 // what is ready has no place yet
 	w.mu.Unlock()
 	if w.db.Dialect.Listen == nil || !hears || name == "" {

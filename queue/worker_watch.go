@@ -33,7 +33,7 @@ func (w *Worker) watch(ctx context.Context) {
 		}
 		w.mu.Lock()
 		at := instant.Now()
-		late := w.node != "" && at >= w.deadline
+		late := w.lease.node != "" && at >= w.lease.deadline
 		for _, unit := range w.slots {
 			for _, d := range unit {
 				w.look(d, at)
