@@ -77,22 +77,22 @@ type WorkerOptions struct {
 // its cause says which.
 type Handler func(ctx context.Context, d *Delivery) error
 
-// A kindHandler is what does the jobs of a kind.
+// A kindHandler processes the jobs of a kind.
 type kindHandler struct {
 	one   Handler
 	many  BatchHandler
 	batch BatchOptions
 	retry RetryPolicy
 
-	gathered []*gathering // batches that wait for more
-	full     int          // how many of them need not wait
+	gathered []*gathering // incomplete batches
+	full     int          // number of batches that need not wait
 }
 
 // A RetryPolicy overrides the queue's policy for a kind. Zero fields keep the queue's settings.
 type RetryPolicy struct {
 	MaxAttempts int           // failed attempts after which a job is dead
 	Delay       time.Duration // delay before the second attempt; doubles with each further one
-	MaxDelay    time.Duration // between two attempts at the most
+	MaxDelay    time.Duration // maximum delay between two attempts
 	Timeout     time.Duration // of an attempt, unless the job has one of its own
 
 	// Stall is how long an attempt may go without progress. Its context then ends with
@@ -112,15 +112,15 @@ type RetryPolicy struct {
 type Worker struct {
 	core
 
-	slow       time.Duration // after so long a job is checked out
-	proven     time.Duration // and after so long it is trusted: see worker_suspect.go
-	rotate     time.Duration // for so long it may have a block more than others
-	whole      time.Duration // how often each block is read from its beginning
-	patience   time.Duration // for so long jobs wait for older ones: see worker_order.go
+	slow       time.Duration // after this time a job is checked out
+	proven     time.Duration // after this time it is trusted: see worker_suspect.go
+	rotate     time.Duration // how long it may have one block more than others
+	whole      time.Duration // interval between reads of a whole block
+	patience   time.Duration // how long jobs wait for older ones: see worker_order.go
 	miscounted func(was, is int)
 
-	// There is a struct for each subject, with the methods that need no more than what it has. The
-	// mutex of core guards them all.
+	// Each subject has a struct, with the methods that need no more than its fields. The mutex
+	// of core guards them all.
 	lease nodeLease
 	wakeups
 	handlerSlots
@@ -136,58 +136,59 @@ type Worker struct {
 
 	reads   batchSize
 	held    int         // bytes of payloads that were read ahead
-	unasked func() bool // nobody has asked its Receiver for jobs of late; nil: it has none
-	steps   int         // how often the database's clock was set, as far as its blocks know
+	unasked func() bool // reports whether nobody has asked its Receiver for jobs recently; nil: it has none
+	steps   int         // number of steps of the database's clock that its blocks have accounted for
 }
 
-// A core is what all parts of a worker need.
+// A core is what all parts of a worker share.
 type core struct {
 	c   *Client
 	opt WorkerOptions
 	log *slog.Logger
 
-	again *trouble.Repeats // logs what has failed
+	again *trouble.Repeats // logs failures
 
-	db     *dialect.DB // on connections of the workers' own while it runs: see reserve
+	db     *dialect.DB // the workers' own connections while it runs: see reserve
 	leases *dialect.DB // likewise, for its lease
 	own    *reserve    // nil: it has none
 
-	exact bool // it is asked of each job whether its row was there
-	alone bool // it does all itself, one thing after the other
+	exact bool // check for each job whether its row existed
+	alone bool // it does everything itself, one thing after the other
 
-	// mu guards all that parts have, but for channels, and the worker's queues and blocks.
+	// mu guards everything in the parts except channels, and the worker's queues and blocks.
 	mu     sync.Mutex
 	queues []*workQueue
-	base   context.Context // of jobs
+	base   context.Context // parent of the jobs' contexts
 }
 
-// The kindHandlers are what does the jobs, by kind. They do not change once the worker runs.
+// kindHandlers has the handlers by kind. They do not change once the worker runs.
 type kindHandlers struct {
 	handlers   map[string]*kindHandler
-	others     *kindHandler // for kinds that have none; nil: see BuryUnknown
+	others     *kindHandler // for all other kinds; nil: see BuryUnknown
 	middleware []Middleware
-	kinds      map[string]string // names, each once
+	kinds      map[string]string // their names, each stored once
 }
 
-// A kindChoice is which kinds the worker does, and knows that others do: see worker_kinds.go.
+// A kindChoice says which kinds the worker handles, and which ones others are known to handle:
+// see worker_kinds.go.
 type kindChoice struct {
 	*core
-	picks   bool                       // it does not do all kinds
-	does    *kindSet                   // those that it does, if it picks
-	gates   bool                       // its Receiver has been asked for some kinds only
-	asking  *kindSet                   // those that are wanted now; nil: all
-	unknown map[kindOf]instant.Instant // kinds that nobody does: since when, or -1: it was logged
+	picks   bool                       // it does not handle all kinds
+	does    *kindSet                   // the kinds that it handles, if it picks
+	gates   bool                       // its Receiver was asked for certain kinds only
+	asking  *kindSet                   // the kinds wanted now; nil: all
+	unknown map[kindOf]instant.Instant // kinds that nobody handles: since when, or -1 once logged
 }
 
-// A lifetime is how far a worker has come, from its start to its end.
+// A lifetime is the worker's progress from its start to its end.
 type lifetime struct {
 	started  bool
-	closing  bool          // nothing is started any more
+	closing  bool          // nothing more is started
 	stopped  bool          // handlers and flushers end
-	shared   chan struct{} // closed when no blocks are taken any more
+	shared   chan struct{} // closed when no more blocks are taken
 	stopping chan struct{} // closed when the worker is being stopped
-	joined   chan struct{} // closed when it is known to the others
-	ended    chan struct{} // closed when nothing is written any more
+	joined   chan struct{} // closed when the others know of it
+	ended    chan struct{} // closed when nothing more is written
 }
 
 // A workQueue is one of a worker's queues.
@@ -198,23 +199,23 @@ type workQueue struct {
 	set    *store.Queue
 	blocks map[int]*block
 	cadence
-	busy     bool                 // as the others are told
-	surplus  bool                 // as was logged: it has more workers than blocks
-	strange  map[store.JobID]bool // running jobs that are this worker's, and that it does not know of
-	vacant   map[int]vacancy      // blocks that were free at the last look
-	limiters map[string]*limiter  // by kind; nil while there were no limits
+	busy     bool                 // as announced to the others
+	surplus  bool                 // as logged: it has more workers than blocks
+	strange  map[store.JobID]bool // orphans: running jobs in this worker's name without a Delivery
+	vacant   map[int]vacancy      // blocks that were free at the last check
+	limiters map[string]*limiter  // by kind; nil while there have been no limits
 
-	elsewhere *limiter   // of the kinds that others do and this worker does not; see worker_kinds.go
-	nowhere   *limiter   // of those that nobody does
-	rest      *limiter   // of those that no asker of a Receiver has named
-	others    []*kindSet // what the others do
+	elsewhere *limiter   // holds jobs of kinds that only others handle; see worker_kinds.go
+	nowhere   *limiter   // holds jobs of kinds that nobody handles
+	rest      *limiter   // holds jobs of kinds that no caller of the Receiver has named
+	others    []*kindSet // the kinds that the other workers handle
 
-	heap      board.Heap[*block] // that have ready jobs, the oldest first: see worker_order.go
-	listed    bool               // in the worker's list of queues that have such
-	joining   bool               // it has not had its share of the blocks yet
+	heap      board.Heap[*block] // blocks with ready jobs, the oldest first: see worker_order.go
+	listed    bool               // it is in the worker's list of queues with such blocks
+	joining   bool               // it does not have its share of the blocks yet
 	known     bool               // no block is about to be read
-	waits     bool               // jobs wait for a block that is
-	waitsFrom instant.Instant    // since when; 0: they do not
+	waits     bool               // jobs wait for a block that is about to be read
+	waitsFrom instant.Instant    // since when they wait; 0: they do not
 }
 
 // Worker returns a Worker. Register handlers, then call Run.
@@ -271,7 +272,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	return w, nil
 }
 
-// assemble gives the parts of a worker what they need of each other.
+// assemble connects the parts of a worker.
 func (w *Worker) assemble() {
 	w.work.L, w.chores.L = &w.mu, &w.mu
 	w.tally.core, w.ends.core = &w.core, &w.core
@@ -307,7 +308,7 @@ func (w *Worker) HandleOthers(h Handler) error {
 	return w.handleOthers(&kindHandler{one: w.wrapped(h)})
 }
 
-// handleOthers sets what does the other kinds. mu is held.
+// handleOthers sets the handler of the other kinds. mu is held.
 func (w *Worker) handleOthers(h *kindHandler) error {
 	switch {
 	case w.started:
@@ -319,7 +320,7 @@ func (w *Worker) handleOthers(h *kindHandler) error {
 	return nil
 }
 
-// handlerOf is what does the jobs of a kind; nil if nothing does.
+// handlerOf returns the handler of a kind, or nil if there is none.
 func (known *kindHandlers) handlerOf(kind string) *kindHandler {
 	if h := known.handlers[kind]; h != nil {
 		return h
@@ -370,7 +371,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 		return err
 	}
 	defer release()
-	// What has begun is finished and written after ctx has ended.
+	// What has begun is finished and written even after ctx has ended.
 	working, stop := context.WithCancel(w.onOwn(context.WithoutCancel(ctx)))
 	defer stop()
 	if w.bell = w.hang(ctx); w.bell != nil {
@@ -416,7 +417,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	return nil
 }
 
-// ring reports that there may be something new in a block.
+// ring reports that a block may have new jobs.
 func (w *Worker) ring(queue, divided int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -458,7 +459,7 @@ func (w *Worker) ringRows(rows []jobRow) {
 	}
 }
 
-// rouse marks a block that there may be something new in. mu is held.
+// rouse marks a block that may have new jobs. mu is held.
 func (box *outbox) rouse(b *block) {
 	if b == nil {
 		return
@@ -467,12 +468,12 @@ func (box *outbox) rouse(b *block) {
 	box.enlist(b)
 }
 
-// enlist lets a flusher look after a block, if there is something to do. mu is held.
+// enlist queues a block for a flusher, if there is something to do. mu is held.
 func (box *outbox) enlist(b *block) {
 	if !b.stirred {
 		b.q.w.stir(b)
 	}
-	if b.serving || b.queued { // as with most jobs that end: to ask for the time costs more
+	if b.serving || b.queued { // as for most jobs that end: asking for the time costs more
 		return
 	}
 	at := instant.Now()
@@ -484,8 +485,8 @@ func (box *outbox) enlist(b *block) {
 	box.chores.Signal()
 }
 
-// offer puts a block among those with ready jobs, if it has some, and wakes as many
-// handlers as there are jobs for. mu is held.
+// offer adds a block to those with ready jobs, if it has any, and wakes as many handlers as it
+// has jobs. mu is held.
 func (slots *handlerSlots) offer(b *block, jobs int) {
 	if b.startable() {
 		b.q.list(b)

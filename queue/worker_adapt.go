@@ -8,12 +8,12 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// How many jobs a worker reads at once that was not told so: as many as it begins in readFor, over
-// all of its blocks. So a fast worker reads much with each round trip, and one whose jobs take long
-// reads ahead no more than it can begin soon.
+// How many jobs a worker reads at once if its options do not say: as many as it begins in
+// readFor, across all of its blocks. So a fast worker reads many with each round trip, and one
+// with slow jobs reads no more than it can begin soon.
 //
-// A block's row says how many jobs its worker reads at once, since so many may have ended the worker
-// (see worker_suspect.go). So the row is written before a read that is larger.
+// A block's row says how many jobs its worker reads at once, since so many may have crashed the
+// worker (see worker_suspect.go). So the row is written before a larger read.
 
 const (
 	leastBatch = 100
@@ -22,20 +22,21 @@ const (
 	readFor    = 100 * time.Millisecond
 	adaptEvery = 50 * time.Millisecond
 
-	// slowFor is how long a worker is slower before it reads less: a pause has no row written.
+	// slowFor is how long a worker must be slower before it reads less, so that a short pause
+	// writes no row.
 	slowFor = 5 * time.Second
 )
 
-// A batchSize is how many jobs of a block to read at once.
+// A batchSize is the number of jobs of a block to read at once.
 type batchSize struct {
 	adapts bool
-	size   int             // if it is more than opt.Batch
-	begun  int             // jobs that had begun when it was chosen last
-	at     instant.Instant // when that was
-	fast   instant.Instant // when the worker was fast enough for it last
+	size   int             // if more than opt.Batch
+	begun  int             // jobs begun when it was last chosen
+	at     instant.Instant // when it was last chosen
+	fast   instant.Instant // when the worker was last fast enough for it
 }
 
-// adapt chooses anew how many jobs to read at once. mu is held.
+// adapt recomputes how many jobs to read at once. mu is held.
 func (w *Worker) adapt(at instant.Instant) {
 	if !w.reads.adapts || at.Sub(w.reads.at) < adaptEvery {
 		return
@@ -51,7 +52,7 @@ func (w *Worker) adapt(at instant.Instant) {
 	w.reads.choose(at, w.begun, blocks)
 }
 
-// choose takes in how many jobs have begun so far, of so many blocks.
+// choose updates the size from the number of jobs begun so far and the number of blocks.
 func (r *batchSize) choose(at instant.Instant, begun, blocks int) {
 	took, n := at.Sub(r.at), begun-r.begun
 	first := r.at == 0
@@ -71,12 +72,12 @@ func (r *batchSize) choose(at instant.Instant, begun, blocks int) {
 	}
 }
 
-// atOnce is how many jobs of a block to read at once, as its row says.
+// atOnce returns how many jobs of a block to read at once, according to its row.
 func (b *block) atOnce() int { return max(b.batch, b.q.w.opt.Batch) }
 
-// rebatch tells what the row of a block is to say next; 0: it says so already. A read is larger
-// after the row was written, and smaller before that, when what larger ones have read is done. mu is
-// held.
+// rebatch returns the number to write to the block's row; 0: no change. Reads get larger after
+// the row was written. They get smaller before, and the row is written when the jobs of larger
+// reads are done. mu is held.
 func (w *Worker) rebatch(b *block) int {
 	size := w.reads.size
 	if size < b.batch {
@@ -91,7 +92,7 @@ func (w *Worker) rebatch(b *block) int {
 	return size
 }
 
-// batchStep has a block's row say how many jobs are read at once.
+// batchStep writes to a block's row how many jobs are read at once.
 func batchStep(t *round) *sqlrun.Step {
 	return &sqlrun.Step{Stmt: store.NoteBatch, Args: sqlrun.Args{
 		"queue": t.b.q.id, "divided": t.b.divided, "fence": t.b.fence, "node": t.node, "batch": t.batch,

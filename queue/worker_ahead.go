@@ -8,33 +8,32 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Reading ahead. A worker reads jobs before it has a place for them, up to Batch of each
-// block, and further ones that wait for others of their keys or for limits. What their
-// payloads may take is bounded by ReadAhead, over all blocks. A job whose payload does not
-// fit is kept without: it is bare. When its turn has come its block's flusher reads the
-// payload, and those of the next ones that fit. So memory never keeps a job from its turn:
-// it only costs a further read.
+// Reading ahead. A worker reads jobs before it has a slot for them, up to Batch of each block,
+// plus jobs that wait for others of their keys or for limits. ReadAhead bounds their payloads
+// across all blocks. A job whose payload does not fit is kept without it: it is bare. When its
+// turn comes, the block's flusher reads its payload, and those of the next jobs that fit. So
+// lack of memory never blocks a job: it only costs another read.
 //
-// What has ended and is not written yet counts, too. What runs does not: that is what
-// places bound.
+// Jobs that have ended and are not written yet count, too. Running jobs do not: the number of
+// slots bounds those.
 //
-// Jobs that wait for others take up half of the room at the most, so that those that may
-// start have the rest. A block that has jobs to start reads no more while the room is half
-// full, and fewer rows at once when they are large.
+// Jobs that wait for others take up at most half of the room, so that jobs that may start have
+// the rest. A block with jobs to start reads no more while the room is half full, and fewer
+// rows at once when they are large.
 //
-// A worker that removes jobs before they are done has no rows to read payloads from again.
-// It keeps all of them, and reads fewer at once.
+// A worker that removes jobs before they run has no rows from which to read payloads again. It
+// keeps all payloads, and reads fewer jobs at once.
 
-// defaultReadAhead is for the payloads of what was read and has not begun.
+// defaultReadAhead is the default of ReadAhead.
 const defaultReadAhead = 64 << 20
 
-// large is from where on a payload is worth some work to spare it.
+// large is the size from which it is worth some work to avoid keeping a payload.
 const large = 4 << 10
 
-// An allowance is how many bytes of payloads a round may keep.
+// An allowance is the size of payloads that a round may keep.
 type allowance struct {
 	left int
-	rows int // that were read, and how many bytes their payloads had
+	rows int // rows that were read, and the size of their payloads
 	size int
 }
 
@@ -48,7 +47,7 @@ func (a *allowance) takes(n int) bool {
 	return true
 }
 
-// allow says how much a round may read: the flushers share what there is room for.
+// allow returns what a round may read: the flushers share the available room.
 func (w *Worker) allow() allowance {
 	if w.opt.AtMostOnce {
 		return allowance{left: math.MaxInt}
@@ -56,9 +55,9 @@ func (w *Worker) allow() allowance {
 	return allowance{left: max(0, w.opt.ReadAhead-w.held) / max(1, w.opt.Connections)}
 }
 
-// rowsAtOnce is how many rows to read of a block: as many as there is room for, if they are
-// as large as those before. It is not much less than a batch, since a row without its
-// payload is small, and may be followed by others that can start.
+// rowsAtOnce returns how many rows of a block to read: as many as there is room for, if they
+// are as large as previous ones. It is not much less than a batch, since a row without its
+// payload is small, and others that can start may follow.
 func (b *block) rowsAtOnce() int {
 	w := b.q.w
 	if b.average == 0 {
@@ -68,15 +67,14 @@ func (b *block) rowsAtOnce() int {
 	return min(b.atOnce(), max(1, b.atOnce()/10, room/b.average))
 }
 
-// sized takes in how large the rows were that a round has read.
+// sized records the size of the rows that a round has read.
 func (b *block) sized(a allowance) {
 	if a.rows > 0 {
 		b.average = (b.average + a.size/a.rows + 1) / 2
 	}
 }
 
-// weigh counts what a job takes up that waits to begin, or for its end to be written: n
-// bytes. mu is held.
+// weigh counts n bytes for a job that waits to begin, or for its end to be written. mu is held.
 func (b *block) weigh(d *Delivery, n int) {
 	if !b.gone {
 		b.held += n - d.held
@@ -85,13 +83,13 @@ func (b *block) weigh(d *Delivery, n int) {
 	d.held = n
 }
 
-// lighten counts nothing any more of a block that is gone. mu is held.
+// lighten stops counting the payloads of a block that is gone. mu is held.
 func (b *block) lighten() {
 	b.q.w.held -= b.held
 	b.held = 0
 }
 
-// bytes is what a job takes up by its payload and its last snapshot.
+// bytes returns the size of the job's payload and its last snapshot.
 func (d *Delivery) bytes() int {
 	n := len(d.Payload)
 	if d.saved != nil {
@@ -100,8 +98,8 @@ func (d *Delivery) bytes() int {
 	return n
 }
 
-// shed has a job that has to wait for others wait without its payload, if such jobs take up
-// half of the room. mu is held.
+// shed drops the payload of a job that has to wait for others, if such jobs take up half of the
+// room. mu is held.
 func (b *block) shed(d *Delivery) {
 	w := b.q.w
 	if d.bare || w.opt.AtMostOnce || d.from == tableRunning || w.held <= w.opt.ReadAhead/2 || d.bytes() == 0 {
@@ -112,8 +110,8 @@ func (b *block) shed(d *Delivery) {
 	b.weigh(d, 0)
 }
 
-// spare forgets the payload of a job whose end is written, and whose id is remembered for
-// a while. mu is held.
+// spare drops the payload of a job whose end is written, and whose id is remembered for a
+// while. mu is held.
 func (b *block) spare(d *Delivery) {
 	b.weigh(d, 0)
 	if b.seen[d.ID] == d && d.bytes() >= large {
@@ -121,7 +119,7 @@ func (b *block) spare(d *Delivery) {
 	}
 }
 
-// spent stand for jobs that are done, by priority.
+// spent are placeholders for jobs that are done, by priority.
 var spent = func() (all [Idle + 1]*Delivery) {
 	for p := range all {
 		all[p] = &Delivery{Job: Job{Priority: p}, ended: true}
@@ -129,13 +127,13 @@ var spent = func() (all [Idle + 1]*Delivery) {
 	return all
 }()
 
-// loads reports whether to read payloads of jobs whose turn has come: if there is room, or if
-// the block has no other job that can start. mu is held.
+// loads reports whether to read payloads of jobs whose turn has come: there is room, or the
+// block has no other job that can start. mu is held.
 func (b *block) loads() bool {
 	return len(b.bare) > 0 && b.startable() && (b.bare[0].lacks <= b.q.w.allow().left || b.bared())
 }
 
-// bared reports whether no job of the block can start since they all lack their payloads.
+// bared reports whether all startable jobs of the block lack their payloads.
 func (b *block) bared() bool {
 	for d := range b.ready.All() {
 		if !d.bare {
@@ -145,8 +143,8 @@ func (b *block) bared() bool {
 	return true
 }
 
-// toLoad lists jobs whose payloads are to be read: those whose turn has come, at least one
-// of them, and of those that come next as many as fit. mu is held.
+// toLoad lists jobs whose payloads to read: those whose turn has come, at least one of them,
+// and as many of the next jobs as fit. mu is held.
 func (b *block) toLoad(room int) (list []*Delivery) {
 	if !b.loads() {
 		return nil
@@ -174,8 +172,7 @@ func (b *block) toLoad(room int) (list []*Delivery) {
 	return list
 }
 
-// next lists what is about to follow: of the keys whose turn has come, and of what is
-// ready.
+// next iterates over the next jobs: of keys whose turn has come, and ready ones.
 func (b *block) next() func(yield func(*Delivery) bool) {
 	return func(yield func(*Delivery) bool) {
 		for _, d := range b.bare {
@@ -194,14 +191,14 @@ func (b *block) next() func(yield func(*Delivery) bool) {
 // The statements that read payloads, by table.
 var loadStatements = map[table]*sqlrun.Stmt{tableReady: store.LoadReady, tableDelayed: store.LoadDelayed, tableRunning: store.LoadRunning}
 
-// A payload is what is read for a job that is bare.
+// A payload is a payload that was read for a bare job.
 type payload struct {
 	text   []byte
 	binary bool
 	saved  *Progress
 }
 
-// loadSteps read the payloads of jobs that are bare.
+// loadSteps returns the steps that read the payloads of bare jobs.
 func (f *flusher) loadSteps(t *round) (steps []*sqlrun.Step) {
 	t.loaded = map[int64]payload{}
 	for _, part := range byTable(t.loads) {
@@ -218,13 +215,13 @@ func (f *flusher) loadSteps(t *round) (steps []*sqlrun.Step) {
 	return steps
 }
 
-// tookLoads gives jobs their payloads. Those whose turn has come go on; one that somebody
-// has cancelled is forgotten. mu is held.
+// tookLoads gives jobs their payloads. Jobs whose turn has come continue; a job that was
+// cancelled is forgotten. mu is held.
 func (w *Worker) tookLoads(t *round) {
 	b := t.b
 	for _, d := range t.loads {
 		if !d.bare || d.moving || d.ended || d.from != tableRunning && b.seen[d.ID] != d {
-			continue // it was taken, or put back, meanwhile
+			continue // it was taken or put back meanwhile
 		}
 		p, there := t.loaded[d.ID]
 		waits := slices.Contains(b.bare, d)

@@ -5,16 +5,15 @@ import (
 	"time"
 )
 
-// What a worker does next follows from what it has: a block with ready jobs is listed, one
-// that there is something to read or write of is queued, and whoever waits wakes when there
-// is work. Signals say so at once. The audit derives the same from the state, so that a signal
-// that was lost, or was never sent, costs a second and no more.
+// What a worker has to do follows from its state: a block with ready jobs is listed, a block
+// with something to read or write is queued, and waiters wake when there is work. Signals
+// trigger that at once. The audit derives it again from the state, so that a signal that was
+// lost, or never sent, costs no more than a second.
 
-// auditEvery is how often a worker looks whether its lists and those who wait agree with
-// what it has.
+// auditEvery is the interval between checks that a worker's lists and waiters match its state.
 const auditEvery = time.Second
 
-// audit puts right what a lost signal has left behind. mu is held.
+// audit repairs what a lost signal has left behind. mu is held.
 func (w *Worker) audit() {
 	listed, queued := map[*block]bool{}, map[*block]bool{}
 	for _, q := range w.queues {
@@ -49,10 +48,10 @@ func (w *Worker) audit() {
 	}
 }
 
-// recount counts what has been read of a block and not started: a count that is too high
+// recount counts the jobs of a block that were read and not started: a count that is too high
 // would keep the worker from reading more. mu is held.
 func (w *Worker) recount(b *block) {
-	if b.serving { // what is being checked out is in no list
+	if b.serving { // jobs being checked out are in no list
 		return
 	}
 	n := b.ready.Len() + len(b.bare) + len(b.doubted)
@@ -75,5 +74,5 @@ func (w *Worker) recount(b *block) {
 	b.count = n
 }
 
-// miscounted is what a new worker's miscounted is: nothing, but in tests.
+// miscounted initializes a new worker's miscounted: it does nothing, except in tests.
 var miscounted = func(int, int) {}

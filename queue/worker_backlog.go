@@ -7,24 +7,22 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A backlog is the jobs of a block that cannot begin yet: they wait behind others of their
-// key, or for a limit of their kind. A block that is crowded with them puts them back: it
-// forgets that it has read them, skips what it reads of them from there on, and goes on to
-// the jobs behind them. Of a key whose jobs end one after the other it keeps the next ones;
-// of one that stands still, none: its first job runs for long, runs elsewhere, or waits for
-// its retry or for a limit.
+// A backlog is the jobs of a block that cannot begin yet: they wait behind others of their key,
+// or for a limit of their kind. A block that is crowded with them puts them back: it forgets
+// that it has read them, skips their rows from there on, and continues with the jobs behind
+// them. Of a key whose jobs end one after the other it keeps the next ones. Of a key that
+// stands still it keeps none: its first job runs for long, runs elsewhere, or waits for its
+// retry or for a limit.
 //
-// When their turn comes, it reads again from the first one that it has put back. Below the
-// horizon that is a read of its own, which takes the jobs of the keys that need some, and
-// changes nothing of where the block is read otherwise. Above it the block is read from the
-// horizon in any case.
+// When their turn comes, the block is read again from the first job that was put back. Below
+// the horizon that is a separate read, which takes the jobs of keys that need some, and does
+// not affect the block's other reads. Above it the block is read from the horizon in any case.
 //
-// So what is in memory stays bounded, except for the names of the keys that stand still, and
-// neither a key nor a kind keeps others from beginning. The price is that what was put back
-// is read a second time.
+// So memory stays bounded, except for the names of keys that stand still, and neither a key nor
+// a kind keeps others from beginning. The price is a second read of what was put back.
 
-// putBack makes room in a block that is crowded. Workers that delete rows before jobs are
-// done have nothing to put back to. mu is held.
+// putBack makes room in a crowded block. Workers that delete rows before jobs run have no rows
+// to leave jobs to. mu is held.
 func (b *block) putBack() {
 	if b.q.w.opt.AtMostOnce || !b.crowded() {
 		return
@@ -38,7 +36,7 @@ func (b *block) putBack() {
 		l.PutBack(n, b.skipReady)
 	}
 	most := b.fill()
-	if len(b.seen) >= 100*b.q.w.opt.Batch { // many kinds have a few each
+	if len(b.seen) >= 100*b.q.w.opt.Batch { // many kinds with a few jobs each
 		most = min(most, 50*b.q.w.opt.Batch/max(1, len(b.aside)))
 	}
 	for g, s := range b.aside {
@@ -65,7 +63,7 @@ func (b *block) putBack() {
 	}
 }
 
-// skipReady leaves a job of a key to a later read, if it is a ready one.
+// skipReady leaves a ready job of a key to a later read.
 func (b *block) skipReady(d *Delivery) bool {
 	if d.from != tableReady {
 		return false
@@ -74,8 +72,9 @@ func (b *block) skipReady(d *Delivery) bool {
 	return true
 }
 
-// makesWay takes a job out of its key queue that waits for a limit, and those behind it. It returns
-// false if others of its key have begun with it, or its trial is not over: it stays.
+// makesWay takes a job that waits for a limit out of its key queue, with those behind it. It
+// returns false if the job has to stay, because others of its key have begun with it, or its
+// trial is not over.
 func (b *block) makesWay(d *Delivery, g *limiter) bool {
 	l := b.keyQueues[d.line()]
 	switch {
@@ -92,8 +91,8 @@ func (b *block) makesWay(d *Delivery, g *limiter) bool {
 	return true
 }
 
-// keeps is how many jobs a key queue keeps whose jobs end one after the other: all of them half of
-// what makes a block crowded.
+// keeps returns how many jobs to keep of a key whose jobs end one after the other: all such
+// keys together keep half of what makes a block crowded.
 func (b *block) keeps() int {
 	lines := 0
 	for _, l := range b.keyQueues {
@@ -104,19 +103,19 @@ func (b *block) keeps() int {
 	return max(1, 50*b.q.w.opt.Batch/max(1, lines))
 }
 
-// fill is how many jobs are set aside for a limit before some are put back.
+// fill returns how many jobs are set aside for a limit before some are put back.
 func (b *block) fill() int { return 20 * b.q.w.opt.Batch }
 
-// stands reports whether the jobs of a key queue wait for one that is not soon to end: it is
-// elsewhere, or checked out since it runs for long, or its end is refused. mu is held.
+// stands reports whether the jobs of a key wait for one that will not end soon: it is
+// elsewhere, was checked out because it runs for long, or its end is refused. mu is held.
 func (b *block) stands(l *keyQueue) bool {
 	t, held := l.Holder()
 	return held && (t.Away || b.q.w.out[store.JobID{BlockID: b.at(), ID: t.ID}] != nil || b.bars(l.key))
 }
 
-// skips reports whether a job stays in its table that a read has returned, since it is
-// behind some that were put back. Once the key queue stands still no more, the first job that a
-// read returns which began before them is the next one of the key. mu is held.
+// skips reports whether a job that was read stays in its table because it is behind some that
+// were put back. Once the key moves again, the first job returned by a read that began before
+// them is the key's next one. mu is held.
 func (b *block) skips(d *Delivery, r board.Read) bool {
 	if b.seen[d.ID] != nil {
 		return false
@@ -144,20 +143,20 @@ func (b *block) skips(d *Delivery, r board.Read) bool {
 	return false
 }
 
-// skip notes that a job stays in its table.
+// skip records that a job stays in its table.
 func (b *block) skip(d *Delivery) {
 	delete(b.seen, d.ID)
 	b.weigh(d, 0)
 	b.reads.Pass(d.Priority, d.ID)
 }
 
-// needs reports whether the jobs of a key queue are to be read that were put back: few are left of
-// it, and it does not stand still. mu is held.
+// needs reports whether to read the jobs of a key that were put back: few are left of it, and
+// it does not stand still. mu is held.
 func (b *block) needs(l *keyQueue) bool {
 	return l.Wants(b.q.w.opt.Batch/2+1) && !b.stands(l) && (l.limiter == nil || b.skipped[l.limiter] == 0)
 }
 
-// resume has the jobs of a key queue read that were put back, now that few are left of it. mu is
+// resume schedules a read of the jobs of a key that were put back, now that few are left. mu is
 // held.
 func (b *block) resume(l *keyQueue) {
 	if !l.resumed {
@@ -169,8 +168,8 @@ func (b *block) resume(l *keyQueue) {
 	b.q.w.enlist(b)
 }
 
-// rereads is the first job below the horizon that was put back and that a key queue needs; 0: there
-// is none. mu is held.
+// rereads returns the first job below the horizon that was put back and that a key needs; 0:
+// there is none. mu is held.
 func (b *block) rereads() (first int64) {
 	for _, l := range b.resumed {
 		if l.Skipped() <= b.reads.ReadUpto() && b.needs(l) {
@@ -180,8 +179,8 @@ func (b *block) rereads() (first int64) {
 	return first
 }
 
-// tookAgain returns what is taken of such a read: the jobs of keys that need some, up to where
-// it has returned those of all priorities.
+// tookAgain returns the jobs to take from such a read: those of keys that need some, up to
+// where all priorities have been returned.
 func (b *block) tookAgain(r board.Read, rows []*Delivery) []*Delivery {
 	upto := r.Upto
 	var read [Idle + 1]int
@@ -208,8 +207,8 @@ func (b *block) tookAgain(r board.Read, rows []*Delivery) []*Delivery {
 	})
 }
 
-// resumeOf has the jobs of a kind read that were put back, when so few are left that a
-// limit keeps back. mu is held.
+// resumeOf schedules a read of the jobs of a kind that were put back, once few are left that
+// wait for the limit. mu is held.
 func (b *block) resumeOf(g *limiter) {
 	if first := b.skipped[g]; first != 0 && b.aside[g].Len() < b.fill()/4 {
 		delete(b.skipped, g)
@@ -217,14 +216,14 @@ func (b *block) resumeOf(g *limiter) {
 	}
 }
 
-// readFrom has a block read once more from an id on.
+// readFrom schedules another read of the block from an id on.
 func (b *block) readFrom(id int64) {
 	b.reads.From(id)
 	b.q.w.enlist(b)
 }
 
-// hasReadAgain lets keys go whose jobs were to be read again: a read that was complete has
-// returned those that are there.
+// hasReadAgain releases keys whose jobs were to be read again: a complete read has returned all
+// that exist.
 func (b *block) hasReadAgain(r board.Read) {
 	goes := func(l *keyQueue) bool {
 		if b.needs(l) {

@@ -49,7 +49,7 @@ func (w *Worker) HandleOtherBatches(opt BatchOptions, h BatchHandler) error {
 	return w.handleOthers(&kindHandler{many: h, batch: opt})
 }
 
-// everyHandler lists what does the jobs of all kinds. mu is held.
+// everyHandler iterates over the handlers of all kinds. mu is held.
 func (known *kindHandlers) everyHandler() iter.Seq[*kindHandler] {
 	return func(yield func(*kindHandler) bool) {
 		for _, h := range known.handlers {
@@ -63,16 +63,16 @@ func (known *kindHandlers) everyHandler() iter.Seq[*kindHandler] {
 	}
 }
 
-// A gathering is a batch that waits for more. Of jobs of a key it has the first one: the
-// others wait in its key queue.
+// A gathering is an incomplete batch. With ByKey it has the first job of a key: the others wait
+// in the key's queue.
 type gathering struct {
 	jobs  []*Delivery
 	since instant.Instant // when the first of them came
-	full  bool            // it need not wait
+	full  bool            // it need not wait any longer
 }
 
-// gather puts a job that has begun into a batch of its kind. It returns the batch if it is
-// to be done now. mu is held.
+// gather adds a job that has begun to a batch of its kind. It returns the batch if it is to run
+// now. mu is held.
 func (w *Worker) gather(h *kindHandler, d *Delivery) []*Delivery {
 	opt := h.batch
 	if n := len(h.gathered); n > 0 && !opt.ByKey {
@@ -110,7 +110,7 @@ func (w *Worker) ripeBatch() []*Delivery {
 			g := h.gathered[i]
 			if !g.full && instant.Now().Sub(g.since) < h.batch.Wait {
 				if h.full == 0 {
-					break // those after it are younger
+					break // later ones are younger
 				}
 				i++
 				continue
@@ -123,7 +123,7 @@ func (w *Worker) ripeBatch() []*Delivery {
 	return nil
 }
 
-// ripe takes what has gathered, but for jobs that were lost meanwhile.
+// ripe takes a batch, without jobs that were lost meanwhile.
 func (w *Worker) ripe(h *kindHandler, at int) (batch []*Delivery) {
 	g := h.gathered[at]
 	h.gathered = slices.Delete(h.gathered, at, at+1)
@@ -144,13 +144,13 @@ func (w *Worker) ripe(h *kindHandler, at int) (batch []*Delivery) {
 	return batch
 }
 
-// followers begins the jobs of a key that wait for one which begins, and may begin with
-// it: those of its kind, up to the first of another.
+// followers begins the jobs of a key that wait for the first one and may begin with it: those
+// of its kind, up to the first of another kind.
 func (w *Worker) followers(first *Delivery, most int) (all []*Delivery) {
 	b := first.b
 	l := b.keyQueues[first.line()]
 	if first.line() == "" || l == nil || !l.HeldBy(first.ID) || b.gone || b.leaving || b.suspect > 0 || len(b.doubted) > 0 {
-		return nil // what may have ended a worker begins alone
+		return nil // a job that may have crashed a worker begins alone
 	}
 	l.gathers = nil
 	own, kind := b.q.own(), b.q.limiterOf(first.Kind)

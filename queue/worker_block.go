@@ -25,75 +25,75 @@ type block struct {
 	q       *workQueue
 	divided int
 	fence   int64
-	since   int64 // µs: when it was taken, by the database's clock
+	since   int64 // when it was taken, in µs by the database's clock
 	from    instant.Instant
-	fifo    bool // its jobs go one after the other
+	fifo    bool // its jobs run one after the other
 
 	seen      map[int64]*Delivery
 	ready     readyList               // may start
-	aside     map[*limiter]*readyList // could start, but for a limit of their kind
-	keyQueues map[string]*keyQueue    // of keys that have jobs here
-	bare      []*Delivery             // may start, but for their payloads
+	aside     map[*limiter]*readyList // could start, except for a limit of their kind
+	keyQueues map[string]*keyQueue    // keys with jobs here
+	bare      []*Delivery             // may start, except that they lack their payloads
 
-	skipped map[*limiter]int64       // the first job that was put back, of kinds that are at a limit
-	gated   map[*limiter][]*keyQueue // all of whose jobs were put back, since the first one waits for a limit
-	resumed []*keyQueue              // whose jobs that were put back are to be read
-	reread  bool                     // the last read was of such
-	count   int                      // in ready, bare, or under suspicion: read, and not started
-	active  int                      // started, and not finished
+	skipped map[*limiter]int64       // the first job that was put back, by kinds at a limit
+	gated   map[*limiter][]*keyQueue // keys all of whose jobs were put back, because the first waits for a limit
+	resumed []*keyQueue              // keys whose jobs that were put back are to be read
+	reread  bool                     // the last read was of such jobs
+	count   int                      // in ready, bare, or under suspicion: read and not started
+	active  int                      // started and not finished
 
-	reads board.Reads // which of the ready jobs are read next
-	dues  board.Dues  // which of the delayed jobs are read next
-	due   int64       // when the next delayed job is due, in µs; 0: none is known
+	reads board.Reads // plans reads of ready jobs
+	dues  board.Dues  // plans reads of delayed jobs
+	due   int64       // when the next delayed job is due, in µs; 0: none known
 	batch int         // how many jobs are read at once, if more than opt.Batch: see worker_adapt.go
-	says  int         // that so many are, as its row says; both 0: opt.Batch
+	says  int         // the same according to its row; both 0: opt.Batch
 
-	followed map[int64]bool // the jobs for which it was, or is to be: see enqueue_late.go
+	followed map[int64]bool // jobs for which the block was, or will be, read whole: see enqueue_late.go
 
-	checked instant.Instant // when it was last looked whether what waits here is still there
+	checked instant.Instant // last check that waiting jobs still exist
 
 	acks    []*Delivery // finished, to be deleted
 	sent    []*Delivery // acks that a flusher is writing
 	moves   []move
-	missed  []heldKey // whose rows were gone: see releaseIfMine
-	forget  []int64   // deleted; to be forgotten once a later read has returned
-	lost    []int64   // the same, learned of while a read is under way that may have begun before
+	missed  []heldKey // jobs whose rows were gone: see releaseIfMine
+	forget  []int64   // deleted; forgotten once a later read has returned
+	lost    []int64   // the same, learned during a read that may have begun before
 	keyed   bool      // its queue has had jobs with keys
-	suspect int       // so many jobs may have ended the worker before; see worker_suspect.go
+	suspect int       // how many of its jobs may have crashed the previous worker; see worker_suspect.go
 	doubted []*Delivery
 
-	refusals []*refusal         // what the database refuses to write, in the order in which it came
+	refusals []*refusal         // outcomes that the database refuses, in order
 	stuck    map[int64]*refusal // delayed jobs that it refuses to move to another block; of share
 
-	withheld int // acks that are written by transactions of handlers: see withhold
-	accused  int // of the row: how often in a row its worker died
+	withheld int // acks written by handlers' transactions: see withhold
+	accused  int // from its row: how many of its workers died in a row
 
-	deleted   int  // jobs that this worker has deleted: see worker_sentinel.go
-	sentinels bool // are there
+	deleted   int  // jobs deleted by this worker: see worker_sentinel.go
+	sentinels bool // the sentinels are there
 
-	held    int // bytes of payloads that were read ahead
-	average int // bytes of the payload of a row, of late
+	held    int // bytes of payloads read ahead
+	average int // recent size of a row's payload
 
-	serving bool       // a flusher is at it
-	queued  bool       // or will be
-	spot    board.Spot // among its queue's blocks with ready jobs
+	serving bool       // a flusher serves it
+	queued  bool       // or will serve it
+	spot    board.Spot // its position among its queue's blocks with ready jobs
 
-	forKind string          // as its row says: see worker_kinds.go
+	forKind string          // according to its row: see worker_kinds.go
 	heir    string          // the kind for which it is handed over
-	waiting instant.Instant // since when jobs wait here that others do, and this worker does not; 0: none do
-	left    bool            // delayed jobs that are due stay in their table, since this worker does not do them
-	strand  string          // the kind of a job that was checked out, and that others are to adopt
-	barred  map[string]bool // keys behind jobs that a worker left in their table that removes what it reads
+	waiting instant.Instant // since when jobs wait here that only others handle; 0: none do
+	left    bool            // due jobs stay in their table because this worker does not handle them
+	strand  string          // the kind of a checked out job that others are to adopt
+	barred  map[string]bool // keys behind jobs left in their table by a worker that removes what it reads
 
-	leaving bool            // to be handed over: nothing is started any more
+	leaving bool            // to be handed over: nothing more is started
 	leaves  instant.Instant // since when
-	kept    instant.Instant // when it was taken, or kept, beyond the worker's share; 0: it was not
+	kept    instant.Instant // when it was taken, or kept, beyond the worker's share; 0: never
 	stirred bool            // it is not still: see worker_rounds.go
-	swept   instant.Instant // when its delayed jobs were last looked at from the beginning
+	swept   instant.Instant // last read of its delayed jobs from the beginning
 
 	gone     bool            // lost or handed over
-	failures int             // of reads or writes, in a row
-	retryAt  instant.Instant // after a failure it is left alone until then
+	failures int             // consecutive failures of reads or writes
+	retryAt  instant.Instant // after a failure, leave it alone until then
 }
 
 // at returns the block's position.
@@ -194,7 +194,7 @@ func (b *block) setAside(g *limiter, d *Delivery) {
 	b.q.w.bench(d)
 	b.shed(d)
 	g.closed()
-	if b.q.w.choice.gates && !b.serving { // who asks for other kinds waits for what is behind
+	if b.q.w.choice.gates && !b.serving { // a caller that asks for other kinds waits for what is behind
 		b.putBack()
 	}
 }
@@ -271,7 +271,7 @@ func (b *block) plan(at instant.Instant, closed int64) (r board.Read, ok bool) {
 		return r, false
 	}
 	due := b.reads.Due(at, b.q.w.whole)
-	if first := b.rereads(); first != 0 && (!due || !b.reread) { // by turns
+	if first := b.rereads(); first != 0 && (!due || !b.reread) { // alternately
 		b.reread = true
 		return b.reads.PlanBack(first, b.rowsAtOnce()), true
 	}
@@ -281,7 +281,7 @@ func (b *block) plan(at instant.Instant, closed int64) (r board.Read, ok bool) {
 	}
 	r = b.reads.Plan(at, b.q.w.whole, b.rowsAtOnce(), store.TickOf(closed-Window.Microseconds()), b.keyed, b.seenAfter)
 	if r.Routine {
-		clear(b.followed) // those that are read again have the block read once more
+		clear(b.followed) // the reread jobs schedule a read of the block
 	}
 	return r, true
 }
@@ -289,11 +289,11 @@ func (b *block) plan(at instant.Instant, closed int64) (r board.Read, ok bool) {
 // open reports whether jobs of the block may be read.
 func (b *block) open() bool { return !b.gone && !b.leaving && b.q.set.State == "active" }
 
-// startable reports whether what was read may be started: also of a block that is to go,
-// if the rows are gone already.
+// startable reports whether jobs that were read may be started: even in a block that is to be
+// handed over, if their rows are gone already.
 func (b *block) startable() bool { return b.open() || b.q.w.opt.AtMostOnce && !b.gone }
 
-// seenAfter counts what a read from there will find that was read before.
+// seenAfter counts the known jobs that a read from there will return again.
 func (b *block) seenAfter(after board.Cursor) (n int) {
 	for id, d := range b.seen {
 		if id > after[d.Priority] {
@@ -303,7 +303,7 @@ func (b *block) seenAfter(after board.Cursor) (n int) {
 	return n
 }
 
-// noteRead raises the cursor over a job that was read.
+// noteRead raises the cursor to a job that was read.
 func (b *block) noteRead(d *Delivery) {
 	if d.from == tableReady {
 		b.reads.Read(d.Priority, d.ID)

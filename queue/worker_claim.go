@@ -107,7 +107,7 @@ func (c *Client) SettleClaims(ctx context.Context, all []ClaimOutcome) []error {
 		}
 		return errs
 	}
-	parts := map[Claim][]int{} // by block, and who has it
+	parts := map[Claim][]int{} // by block and its holder
 	for i, o := range all {
 		of := Claim{Node: o.Claim.Node, Queue: o.Claim.Queue, Block: o.Claim.Block, Fence: o.Claim.Fence}
 		parts[of] = append(parts[of], i)
@@ -240,7 +240,7 @@ func (s *settling) run(ctx context.Context, part []int) error {
 	})
 }
 
-// byStatement divides jobs that were not found yet by what a statement reaches: ready ones
+// byStatement groups jobs that were not found yet by what one statement reaches: ready ones
 // have their priority in their key.
 func (s *settling) byStatement(part []int, from table) (lists [Idle + 1][]int) {
 	for _, i := range part {
@@ -265,7 +265,7 @@ func (s *settling) find(ctx context.Context, tx *sqlrun.Session, b *block, from 
 	if len(list) == 0 {
 		return nil
 	}
-	priority, claims := s.all[list[0]].Claim.Priority, map[int64]*Claim{} // of ready jobs all have the same
+	priority, claims := s.all[list[0]].Claim.Priority, map[int64]*Claim{} // ready jobs all have the same priority
 	ids := make([]int64, len(list))
 	for i, at := range list {
 		claim := &s.all[at].Claim
@@ -298,7 +298,7 @@ func (s *settling) find(ctx context.Context, tx *sqlrun.Session, b *block, from 
 
 // outcomes decides the outcome of the jobs that were found. It returns those that are done.
 func (s *settling) outcomes(part []int) (acks []*Delivery) {
-	var unknown kindHandlers // the kinds' policies are their workers'
+	var unknown kindHandlers // the policies of kinds are only known to their workers
 	said := map[int64]bool{}
 	for _, i := range part {
 		o := &s.all[i]

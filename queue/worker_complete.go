@@ -46,7 +46,7 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 	}
 	there, err := c.run(ctx, from, []*Delivery{d})
 	if err == nil && !there && from != tableRunning {
-		// It may have been checked out, or be about to: see pin.
+		// It may have been checked out, or may be about to be: see pin.
 		there, err = c.run(ctx, tableRunning, []*Delivery{d})
 	}
 	if err == nil && !there {
@@ -72,9 +72,9 @@ type completion struct {
 	ended []store.Ended
 }
 
-// run deletes jobs from one table, keeps them if their queue does that, and reports
-// whether any of them was there. Only one deletes a row, so a job that is gone was
-// ended by somebody else, who also unties it.
+// run deletes jobs from one table, keeps them as done if their queue does that, and reports
+// whether any of them existed. Only one transaction can delete a row, so a missing job was
+// ended by somebody else, who also releases its ties.
 func (c *completion) run(ctx context.Context, from table, list []*Delivery) (there bool, err error) {
 	args := store.JobArgs(c.b.q.id, c.b.divided, list[0].Priority, idsOf(list))
 	args["node"] = c.node
@@ -131,7 +131,7 @@ func (b *block) withhold(d *Delivery) []*Delivery {
 			all = append(all, o)
 		}
 	}
-	for _, r := range b.refusals { // which would fail it, unless it is refused no more
+	for _, r := range b.refusals { // which would fail it, unless it is no longer refused
 		if r.move == nil && !r.claim && before(r.d) && r.d != d {
 			r.pause++
 			d.paused = append(d.paused, r)
@@ -166,16 +166,16 @@ const (
 	mateStays    = 5 * time.Second
 )
 
-// pin has a job stay in its table, and those of its key that run in one batch with it:
-// a crash must not leave a later one checked out and an earlier one not. The rest of the
-// batch stays, too, for a while: the same transaction will probably complete it.
+// pin keeps a job in its table, with those of its key that run in the same batch: a crash must
+// not leave a later job checked out and an earlier one not. The rest of the batch stays, too,
+// for a while: the same transaction will probably complete it.
 //
-// A check-out under way is waited for, but not where there is one writer at a time, which
-// is the handler's transaction. The check-out may in turn wait for a lock that the
-// transaction has, a circle that no server sees: InnoDB locks each row that a DELETE passes,
-// and what a transaction completes takes rows of groups. So pin waits for checkOutWait at
-// most. Then a single job is completed all the same: the server orders the two statements,
-// or finds the deadlock. A batch of a key is not, since a part of it could be checked out.
+// pin waits for a check-out under way, except on engines with one writer, where the handler's
+// transaction is the writer. The check-out may in turn wait for a lock of that transaction, a
+// circle that no server sees: InnoDB locks each row that a DELETE passes, and completing a job
+// locks rows of groups. So pin waits for at most checkOutWait. Then a single job is completed
+// all the same: the server orders the two statements, or finds the deadlock. A batch of a key
+// is not, since part of it could be checked out.
 func (w *Worker) pin(ctx context.Context, d *Delivery) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,35 +14,35 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A worker counts what it has done in memory, and adds that up in a table once a second:
-// a row for each minute, queue and kind.
+// A worker counts its work in memory, and adds the counts to a table once a second: one row for
+// each minute, queue and kind.
 
 const countEvery = time.Second
 
-// purgeCounts removes what is too old.
+// purgeCounts removes counts that are too old.
 func (c *Client) purgeCounts(ctx context.Context) error {
 	_, err := c.db.Exec(ctx, store.PurgeCounts, sqlrun.Args{"since": -store.LongestCount.Microseconds()})
 	return err
 }
 
-// A countKey is what is counted together.
+// A countKey identifies a counter.
 type countKey struct {
-	minute int64 // since 1970
+	minute int64 // minutes since 1970
 	queue  int
 	kind   string
 }
 
-// A count is of attempts that have ended.
+// A count has the totals of attempts that have ended.
 type count struct {
 	done, failed, dead int64
-	waited, ran        int64 // µs, of all of them
+	waited, ran        int64 // total in µs
 }
 
-// A tally is what a worker has counted, and not added to the table.
+// A tally has the counts that are not in the table yet.
 type tally struct {
 	*core
 	counts map[countKey]*count
-	latest struct { // what was counted last
+	latest struct { // the counter used last
 		key countKey
 		c   *count
 	}
@@ -53,8 +53,7 @@ func (c *count) add(o *count) {
 	c.waited, c.ran = c.waited+o.waited, c.ran+o.ran
 }
 
-// counter is where something is counted: most often the same as the time before. mu is
-// held.
+// counter returns the counter for a key, which is usually the one used last. mu is held.
 func (t *tally) counter(key countKey) *count {
 	if t.latest.c != nil && t.latest.key == key {
 		return t.latest.c
@@ -68,9 +67,9 @@ func (t *tally) counter(key countKey) *count {
 	return c
 }
 
-// count counts an attempt whose outcome is committed, and logs what is done. skew is what
-// to add to an instant for the database's µs since 1970; at is now, for a job of which it
-// was not noted when it ended. mu is held.
+// count counts an attempt whose outcome is committed, and logs it if the job is done. skew
+// converts an instant to the database's µs since 1970; at is the present, for a job without a
+// recorded end. mu is held.
 func (t *tally) count(d *Delivery, what verdict, skew int64, at instant.Instant) {
 	if d.began == 0 || what == snoozed {
 		return
@@ -101,7 +100,7 @@ func (t *tally) logDone(d *Delivery, waited, ran int64) {
 	}
 }
 
-// addUp adds what was counted to the table, every second.
+// addUp adds the counts to the table every second.
 func (t *tally) addUp(ctx context.Context) {
 	trouble := trouble.New(t.log, "counting finished jobs")
 	tick := time.NewTicker(countEvery)
@@ -130,7 +129,7 @@ func (t *tally) addCounts(ctx context.Context) error {
 	return err
 }
 
-// addCounts adds counts to the table, and takes out of them what it has added.
+// addCounts adds counts to the table, and removes from counts those that it has added.
 func (c *Client) addCounts(ctx context.Context, counts map[countKey]*count) error {
 	keys := slices.SortedFunc(maps.Keys(counts), func(a, b countKey) int {
 		return cmp.Or(cmp.Compare(a.minute, b.minute), cmp.Compare(a.queue, b.queue), cmp.Compare(a.kind, b.kind))
@@ -163,7 +162,7 @@ func (t *tally) addLast(ctx context.Context) {
 	}
 }
 
-// keepCounts keeps what could not be added for the next time, unless that is much.
+// keepCounts keeps counts that could not be added for the next time, unless there are too many.
 func (t *tally) keepCounts(counts map[countKey]*count) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

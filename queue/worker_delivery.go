@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A table is where a job's row stands.
+// A table is one of the tables of jobs.
 type table uint8
 
 const (
@@ -32,53 +32,53 @@ type Delivery struct {
 	Callback int64
 
 	b        *block
-	order    int64 // its place among the jobs of its key
+	order    int64 // its order among the jobs of its key
 	from     table
-	runAt    int64 // µs; of a row of delayed jobs
-	holding  bool  // the jobs of its key wait for it, by its row
+	runAt    int64 // in µs; of a delayed job
+	holding  bool  // the jobs of its key wait for it, according to its row
 	began    instant.Instant
-	over     instant.Instant // when its time is over; 0: never
-	lively   instant.Instant // when its handler has last told of progress; 0: it has not
-	stopped  instant.Instant // when its handler had ended
-	counted  bool            // among its block's active ones
-	limiters uint8           // that it has passed, and not left
+	over     instant.Instant // end of its timeout; 0: none
+	lively   instant.Instant // last progress of its handler; 0: none
+	stopped  instant.Instant // when its handler returned
+	counted  bool            // in its block's active jobs
+	limiters uint8           // limiters that it has passed and not left
 	moving   bool            // it is being checked out
-	bare     bool            // its payload was left in the table, and its last snapshot: see worker_ahead.go
-	lacks    int             // how many bytes these have
-	held     int             // how many bytes of it count as read ahead
-	ending   *ending         // its outcome, which came meanwhile
-	loose    bool            // it is of no table: see Worker.attempt
-	pinned   bool            // it is being completed in a transaction of the handler's, and stays where it is
+	bare     bool            // payload and last snapshot were left in the table: see worker_ahead.go
+	lacks    int             // their size
+	held     int             // its size as counted for reading ahead
+	ending   *ending         // its outcome, which arrived during the check-out
+	loose    bool            // it is in no table: see Worker.attempt
+	pinned   bool            // a handler's transaction is completing it, so it stays where it is
 	inTx     bool            // CompleteTx has succeeded
-	earlier  []*Delivery     // ended jobs of its key whose acks its transaction writes: see withhold
-	trial    trial           // that it is on; trusted: none
-	benched  bool            // it has given up its place there, and waits for a limit
-	result   []byte          // of a job of a group
+	earlier  []*Delivery     // ended jobs of its key whose acks that transaction writes: see withhold
+	trial    trial           // its trial; trusted: none
+	benched  bool            // it has given up its trial place, and waits for a limit
+	result   []byte          // result of a job of a group
 	saved    *Progress       // the last snapshot; nil: there is none
-	saving   bool            // one is being stored: its row stays where it is
-	dropped  bool            // it was not done, and need not be
+	saving   bool            // a snapshot is being stored: its row must stay where it is
+	dropped  bool            // it was discarded
 	reason   string          // why it was dropped
-	ended    bool            // it has its outcome
-	settled  bool            // and that is committed, or given up
-	refusal  *refusal        // nil: the database refuses nothing of it
-	stays    instant.Instant // it is not checked out until then
-	paused   []*refusal      // ends of its key that its transaction writes: see withhold
-	acked    chan struct{}   // closed when its outcome is committed, or refused, for those who wait for that
-	told     bool            // it is closed
-	err      error           // what became of the outcome
+	ended    bool            // it has an outcome
+	settled  bool            // the outcome is committed, or was given up
+	refusal  *refusal        // the refusal of one of its steps; nil: none
+	stays    instant.Instant // do not check it out until then
+	paused   []*refusal      // completions whose transactions write its end: see withhold
+	acked    chan struct{}   // closed when its outcome is committed or refused, for waiters
+	told     bool            // done is closed
+	err      error           // the fate of the outcome
 	ctx      jobContext
 }
 
-// An ending is an outcome that waits for a check-out to be over.
+// An ending is an outcome that waits for the end of a check-out.
 type ending struct {
 	err    error
 	detail string
 }
 
-// at returns what no other job has.
+// at returns the job's unique identification.
 func (d *Delivery) at() store.JobID { return store.JobID{BlockID: d.b.at(), ID: d.ID} }
 
-// line names what the job goes one after the other with: its key, or the whole of a block that is
+// line identifies the sequence in which the job runs: its key, or the whole block if that is
 // FIFO.
 func (d *Delivery) line() string {
 	if d.b != nil && d.b.fifo {
@@ -129,7 +129,7 @@ func (d *Delivery) Left() time.Duration {
 	return max(0, w.lease.deadline.Sub(instant.Now()))
 }
 
-// moment lets others have mu for a moment. mu is held.
+// moment releases mu for a moment. mu is held.
 func (w *Worker) moment(ctx context.Context) error {
 	w.mu.Unlock()
 	defer w.mu.Lock()
@@ -140,8 +140,8 @@ func (w *Worker) moment(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// A jobContext is a job's context. Most handlers of small jobs never look at it,
-// so what a context costs is spent when it is first used.
+// A jobContext is a job's context. It creates a real context on first use, since most handlers
+// of small jobs never use theirs.
 type jobContext struct {
 	base context.Context
 
@@ -152,7 +152,7 @@ type jobContext struct {
 	over   bool
 }
 
-// real returns the context that does the work.
+// real returns the real context.
 func (c *jobContext) real() context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,22 +14,23 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// The handlerSlots are the goroutines that run handlers: what they run, and where the next jobs are.
+// handlerSlots are the goroutines that run handlers: the jobs they run, and where the next ones
+// are.
 type handlerSlots struct {
-	work     sync.Cond    // handlers wait for jobs
-	runnable []*workQueue // that have ready jobs
-	idle     int          // handlers that wait
+	work     sync.Cond    // wakes handlers that wait for jobs
+	runnable []*workQueue // queues with ready jobs
+	idle     int          // number of waiting handlers
 	slots    [][]*Delivery
 	taken    map[*Delivery]bool // by Receive
 	begun    int                // jobs that have begun
 	group    sync.WaitGroup     // handlers
 }
 
-// handleJobs does one job, or batch, after the other.
+// handleJobs processes one job, or batch, after the other.
 func (w *Worker) handleJobs(slot int) {
 	var buffer [1]*Delivery
 	var unit []*Delivery
-	var last *Delivery // that has just ended: its time is told by what begins next
+	var last *Delivery // the job that has just ended: the start of the next one sets its end
 	inside := false
 	w.mu.Lock()
 	defer func() {
@@ -37,7 +38,7 @@ func (w *Worker) handleJobs(slot int) {
 			w.mu.Unlock()
 			return
 		}
-		// The handler has ended its goroutine, this one. Another goes on.
+		// The handler has ended this goroutine. Another one continues.
 		for _, d := range unit {
 			w.finish(d, errors.New("the handler ended its goroutine"), "")
 		}
@@ -79,8 +80,9 @@ func (w *Worker) wasBusy() bool {
 	return slices.ContainsFunc(w.queues, func(q *workQueue) bool { return q.busy })
 }
 
-// next waits for the next job, or batch, and returns nil when there is no more. It notes
-// when the last one ended: to ask for the time costs as much as all the rest. mu is held.
+// next waits for the next job or batch, and returns nil when there are no more. It records when
+// the previous one ended: asking for the time separately would cost as much as everything else.
+// mu is held.
 func (w *Worker) next(unit []*Delivery, last *Delivery) []*Delivery {
 	for {
 		if w.stopped || w.closing && !w.claims() {
@@ -99,7 +101,7 @@ func (w *Worker) next(unit []*Delivery, last *Delivery) []*Delivery {
 	}
 }
 
-// await waits for work. What waits for a limit may begin now, if the limit allows. mu is
+// await waits for work. A job that waits for a limit may begin now, if the limit allows. mu is
 // held.
 func (w *Worker) await() {
 	if w.limits.limited {
@@ -110,8 +112,8 @@ func (w *Worker) await() {
 	w.idle--
 }
 
-// claims reports whether there are jobs whose rows are gone, or may be: a worker that is
-// being stopped does them first. mu is held.
+// claims reports whether there are jobs whose rows are gone, or may be: a stopping worker still
+// runs these. mu is held.
 func (w *Worker) claims() bool {
 	if !w.opt.AtMostOnce {
 		return false
@@ -126,7 +128,7 @@ func (w *Worker) claims() bool {
 	return false
 }
 
-// take takes the next job, or batch, if there is one. mu is held.
+// take takes the next job or batch, if there is one. mu is held.
 func (w *Worker) take(unit []*Delivery) []*Delivery {
 	for {
 		d := w.popReady()
@@ -137,7 +139,7 @@ func (w *Worker) take(unit []*Delivery) []*Delivery {
 			return w.ripeBatch()
 		}
 		h := w.handlerOf(d.Kind)
-		if h == nil || h.many == nil || d.trial != trusted { // what may have ended a worker begins alone
+		if h == nil || h.many == nil || d.trial != trusted { // a job that may have crashed a worker begins alone
 			return append(unit, d)
 		}
 		if batch := w.gather(h, d); len(batch) > 0 {
@@ -146,7 +148,7 @@ func (w *Worker) take(unit []*Delivery) []*Delivery {
 	}
 }
 
-// begins records that a job begins that was taken out of its block.
+// begins records the start of a job that was taken out of its block.
 func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
 	d.began = at
 	w.begun++
@@ -161,7 +163,7 @@ func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
 	}
 }
 
-// timeout is how long an attempt may take: as the job says, or its kind, or its queue.
+// timeout returns the timeout of an attempt: that of the job, its kind, or its queue.
 func (b *block) timeout(d *Delivery) time.Duration {
 	limit := d.Timeout
 	if h := b.q.w.handlerOf(d.Kind); h != nil {
@@ -170,14 +172,14 @@ func (b *block) timeout(d *Delivery) time.Duration {
 	return cmp.Or(limit, b.q.set.Timeout)
 }
 
-// A tried is what the handler has made of a job.
+// A tried is the result of running a handler on a job.
 type tried struct {
 	err   error
 	stack string
 }
 
-// do runs the handler of a unit, and notes the outcomes, all at once: those of a batch that
-// failed go on together.
+// do runs the handler of a unit, and records all outcomes at once: the failed jobs of a batch
+// continue together.
 func (w *Worker) do(unit []*Delivery) {
 	outcomes := w.try(unit)
 	w.mu.Lock()
@@ -201,7 +203,7 @@ func (known *kindHandlers) try(unit []*Delivery) []tried {
 	}
 	ctx, cancel := context.WithCancelCause(first.ctx.base)
 	stops := make([]func() bool, len(unit))
-	for i, d := range unit { // one that is lost ends the batch
+	for i, d := range unit { // a lost job ends the batch
 		stops[i] = context.AfterFunc(&d.ctx, func() { cancel(context.Cause(&d.ctx)) })
 	}
 	stack, err := protect(func() error { return h.many(ctx, unit) })
@@ -235,7 +237,7 @@ func protect(f func() error) (stack string, err error) {
 	return "", err
 }
 
-// finish notes what has become of a job.
+// finish records the outcome of a job.
 func (w *Worker) finish(d *Delivery, err error, detail string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -267,7 +269,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	what, after := verdictOf(d, err)
 	switch {
 	case b.gone && d.from != tableRunning && what != done && what != discard:
-		// Whoever has the block now does the job again.
+		// The block's present holder runs the job again.
 		w.settled(d, ErrLost)
 		if what != handed {
 			w.c.events.tell(d, lost, err, 0)
@@ -294,7 +296,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		}
 		b.acks = append(b.acks, d)
 		b.weigh(d, d.bytes())
-		if !w.opt.AckEach { // else its key is released when its end is committed
+		if !w.opt.AckEach { // otherwise its key is released when its end is committed
 			w.release(d)
 		}
 	case w.opt.AtMostOnce && d.from != tableRunning:
@@ -318,7 +320,7 @@ func (w *Worker) endRemoved(d *Delivery, what, counted verdict, err error) {
 	w.release(d)
 }
 
-// explained is an error with the timeout, or the stall, that may have brought it about.
+// explained adds to an error the timeout or stall that may have caused it.
 func (d *Delivery) explained(err error) error {
 	for _, cause := range []error{ErrTimeout, ErrStalled} {
 		if err != nil && errors.Is(d.ctx.cause, cause) && !errors.Is(err, cause) {
@@ -328,14 +330,14 @@ func (d *Delivery) explained(err error) error {
 	return err
 }
 
-// tellClosing has handlers look again whether they are done with. mu is held.
+// tellClosing makes handlers check whether they are done. mu is held.
 func (w *Worker) tellClosing() {
 	if w.closing {
 		w.work.Broadcast()
 	}
 }
 
-// release lets the next job of a key go. mu is held.
+// release lets the next job of a key begin. mu is held.
 func (slots *handlerSlots) release(d *Delivery) {
 	if d.line() == "" || d.b.gone {
 		return
@@ -344,11 +346,11 @@ func (slots *handlerSlots) release(d *Delivery) {
 	slots.offer(d.b, 1)
 }
 
-// releaseIfMine lets the next job of a key go after one whose row is gone. Somebody has
-// cancelled it, or the block is lost: its new holder does the job, and this worker does not
-// know yet that its lease is over, since the database's clock was set. So the key waits until
-// the block's fence was read. Whoever has done something to the row has taken the block before
-// that, so a read that comes after says so. mu is held.
+// releaseIfMine lets the next job of a key begin after one whose row is gone. Either somebody
+// has cancelled that job, or the block is lost: its new holder runs the job, and this worker
+// does not know yet that its lease is over, because the database's clock was set. So the key
+// waits until the block's fence was read. Whoever has changed the row has taken the block
+// before, so a later read of the fence shows that. mu is held.
 func (box *outbox) releaseIfMine(b *block, key string, id int64) {
 	if key == "" || b.gone {
 		return
@@ -359,8 +361,7 @@ func (box *outbox) releaseIfMine(b *block, key string, id int64) {
 	box.enlist(b)
 }
 
-// settled tells who waits that a job's outcome is committed, or is not to be. mu is
-// held.
+// settled tells waiters that a job's outcome is committed, or will not be. mu is held.
 func (w *Worker) settled(d *Delivery, err error) {
 	if d.settled {
 		return
@@ -373,7 +374,8 @@ func (w *Worker) settled(d *Delivery, err error) {
 	w.relieve(d)
 }
 
-// tellWaiter tells who waits what became of a job's outcome. The first answer counts. mu is held.
+// tellWaiter tells waiters what happened to a job's outcome. The first answer counts. mu is
+// held.
 func tellWaiter(d *Delivery, err error) {
 	if d.told {
 		return
@@ -384,7 +386,7 @@ func tellWaiter(d *Delivery, err error) {
 	}
 }
 
-// verdictOf says what a handler's error makes of a job.
+// verdictOf converts a handler's error to a verdict.
 func verdictOf(d *Delivery, err error) (verdict, time.Duration) {
 	var r *result
 	switch {

@@ -10,14 +10,13 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Jobs of a queue that keeps them are copied to the table of those that are done by the
-// transaction that deletes them, so they are in one of the two. Other queues know nothing
-// of it.
+// If a queue keeps done jobs, the transaction that deletes a job copies it to the table of done
+// jobs, so it is always in exactly one of the two. Other queues do not use that table.
 
 var keepStatements = map[table]*sqlrun.Stmt{tableReady: store.KeepReady, tableDelayed: store.KeepDelayed, tableRunning: store.KeepRunning}
 
-// keepDone keeps those of some jobs of a block that are here: in a table, locked, and about
-// to be deleted by this transaction.
+// keepDone copies those of some jobs of a block that are in a table, locked, and about to be
+// deleted by this transaction.
 func keepDone(ctx context.Context, tx *sqlrun.Session, b *block, from table, list []*Delivery, here []int64,
 	node string, keep time.Duration,
 ) error {
@@ -36,7 +35,7 @@ func keepDone(ctx context.Context, tx *sqlrun.Session, b *block, from table, lis
 		if d.dropped {
 			row["more"], row["why"] = store.OutcomeDiscarded, d.reason
 		}
-		if d.began != 0 { // else it is about to begin, at most once
+		if d.began != 0 { // otherwise it is about to begin, at most once
 			row["later"] = d.began.Sub(now).Microseconds()
 		}
 		rows = append(rows, row)

@@ -34,7 +34,7 @@ func (w *Worker) RunOnce(ctx context.Context) error {
 // quietEvery is the interval between checks for remaining jobs.
 const quietEvery = 50 * time.Millisecond
 
-// untilQuiet waits until nothing is left, and has nothing more begun then.
+// untilQuiet waits until nothing is left, and then stops starting jobs.
 func (w *Worker) untilQuiet(ctx context.Context) {
 	select {
 	case <-w.joined:
@@ -46,7 +46,7 @@ func (w *Worker) untilQuiet(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		w.mu.Lock()
-		engaged := w.engaged() // what that is about to enqueue is not to be seen yet
+		engaged := w.engaged() // jobs that it is about to enqueue are not visible yet
 		w.mu.Unlock()
 		left, err := w.left(ctx)
 		if ctx.Err() == nil {
@@ -63,7 +63,7 @@ func (w *Worker) untilQuiet(ctx context.Context) {
 	}
 }
 
-// closeIdle has nothing more begun, unless something is under way here.
+// closeIdle stops starting jobs, unless something is under way here.
 func (w *Worker) closeIdle() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -100,7 +100,7 @@ func (w *Worker) engaged() bool {
 func (w *Worker) left(ctx context.Context) (bool, error) {
 	w.mu.Lock()
 	queues, name := slices.DeleteFunc(slices.Clone(w.queues), func(q *workQueue) bool { return q.set.State != "active" }), w.lease.node
-	var kinds []string // of those that it picks
+	var kinds []string // of the kinds that it handles
 	ask := make([]*sqlrun.Stmt, len(queues))
 	picks := w.choice.picks
 	if picks {
@@ -120,7 +120,7 @@ func (w *Worker) left(ctx context.Context) (bool, error) {
 			return true, err
 		}
 		running, err := w.c.readRunning(ctx, []int{q.id})
-		// One that is here, or whose worker has ended, so that somebody will go on with it.
+		// A job that is here, or whose worker has ended, so that somebody will continue it.
 		if err != nil || slices.ContainsFunc(running, func(r runningRow) bool {
 			return (!picks || slices.Contains(kinds, r.kind)) && (r.lockBy == name || r.state == rowHanded || !r.live || !r.inTime)
 		}) {

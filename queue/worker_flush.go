@@ -26,37 +26,37 @@ type round struct {
 	acks    []*Delivery
 	read    board.Read
 	reads   bool
-	delayed bool // reads jobs whose time has come
+	delayed bool // reads jobs that are due
 	due     board.DueRead
-	batch   int // what the block's row is to say; 0: as it does
+	batch   int // the batch size to write to the block's row; 0: no change
 
-	sentinels bool           // are to be placed
-	placed    bool           // and were
-	keep      time.Duration  // how long what is done is kept; 0: it is not
-	tied      bool           // some of the acks are noted elsewhere: by unique keys or groups, or all of them since they are kept
-	ended     []*Delivery    // acks that are committed, whatever becomes of the rest
-	deleted   map[int64]bool // where it matters: which of them were there
-	moved     []move         // moves that are
+	sentinels bool           // place sentinels
+	placed    bool           // sentinels were placed
+	keep      time.Duration  // how long done jobs are kept; 0: not at all
+	tied      bool           // some of the acks have ties (unique keys, groups), or all jobs are kept
+	ended     []*Delivery    // acks that are committed, whatever happens to the rest
+	deleted   map[int64]bool // if it matters: which of their rows existed
+	moved     []move         // committed moves
 
-	again   []*refusal      // set aside before, and tried once more
-	claimed []*Delivery     // claims of these that were tried, and what came of it: see mine
-	mine    []bool          // whether their rows were there
-	refused []refusedEnd    // what is to be set aside
-	barred  map[string]bool // the keys of these
-	passed  []*Delivery     // what was read and stays where it is: it is refused, or behind what is
+	again   []*refusal      // refused before, to be tried again
+	claimed []*Delivery     // retried claims, with their results: see mine
+	mine    []bool          // whether their rows existed
+	refused []refusedEnd    // steps to set aside
+	barred  map[string]bool // their keys
+	passed  []*Delivery     // read jobs that stay in their table: refused, or behind such a job
 
-	gone []heldKey // whose keys go on if the block is still this worker's
+	gone []heldKey // jobs whose keys continue if the block is still this worker's
 
-	waits []*Delivery    // are they still there?
-	there map[int64]bool // these are
+	waits []*Delivery    // jobs to check for existence
+	there map[int64]bool // those that exist
 
-	room   allowance         // how much of payloads may be kept
-	loads  []*Delivery       // whose payloads are to be read
-	loaded map[int64]payload // these were
+	room   allowance         // payload bytes that may be kept
+	loads  []*Delivery       // jobs whose payloads to read
+	loaded map[int64]payload // the payloads read
 
-	fresh []*Delivery // what was read
+	fresh []*Delivery // the jobs read
 	ripe  []*Delivery
-	got   board.Fetched // how much that was
+	got   board.Fetched // their number and size
 	last  board.Due
 	m     int
 }
@@ -73,13 +73,13 @@ type flusher struct {
 // An outbox holds what is still to be written: the blocks with ended or moved jobs, refused
 // outcomes, the rows that belong to this worker, and counters.
 type outbox struct {
-	chores   sync.Cond                 // flushers wait for blocks
-	serve    []*block                  // that flushers have something to do with
-	needs    bool                      // the last of them was taken for its need
-	remnants map[*block]bool           // gone, and what is left to write of them failed to be written
-	out      map[store.JobID]*Delivery // checked out
-	rows     map[store.JobID]*Delivery // rows of running jobs that are this worker's, until they are deleted
-	toHand   []*Delivery               // checked out, and cancelled because the worker is being stopped
+	chores   sync.Cond                 // wakes flushers that wait for blocks
+	serve    []*block                  // blocks that need a flusher
+	needs    bool                      // the last one was chosen because it was neediest
+	remnants map[*block]bool           // blocks that are gone, with unwritten outcomes
+	out      map[store.JobID]*Delivery // checked out jobs
+	rows     map[store.JobID]*Delivery // running rows that are this worker's, until they are deleted
+	toHand   []*Delivery               // checked out, and cancelled because the worker is stopping
 	ends     concluder
 	book     refusalBook
 	tally    tally
@@ -158,7 +158,7 @@ func (w *Worker) round(b *block) *round {
 
 // serveRound does that work.
 func (f *flusher) serveRound(ctx context.Context, t *round) error {
-	if len(t.gone) > 0 { // before anything that could not be taken back
+	if len(t.gone) > 0 { // before anything irreversible
 		if err := holds(ctx, &f.db.Session, t.b, t.node); err != nil {
 			return err
 		}
@@ -170,8 +170,7 @@ func (f *flusher) serveRound(ctx context.Context, t *round) error {
 		f.placeSentinels(ctx, t)
 	}
 	steps := f.ackSteps(t, t.acks)
-	// A key's jobs leave in their order: those that are done before those that are
-	// moved, and all of them at once.
+	// Jobs of a key leave in order: done ones before moved ones, and all of them at once.
 	alone := f.exact || t.tied || t.keyed && (len(t.moves) > 0 || len(steps) > 1 && f.db.Dialect.Pipeline == nil)
 	if alone && len(steps) > 0 {
 		if err := f.ackAll(ctx, t); err != nil {
@@ -254,7 +253,7 @@ func (f *flusher) ackExactly(ctx context.Context, t *round, list []*Delivery) er
 		store.AckReady: store.LockJobs, store.AckDelayed: store.LockDelayed,
 		store.AckRunning: store.LockRunning,
 	}
-	parts, steps := byTable(list), f.ackSteps(t, list) // which are for the parts
+	parts, steps := byTable(list), f.ackSteps(t, list) // those are applied to the parts
 	if all, err := f.ackPresent(ctx, t, list, parts, steps); all || err != nil {
 		return err
 	}
@@ -305,9 +304,9 @@ func (f *flusher) ackExactly(ctx context.Context, t *round, list []*Delivery) er
 	return err
 }
 
-// ackPresent deletes jobs that are done if all their rows are there, which is usual: the number of
-// deleted rows says so. Otherwise it changes nothing, and ackExactly locks the rows to learn which
-// are there. Jobs that are kept, or may wait for their next attempt, it leaves to that as well.
+// ackPresent deletes done jobs if all their rows exist, as is usual: the number of deleted rows
+// shows that. Otherwise it changes nothing, and ackExactly locks the rows to find out which
+// exist. It also leaves jobs that are kept, or may wait for their next attempt, to ackExactly.
 func (f *flusher) ackPresent(
 	ctx context.Context, t *round, list []*Delivery, parts [][]*Delivery, steps []*sqlrun.Step,
 ) (all bool, err error) {
@@ -553,7 +552,7 @@ func (w *Worker) apply(t *round, err error) {
 		b.release(h.key, h.id)
 		w.offer(b, 1)
 	}
-	if t.reads || t.delayed || b.crowded() { // of which no more is read before there is room again
+	if t.reads || t.delayed || b.crowded() { // no more of these are read before there is room again
 		for _, id := range b.forget {
 			delete(b.seen, id)
 		}
@@ -574,7 +573,7 @@ func (w *Worker) apply(t *round, err error) {
 	}
 	fresh := w.addFresh(t)
 	b.settle()
-	b.reads.Shaken = b.reads.Shaken || since(t.at) > Window // something stands still
+	b.reads.Shaken = b.reads.Shaken || since(t.at) > Window // a key stands still
 	if t.reads {
 		b.reads.Took(t.read, t.got, fresh, instant.Now())
 		b.restWhole(t.read, since(t.at))
@@ -595,7 +594,7 @@ func (w *Worker) failedRound(t *round, err error) {
 	b := t.b
 	if errors.Is(err, errBlockLost) {
 		w.drop(b, ErrLost)
-		b.acks = append(t.acks, b.acks...) // deleting what is done is right in any case
+		b.acks = append(t.acks, b.acks...) // deleting done jobs is right in any case
 		w.undone(t.moves)
 		w.enlist(b)
 		return
@@ -610,8 +609,8 @@ func (w *Worker) failedRound(t *round, err error) {
 	// watch enlists it again
 }
 
-// readAnew leaves out what a round has read if jobs before it may be missing, and has the block
-// read from further back. mu is held.
+// readAnew discards what a round has read if earlier jobs may be missing, and schedules a read
+// of the block from further back. mu is held.
 func (w *Worker) readAnew(t *round) {
 	b := t.b
 	if t.read.Back {
@@ -623,8 +622,8 @@ func (w *Worker) readAnew(t *round) {
 		t.fresh, t.reads = nil, false
 	}
 	if !b.keyed && t.reads && !b.reads.FromHorizon(t.read) && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, (*Delivery).hasKey) {
-		// The first keys: jobs before these may have been committed after others
-		// were read. Read again, as in a queue with keys.
+		// The first keys: earlier jobs may have been committed after later ones were read. Read
+		// again, as in a queue with keys.
 		b.keyed = true
 		b.reads.Back()
 		t.fresh, t.reads = nil, false
@@ -650,7 +649,7 @@ func (w *Worker) addFresh(t *round) (fresh int) {
 			if b.add(d) {
 				fresh++
 			} else if d.from == tableDelayed && (was.from != tableDelayed || was.runAt != d.runAt) {
-				b.dues.Missed(d.due()) // it is another attempt than the one that is remembered
+				b.dues.Missed(d.due()) // another attempt than the one in memory
 			}
 		}
 	}
@@ -664,7 +663,7 @@ func (w *Worker) tookEnds(t *round) {
 	}
 	b, skew, at := t.b, w.c.clock.skew(), instant.Now()
 	for _, d := range t.ended {
-		held := w.opt.AckEach || d.refusal != nil // its key
+		held := w.opt.AckEach || d.refusal != nil // the key's next job
 		here := !w.exact || t.deleted[d.ID]
 		if !here {
 			w.settled(d, ErrLost)
@@ -684,7 +683,7 @@ func (w *Worker) tookEnds(t *round) {
 		}
 		b.spare(d)
 	}
-	clear(t.ended) // what is done is not kept in memory
+	clear(t.ended) // release the memory of jobs that are done
 }
 
 // nudge wakes a flusher for the blocks at once.

@@ -13,14 +13,14 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// What becomes of a queue's blocks when their number is changed: jobs that are enqueued
-// from some moment on go to blocks of a new generation, and those of the old ones go
-// when they are empty. All producers know of that moment before it comes, so a job's id
-// says which generation it belongs to, whoever enqueues it: of two jobs of a key the
-// earlier one is never in the later generation.
+// How the blocks of a queue are replaced when their number changes. Jobs enqueued from some
+// moment on go to the blocks of a new generation; those of old generations are removed when
+// they are empty. All producers know of that moment before it comes. So a job's id determines
+// its generation, whoever enqueues it: of two jobs of a key, the earlier one is never in the
+// later generation.
 
-// stale reports whether rows were given their blocks by settings so old that a generation
-// may have begun that they do not tell of.
+// stale reports whether rows got their blocks from settings so old that a generation unknown to
+// them may have begun.
 func stale(rows []jobRow) bool {
 	for i := range rows {
 		if q := rows[i].of; (i == 0 || rows[i-1].of != q) && since(q.At) > store.ResizeAfter-store.SettingsAge/4 {
@@ -30,9 +30,9 @@ func stale(rows []jobRow) bool {
 	return false
 }
 
-// current returns the blocks that are to be worked on: all of them, but in a queue
-// with keys those of the oldest generation only. It retires a generation that has no
-// jobs left and gets none any more: producers have known of the next one for so long.
+// current returns the blocks to work on: all of them or, in a queue with keys, those of the
+// oldest generation only. It retires a generation that has no jobs left and will get none: all
+// producers have known of the next one for long enough.
 func (w *Worker) current(ctx context.Context, q *workQueue, rows []store.BlockRow) ([]store.BlockRow, error) {
 	if len(rows) == 0 {
 		return rows, nil
@@ -42,7 +42,7 @@ func (w *Worker) current(ctx context.Context, q *workQueue, rows []store.BlockRo
 	if len(old) == len(rows) {
 		return rows, nil
 	}
-	// Read now, after the blocks: a queue has keys before it has a job with one.
+	// Read the settings after the blocks: a queue has keys before it has a job with one.
 	set, err := w.c.read(ctx, q.name)
 	if err != nil {
 		return nil, err
@@ -78,10 +78,10 @@ func (w *Worker) current(ctx context.Context, q *workQueue, rows []store.BlockRo
 	return rows, nil
 }
 
-// forward moves delayed jobs of this worker's blocks of an old generation to where
-// they would be enqueued now: nobody is to wait for one that is due in a year. It
-// leaves those that are due soon, and retries that hold their keys: the other jobs of
-// these are still here.
+// forward moves delayed jobs of this worker's blocks of an old generation to where they would
+// be enqueued now: a generation must not have to wait for a job that is due in a year. It
+// leaves jobs that are due soon, and retries that hold their keys, since the other jobs of
+// these keys are still here.
 func (w *Worker) forward(ctx context.Context, q *workQueue, to store.Generation, old []store.BlockRow) error {
 	for _, r := range old {
 		w.mu.Lock()
@@ -100,14 +100,14 @@ func (w *Worker) forward(ctx context.Context, q *workQueue, to store.Generation,
 	return nil
 }
 
-// A laterRow is a job that is to be moved to another block.
+// A laterRow is a job to be moved to another block.
 type laterRow struct {
 	id        int64
 	key, kind string
 }
 
-// forwardPart moves some jobs of a block, and tells how many. Those that the database refuses to
-// move stay, and are tried again later.
+// forwardPart moves some jobs of a block, and returns their number. Jobs that the database
+// refuses to move stay, and are tried again later.
 func (w *Worker) forwardPart(ctx context.Context, b *block, to store.Generation, node string) (moved int, err error) {
 	var part []laterRow
 	write := func(only []laterRow) error {
@@ -144,7 +144,7 @@ func (w *Worker) forwardPart(ctx context.Context, b *block, to store.Generation,
 	return 0, s.halve(byKey(all, func(laterRow) string { return "" }), err)
 }
 
-// forwardSome moves those of a block's jobs that are not due soon, or only some of these.
+// forwardSome moves those of a block's jobs that are not due soon, or only the given ones.
 func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *block, to store.Generation, node string,
 	only []laterRow,
 ) ([]laterRow, error) {
@@ -182,8 +182,8 @@ func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *block, 
 	return all, holds(ctx, tx, b, node)
 }
 
-// mayMove leaves out jobs that were refused a moment ago, or that are not among some. What was
-// refused and is there no more is forgotten.
+// mayMove leaves out jobs that were refused a moment ago, or that are not among the given ones.
+// It forgets refused jobs that no longer exist.
 func (w *Worker) mayMove(b *block, all, only []laterRow) []laterRow {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -204,9 +204,9 @@ func (w *Worker) mayMove(b *block, all, only []laterRow) []laterRow {
 	})
 }
 
-// withRoom leaves out jobs that cannot be moved yet, since another that has their id waits where
-// they are to go. One that comes there at this moment breaks the transaction off, and the next
-// one sees it.
+// withRoom leaves out jobs that cannot be moved yet because another job with their id waits in
+// the target block. If one arrives there just now, the transaction fails, and the next one sees
+// it.
 func withRoom(ctx context.Context, tx *sqlrun.Session, b *block,
 	rows []sqlrun.Args,
 ) (left []sqlrun.Args, ids []int64, err error) {
@@ -232,8 +232,8 @@ func withRoom(ctx context.Context, tx *sqlrun.Session, b *block,
 	return left, ids, nil
 }
 
-// recall makes blocks again for jobs that came to one that was retired: their
-// producer was asleep for long.
+// recall recreates retired blocks for jobs that arrived in them late: their producer was
+// suspended for long.
 func (s *sweeper) recall(ctx context.Context, q *workQueue, rows []store.BlockRow) error {
 	var gaps []sqlrun.Args
 	last := -1
@@ -247,7 +247,7 @@ func (s *sweeper) recall(ctx context.Context, q *workQueue, rows []store.BlockRo
 		return nil
 	}
 	found := map[int]bool{}
-	err := s.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
+	err := s.db.Pipeline(ctx, &sqlrun.Step{ // so that its plan is cached
 		Stmt: store.StrayBlocks, Args: sqlrun.Args{"queue": q.id, "gaps": gaps},
 		Scan: func(row *sqlrun.Row) error {
 			for column := range 2 {

@@ -13,8 +13,8 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// What package queuetest does with workers: their jobs are done in the caller's
-// goroutine, by the same code and with the same outcomes as otherwise.
+// How package queuetest runs workers: jobs run in the caller's goroutine, by the same code and
+// with the same outcomes as usual.
 func init() {
 	rig.Attempt = func(ctx context.Context, worker, jobs any, number int) ([]rig.Outcome, error) {
 		return worker.(*Worker).attempt(ctx, jobs.([]Job), number)
@@ -34,7 +34,7 @@ func init() {
 	}
 }
 
-// attempt tries jobs that are in no table.
+// attempt makes attempts at jobs that are in no table.
 func (w *Worker) attempt(ctx context.Context, jobs []Job, number int) (all []rig.Outcome, err error) {
 	var unit []*Delivery
 	for i := range jobs {
@@ -44,7 +44,7 @@ func (w *Worker) attempt(ctx context.Context, jobs []Job, number int) (all []rig
 		}
 		j.Queue = cmpName(j.Queue)
 		set := store.Queue{Settings: store.Defaults(j.Queue)}
-		// The host's clock: there is no other, and nothing is compared with it.
+		// The host's clock: there is no other one, and nothing is compared with it.
 		id := store.TickOf(time.Now().UnixMicro()) + int64(i) //nolint:forbidigo // see above
 		d := &Delivery{
 			Job: j, ID: id, Attempt: number, order: id, began: instant.Now(), loose: true,
@@ -76,7 +76,7 @@ func (w *Worker) attempt(ctx context.Context, jobs []Job, number int) (all []rig
 	return all, nil
 }
 
-// endInTime ends the context of a job that is in no table when its time is over.
+// endInTime ends the context of a job in no table when its timeout is over.
 func (w *Worker) endInTime(d *Delivery) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
@@ -96,7 +96,7 @@ func (w *Worker) endInTime(d *Delivery) (stop func()) {
 	return cancel
 }
 
-// outcomes reports what becomes of jobs.
+// outcomes reports the outcomes of jobs.
 func (w *Worker) outcomes(unit []*Delivery, results []tried) []rig.Outcome {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,8 +112,8 @@ func (w *Worker) outcomes(unit []*Delivery, results []tried) []rig.Outcome {
 	return all
 }
 
-// words for verdicts. One that is lost, or handed over, has not failed: it is tried
-// again.
+// words has the names of verdicts. A lost or handed over job has not failed: it will be
+// retried.
 var words = [...]string{
 	done: "done", failed: "failed", retryIn: "retry", snoozed: "snoozed", discard: "discarded", buried: "dead",
 	lost: "failed", handed: "failed",
@@ -127,14 +127,14 @@ func (w *Worker) twin() (*Worker, error) {
 	}
 	for kind, h := range w.handlers {
 		t.handlers[kind], t.kinds[kind] = &kindHandler{one: h.one, many: h.many, batch: h.batch, retry: h.retry}, kind
-		t.handlers[kind].batch.Wait = 0 // nobody else brings more
+		t.handlers[kind].batch.Wait = 0 // nobody else adds to them
 	}
 	t.others = w.others
 	return t, nil
 }
 
-// inline does what is ready or due, one job, or batch, after the other. Whatever ends
-// it hands over what it has: also a handler that ends its goroutine, this one.
+// inline processes ready and due jobs, one job or batch after the other. However it ends, it
+// hands over what it has: even if a handler ends this goroutine.
 func (w *Worker) inline(ctx context.Context, done func([]rig.Outcome) bool) error {
 	base, cancelJobs := context.WithCancelCause(ctx)
 	defer cancelJobs(nil)
@@ -161,7 +161,7 @@ func (w *Worker) inline(ctx context.Context, done func([]rig.Outcome) bool) erro
 			return err
 		}
 		if n > 0 {
-			continue // there may be more by now
+			continue // there may be new jobs by now
 		}
 		left, err := w.left(ctx)
 		if err != nil || !left {
@@ -171,17 +171,17 @@ func (w *Worker) inline(ctx context.Context, done func([]rig.Outcome) bool) erro
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("jobs are left that another worker has: %w", context.Cause(ctx))
-		case <-time.After(10 * time.Millisecond): // it, or its lease, may end
+		case <-time.After(10 * time.Millisecond): // the job, or the lease, may end
 		}
 	}
 }
 
-// doDue does what it finds, and says how many units that were; -1: no more are wanted.
+// doDue processes the jobs it finds, and returns the number of units; -1: stop.
 func (w *Worker) doDue(ctx context.Context, done func([]rig.Outcome) bool) (n int, err error) {
 	w.mu.Lock()
 	queues, name := w.queues, w.lease.node
 	w.mu.Unlock()
-	if name == "" { // the lease was lost, and another is coming
+	if name == "" { // the lease was lost, and a new one is coming
 		return 0, nil
 	}
 	for _, q := range queues {
@@ -216,7 +216,7 @@ func (w *Worker) doDue(ctx context.Context, done func([]rig.Outcome) bool) (n in
 func (w *Worker) doInline(unit []*Delivery) (all []rig.Outcome) {
 	results := make([]tried, len(unit))
 	for i := range results {
-		results[i].err = errors.New("the handler ended its goroutine") // unless it returns
+		results[i].err = errors.New("the handler ended its goroutine") // in case it does not return
 	}
 	defer func() {
 		all = w.outcomes(unit, results)
@@ -231,12 +231,12 @@ func (w *Worker) doInline(unit []*Delivery) (all []rig.Outcome) {
 	return nil
 }
 
-// serveAll reads and writes what there is to be read and written.
+// serveAll reads and writes everything pending.
 func (w *Worker) serveAll(ctx context.Context) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.serve) > 0 {
-		// A block that failed is tried again after a moment, if that makes sense.
+		// Retry a failed block after a moment, if that makes sense.
 		if err := w.serveNext(ctx); err != nil && !w.db.Dialect.Retryable(err) {
 			return err
 		}
@@ -244,7 +244,7 @@ func (w *Worker) serveAll(ctx context.Context) error {
 	return nil
 }
 
-// lookAnew has all blocks read from the beginning.
+// lookAnew schedules a read of all blocks from the beginning.
 func (w *Worker) lookAnew() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

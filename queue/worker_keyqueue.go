@@ -2,15 +2,15 @@ package queue
 
 import "github.com/dbcron/dbcron/queue/internal/board"
 
-// A keyQueue is the jobs of one key that are known here, in their order, and what keeps them from
-// beginning beside that. It is guarded by its worker's mu.
+// A keyQueue is the known jobs of one key, in their order, and what else keeps them from
+// beginning. Its worker's mu guards it.
 type keyQueue struct {
 	board.KeyQueue[*Delivery]
 	key     string
-	limiter *limiter // for which all of its jobs were put back; nil: none
-	resumed bool     // it is in its block's list of such
+	limiter *limiter // the limit for which all of its jobs were put back; nil: none
+	resumed bool     // it is in its block's list of these
 
-	gathers *gathering // the batch that the holder waits for, and how many it may have
+	gathers *gathering // the batch for which the holder waits, and its maximum size
 	most    int
 }
 
@@ -24,8 +24,8 @@ func (b *block) keyQueue(key string) *keyQueue {
 	return l
 }
 
-// wait lets a job that was read wait for its turn, unless the others wait for it: it
-// is their retry.
+// wait makes a job that was read wait for its turn, unless the others already wait for this
+// job: then it is its retry.
 func (b *block) wait(d *Delivery) {
 	l := b.keyQueue(d.line())
 	if l.Wait(d.ID, d.order, d) {
@@ -38,13 +38,13 @@ func (b *block) wait(d *Delivery) {
 	if g := l.gathers; g != nil && !g.full && l.fills() {
 		g.full = true
 		w := b.q.w
-		w.handlerOf(g.jobs[0].Kind).full++ // d may be of another kind, which ends the batch
+		w.handlerOf(g.jobs[0].Kind).full++ // d may be of another kind, which completes the batch
 		w.work.Signal()
 	}
 }
 
-// fills reports whether those that wait fill the batch of the holder, or another kind's job
-// ends it.
+// fills reports whether the waiting jobs fill the holder's batch, or one of another kind
+// completes it.
 func (l *keyQueue) fills() bool {
 	kind := l.gathers.jobs[0].Kind
 	n := 0
@@ -56,29 +56,29 @@ func (l *keyQueue) fills() bool {
 	return l.most == 1
 }
 
-// join takes the job that follows the first n of a key queue, which begin, if it may begin with
+// join takes the job behind the first n of a key, which are beginning, if it may begin with
 // them: it is here, and of their kind.
 func (l *keyQueue) join(n int, kind string) *Delivery {
 	d, _ := l.Join(n, func(d *Delivery) bool { return d.Kind == kind && !d.bare && d.from != tableRunning })
 	return d
 }
 
-// settle lets the first of each key queue go that waits for nobody: called when all of a
-// read has been added, so that its jobs are in order whatever order they came in.
+// settle starts the first job of each key that waits for no other. Call it when all jobs of a
+// read have been added, so that they are in order whatever order they came in.
 func (b *block) settle() {
 	for _, l := range b.keyQueues {
 		b.step(l)
 	}
 }
 
-// step lets the next of a key queue go, if it is here and does not wait for another.
+// step starts the next job of a key, if it is here and waits for no other.
 func (b *block) step(l *keyQueue) {
 	if d, ok := l.Step(); ok {
 		b.admit(d)
 	}
 }
 
-// release ends the turn of a key's job: the next may go.
+// release ends the turn of a key's job: the next one may begin.
 func (b *block) release(key string, id int64) {
 	l := b.keyQueues[key]
 	if l == nil || !l.Release(id) {
@@ -91,7 +91,7 @@ func (b *block) release(key string, id int64) {
 	}
 }
 
-// tidy lets the next of a key queue go, and removes the key queue if nothing is left of it.
+// tidy starts the next job of a key, and removes the key queue if it is empty.
 func (b *block) tidy(l *keyQueue) {
 	if l.Empty() {
 		if b.keyQueues[l.key] == l {
@@ -102,19 +102,18 @@ func (b *block) tidy(l *keyQueue) {
 	b.step(l)
 }
 
-// hold keeps a key's jobs back: one that is not here is running elsewhere, or waits
-// for its retry.
+// hold blocks a key for a job that is not here: it runs elsewhere, or waits for its retry.
 func (b *block) hold(key string, id int64) { b.keyQueue(key).Hold(id) }
 
-// part records that a job that others wait for has left this worker's hands.
+// part records that a job that others wait for has left this worker.
 func (b *block) part(key string, id int64) {
 	if l := b.keyQueues[key]; l != nil {
 		l.Part(id)
 	}
 }
 
-// roundOf reports whether a checked out job may be taken in: one that others of its key
-// go before may not yet.
+// roundOf reports whether a checked out job may be taken in: not while earlier jobs of its key
+// wait.
 func (b *block) roundOf(key string, id int64) bool {
 	if key == "" {
 		return true
@@ -123,7 +122,7 @@ func (b *block) roundOf(key string, id int64) bool {
 	return b.keyQueues[key].HeldBy(id)
 }
 
-// takeIn records that the job that the others wait for is in this worker's hands.
+// takeIn records that the job that the others wait for is now with this worker.
 func (b *block) takeIn(key string, id int64) {
 	if l := b.keyQueues[key]; l != nil {
 		l.TakeIn(id)

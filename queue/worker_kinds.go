@@ -42,7 +42,7 @@ const (
 
 // A kindSet is a set of kinds. nil means all.
 type kindSet struct {
-	text string // as a row has it
+	text string // as in a row
 	has  map[string]bool
 }
 
@@ -52,15 +52,15 @@ func newKindSet(kinds []string) *kindSet {
 	for _, kind := range kinds {
 		s.has[kind] = true
 	}
-	text, _ := json.Marshal(append([]string{}, kinds...)) // strings always can be
+	text, _ := json.Marshal(append([]string{}, kinds...)) // strings always encode
 	s.text = string(text)
 	return s
 }
 
-// takes reports whether a kind is among them. An empty one is that of a limit of all kinds.
+// takes reports whether a kind is in the set. The empty kind stands for a limit of all kinds.
 func (s *kindSet) takes(kind string) bool { return s == nil || kind == "" || s.has[kind] }
 
-// list is the kinds in order.
+// list returns the kinds in order.
 func (s *kindSet) list() []string { return slices.Sorted(maps.Keys(s.has)) }
 
 // kindSets caches the sets that rows recently had: each text is parsed once, and the same text
@@ -70,8 +70,8 @@ type kindSets struct {
 	all map[string]*kindSet
 }
 
-// read returns the set that a row has; nil, which is all kinds, for no text, and for one that was
-// written by hand and is not such a list.
+// read parses the kinds in a row. It returns nil, which means all kinds, for an empty text, and
+// for one that was written by hand and is not such a list.
 func (c *kindSets) read(text string) *kindSet {
 	if text == "" {
 		return nil
@@ -93,17 +93,17 @@ func (c *kindSets) read(text string) *kindSet {
 	return s
 }
 
-// pick records which kinds a worker does that has handlers for some only. mu is held.
+// pick sets which kinds a worker handles that has handlers for some only. mu is held.
 func (w *Worker) pick() {
 	if w.others == nil && !w.opt.BuryUnknown && w.unasked == nil && !w.alone {
 		w.choice.picks, w.choice.does = true, newKindSet(slices.Collect(maps.Keys(w.handlers)))
 	}
 }
 
-// knows reports whether the worker does jobs of a kind, if only as dead letters. mu is held.
+// knows reports whether the worker handles a kind, if only by burying its jobs. mu is held.
 func (k *kindChoice) knows(kind string) bool { return !k.picks || k.does.takes(kind) }
 
-// announces returns the kinds that the worker does, as its row says them, and as an argument.
+// announces returns the kinds that the worker handles, as text for its row and as an argument.
 func (k *kindChoice) announces() (text string, arg any) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -118,16 +118,16 @@ func (k *kindChoice) announces() (text string, arg any) {
 type part struct {
 	workers     []workerRow
 	rows        []store.BlockRow
-	of          map[int]bool // these; nil: every block
-	offset      int          // so that it is not the same worker that has one more of each part
+	of          map[int]bool // its blocks; nil: all
+	offset      int          // so that different workers have one block more of each part
 	share, mine int
 }
 
-// has reports whether a block is among them.
+// has reports whether a block belongs to the part.
 func (p *part) has(divided int) bool { return p.of == nil || p.of[divided] }
 
-// partsOf divides the blocks of a queue by who shares them. A block that was left to those who do
-// a kind is theirs, as long as there are any.
+// partsOf divides the blocks of a queue into parts. A block that was left to the handlers of a
+// kind belongs to these, while there are any.
 func partsOf(all []workerRow, rows []store.BlockRow) []*part {
 	chosen := func(r store.BlockRow) bool { return r.ForKind != "" }
 	picks := func(r workerRow) bool { return r.kinds != nil }
@@ -155,8 +155,8 @@ func partsOf(all []workerRow, rows []store.BlockRow) []*part {
 	return parts
 }
 
-// whoDo lists the workers that do a kind, with those that move jobs and are to have all blocks; or
-// all workers if none does it.
+// whoDo returns the workers that handle a kind, with those that move jobs and take all blocks;
+// or all workers if none handles it.
 func whoDo(kind string, all []workerRow) (some []workerRow) {
 	found := false
 	for _, r := range all {
@@ -190,13 +190,13 @@ func (k *kindChoice) noteKinds(q *workQueue, all []workerRow, name string) {
 	}
 }
 
-// othersDo reports whether another worker of the queue does a kind. mu is held.
+// othersDo reports whether another worker of the queue handles a kind. mu is held.
 func (q *workQueue) othersDo(kind string) bool {
 	return slices.ContainsFunc(q.others, func(s *kindSet) bool { return s.takes(kind) })
 }
 
-// stranger is the limiter at which jobs of kinds wait that this worker does not handle. mu is
-// held.
+// stranger returns the limiter that holds back jobs of kinds that this worker does not handle.
+// mu is held.
 func (q *workQueue) stranger(kind string) *limiter {
 	if q.elsewhere == nil {
 		q.elsewhere, q.nowhere = &limiter{q: q, never: true}, &limiter{q: q, never: true}
@@ -214,7 +214,7 @@ func (q *workQueue) stranger(kind string) *limiter {
 	return q.nowhere
 }
 
-// barrierOf returns the limiter at which a job of a kind waits; nil: there is none. mu is held.
+// barrierOf returns the limiter that holds back a job of a kind, or nil. mu is held.
 func (q *workQueue) barrierOf(kind string) *limiter {
 	if q.w.choice.knows(kind) {
 		return q.limiterOf(kind)
@@ -242,8 +242,8 @@ func (k *kindChoice) tellUnknown(q *workQueue) {
 	}
 }
 
-// makeReady lets a job start that counts already, unless this worker does not do its kind. mu is
-// held.
+// makeReady makes a job that counts already startable, unless this worker does not handle its
+// kind. mu is held.
 func (b *block) makeReady(d *Delivery) {
 	if b.q.w.choice.knows(d.Kind) {
 		b.ready.Put(d.place(), d)
@@ -253,8 +253,8 @@ func (b *block) makeReady(d *Delivery) {
 	b.setAside(b.q.stranger(d.Kind), d)
 }
 
-// sortAnew sorts the jobs again that were read and have not begun, after the kinds have changed
-// that this worker or others handle. mu is held.
+// sortAnew sorts the jobs that were read and have not begun again, after the kinds that this
+// worker or others handle have changed. mu is held.
 func (b *block) sortAnew() {
 	var list []*Delivery
 	take := func(s *readyList) {
@@ -287,9 +287,9 @@ func (b *block) sortAnew() {
 	b.q.w.enlist(b)
 }
 
-// leavesDelayed reports whether a delayed job that is due stays in its table, since this worker does
-// not do its kind: a ready one can be read again from its id, and of one of a key others know the
-// place.
+// leavesDelayed reports whether a due job stays in its table because this worker does not
+// handle its kind. A ready job need not: it can be read again by its id; nor one of a key,
+// whose place others know.
 func (b *block) leavesDelayed(d *Delivery, g *limiter) bool {
 	if !g.never || d.from != tableDelayed || d.line() != "" {
 		return false
@@ -298,7 +298,7 @@ func (b *block) leavesDelayed(d *Delivery, g *limiter) bool {
 	return true
 }
 
-// yield marks the blocks of a queue that go to workers of kinds that this worker does not handle.
+// yield marks the blocks of a queue that should go to workers that handle other kinds.
 func (w *Worker) yield(q *workQueue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -315,7 +315,7 @@ func (w *Worker) yield(q *workQueue) {
 	}
 }
 
-// yields reports whether a block is to go to others, and for which kind. mu is held.
+// yields reports whether a block should go to others, and for which kind. mu is held.
 func yields(b *block, at instant.Instant) (kind string, goes bool) {
 	if kind = b.forOthers(); kind == "" {
 		b.waiting = 0
@@ -330,8 +330,8 @@ func yields(b *block, at instant.Instant) (kind string, goes bool) {
 	return kind, b.exhausted() || at.Sub(b.waiting) >= kindTurn && at.Sub(b.from) >= kindTurn
 }
 
-// forOthers is the kind of the first job of the block that others do and this worker does not;
-// empty: there is none. mu is held.
+// forOthers returns the kind of the block's first job that only others handle, or "". mu is
+// held.
 func (b *block) forOthers() string {
 	g := b.q.elsewhere
 	if g != nil {
@@ -340,7 +340,7 @@ func (b *block) forOthers() string {
 				return d.Kind
 			}
 		}
-		if first := b.skipped[g]; first != 0 { // somebody has cancelled all that were kept here
+		if first := b.skipped[g]; first != 0 { // all jobs that were held back here have been cancelled
 			delete(b.skipped, g)
 			b.readFrom(first)
 		}
@@ -351,7 +351,7 @@ func (b *block) forOthers() string {
 	return ""
 }
 
-// exhausted reports whether nothing is left in the block that this worker could do. mu is held.
+// exhausted reports whether the block has nothing left for this worker. mu is held.
 func (b *block) exhausted() bool {
 	if b.ready.Len() > 0 || len(b.bare) > 0 || len(b.doubted) > 0 || b.active > 0 ||
 		b.reads.Unseen || b.reads.Full || b.reads.Dirty || b.serving || len(b.resumed) > 0 {
@@ -376,7 +376,7 @@ func (w *Worker) nudgeIfExhausted(b *block) {
 
 // unstrand forgets the jobs that wait to be adopted, so that they are checked again. mu is held.
 func (q *workQueue) unstrand() {
-	if q.w.opt.AtMostOnce { // what is left in the table
+	if q.w.opt.AtMostOnce { // jobs left in the table
 		return
 	}
 	for _, b := range q.blocks {
@@ -384,8 +384,8 @@ func (q *workQueue) unstrand() {
 	}
 }
 
-// strands reports whether a checked out job whose worker has ended is left to others, since this
-// worker does not do its kind.
+// strands reports whether a checked out job whose worker has ended is left to others, because
+// this worker does not handle its kind.
 func (k *kindChoice) strands(q *workQueue, r *runningRow) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -398,8 +398,8 @@ func (k *kindChoice) strands(q *workQueue, r *runningRow) bool {
 	return true
 }
 
-// leavesRow reports whether a worker that removes what it reads leaves a job in its table: one whose
-// kind it does not do, or that is behind such a one of its key. mu is held.
+// leavesRow reports whether a worker that removes what it reads leaves a job in its table: it
+// does not handle the kind, or the job is behind one of its key that it has left. mu is held.
 func (k *kindChoice) leavesRow(b *block, d *Delivery) bool {
 	line := d.line()
 	switch {

@@ -30,18 +30,18 @@ type nodeLease struct {
 	entered func()
 
 	drained  *string // who has drained it: see worker_share.go; nil: nobody
-	over     bool    // it has left, and does not join again
+	over     bool    // it has left, and does not rejoin
 	node     string
-	last     string          // its name before it lost its lease
-	deadline instant.Instant // what is leased is until then, at least
+	last     string          // its name before the loss of its lease
+	deadline instant.Instant // end of everything leased, at least
 }
 
-// The wakeups are how a worker is told to look after its blocks.
+// wakeups tell a worker to look after its blocks.
 type wakeups struct {
-	sharings int             // how often it has taken the blocks that are its share
-	hears    instant.Instant // when a notification was heard last; 0: none was
-	called   chan struct{}   // a notification was heard
-	tick     chan struct{}   // look after the blocks now
+	sharings int             // number of rounds in which it has taken its share of the blocks
+	hears    instant.Instant // last notification heard; 0: none
+	called   chan struct{}   // signals a notification
+	tick     chan struct{}   // signals to look after the blocks now
 	bell     *doorbell       // nil: it has none
 }
 
@@ -117,7 +117,7 @@ func (l *nodeLease) enter(ctx context.Context) error {
 		l.node, l.deadline = name, l.until(before)
 	}
 	l.mu.Unlock()
-	if over { // it was being stopped meanwhile, and has left under the name that it had
+	if over { // it was stopped meanwhile, and has left under its previous name
 		_, err := l.db.Exec(ctx, store.LeaveNode, sqlrun.Args{"node": name})
 		return err
 	}
@@ -136,13 +136,13 @@ func (l *nodeLease) joining(name string) sqlrun.Args {
 	return args
 }
 
-// until returns the end of a lease that was requested at an instant, less a margin for noticing
-// its loss.
+// until returns the end of a lease that was requested at an instant, minus a margin for
+// noticing its loss.
 func (l *nodeLease) until(asked instant.Instant) instant.Instant {
 	return asked.Add(usable(l.opt.Lease))
 }
 
-// usable is the part of a lease on which a worker relies.
+// usable returns the part of a lease on which a worker relies.
 func usable(lease time.Duration) time.Duration { return lease - lease/10 }
 
 // DefaultLease is the lease of a worker whose options do not set one. Other workers take over a
@@ -197,8 +197,8 @@ func (l *nodeLease) keep(ctx context.Context) {
 	}
 }
 
-// renew asks for the lease, and tells whether it goes on. It does not wait long for an answer: on another
-// connection there may be one in time.
+// renew renews the lease, and reports whether it continues. It does not wait long for an
+// answer: on another connection there may be one in time.
 func (l *nodeLease) renew(ctx context.Context, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(l.opt.Lease/2, time.Second))
 	defer cancel()
@@ -207,13 +207,13 @@ func (l *nodeLease) renew(ctx context.Context, name string) (bool, error) {
 	return goes[mine], err
 }
 
-// A renewal is a lease that is to go on.
+// A renewal is a lease to be renewed.
 type renewal struct {
 	node  string
 	lease time.Duration
 }
 
-// renewAll renews the leases of several workers, and tells which of them go on.
+// renewAll renews the leases of several workers, and returns those that continue.
 func (c *Client) renewAll(ctx context.Context, all []renewal) (map[renewal]bool, error) {
 	goes, byLease := map[renewal]bool{}, map[time.Duration][]string{}
 	for _, r := range all {
@@ -227,7 +227,7 @@ func (c *Client) renewAll(ctx context.Context, all []renewal) (map[renewal]bool,
 		}
 		for _, name := range names {
 			one := n
-			if int(n) < len(names) && len(names) > 1 { // somebody's time is over
+			if int(n) < len(names) && len(names) > 1 { // a lease has expired
 				if one, err = c.renewSome(ctx, lease, []string{name}); err != nil {
 					return nil, err
 				}
@@ -312,7 +312,7 @@ func (w *Worker) drop(b *block, cause error) {
 	b.gone = true
 	delete(b.q.blocks, b.divided)
 	w.forsake(b)
-	for d := range b.unstarted() { // checked out, and not started: whoever finds the row begins it
+	for d := range b.unstarted() { // checked out and not started: whoever finds the row begins it
 		if d.from == tableRunning {
 			w.forgo(d)
 		}
@@ -365,7 +365,7 @@ func (w *Worker) drain(ctx context.Context) {
 	grace := time.After(max(0, w.opt.Grace))
 	every := time.NewTicker(20 * time.Millisecond)
 	defer every.Stop()
-	last := instant.Instant(0) // when it is given up; 0: it is waited for
+	last := instant.Instant(0) // when to give up on it; 0: wait for it
 	for waiting := true; waiting; {
 		select {
 		case <-over:
@@ -396,7 +396,7 @@ func (w *Worker) ungather() {
 		w.heedLone()
 	}
 	if w.opt.AtMostOnce {
-		return // their rows are gone, so they are done now
+		return // their rows are gone, so they run now
 	}
 	for h := range w.everyHandler() {
 		for _, g := range h.gathered {
@@ -472,7 +472,7 @@ func (w *Worker) cancelAll() {
 // abandon leaves the remaining work to other workers, and ends the worker.
 func (w *Worker) abandon(ctx context.Context) {
 	w.mu.Lock()
-	w.lease.over = true // it does not join again
+	w.lease.over = true // it does not rejoin
 	node := cmp.Or(w.lease.node, w.lease.last)
 	hand := map[*block][]int64{}
 	for _, d := range w.out {
@@ -481,7 +481,7 @@ func (w *Worker) abandon(ctx context.Context) {
 	for _, d := range w.toHand {
 		hand[d.b] = append(hand[d.b], d.ID)
 	}
-	for _, d := range w.out { // and whoever waits for what can't be written
+	for _, d := range w.out { // and those who wait for what cannot be written
 		w.settled(d, ErrUnknownOutcome)
 		d.ended = true
 	}

@@ -12,55 +12,55 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A limiter is what the jobs that a limit bounds pass before they begin: those of a queue, or
-// of one of its kinds. It is open as long as there are permits that no job has, and tokens
-// of the rate. A kind's jobs that come to a closed limiter are set aside, in their block, so
-// that those of other kinds go on; a block of a queue whose limiter is closed is left alone.
+// A limiter admits the jobs that a limit bounds: those of a queue, or of one of its kinds. It
+// is open while it has unused permits, and tokens of the rate. Jobs of a kind whose limiter is
+// closed are set aside in their block, so that those of other kinds continue. A block of a
+// queue whose own limiter is closed is left alone.
 //
-// A limiter is guarded by its worker's mu. Once made it stays, with or without a limit.
+// The worker's mu guards it. A limiter is never removed, even if its limit is.
 type limiter struct {
 	q     *workQueue
 	kind  string      // empty: the queue's own
-	never bool        // it is of kinds that this worker does not do
-	limit store.Limit // with neither number set when there is none
+	never bool        // it holds kinds that this worker does not handle
+	limit store.Limit // both numbers are zero without a limit
 
 	active   int            // jobs that have passed and not ended
 	permits  map[int]permit // by slot
-	keep     int            // permits that are more than that are given back
+	keep     int            // permits beyond that are given back
 	room     int            // how many jobs may be active
 	quiet    instant.Instant
-	refusals int             // how often in a row permits were not to be had
-	ask      instant.Instant // for permits, not before
-	look     instant.Instant // when to look whether the permits are still there
-	doubt    bool            // whether some were taken, or given back, is not known
+	refusals int             // consecutive failures to get permits
+	ask      instant.Instant // for permits: not before
+	look     instant.Instant // when to check that the permits still exist
+	doubt    bool            // it is unknown whether some were taken or given back
 
 	tokens  int   // how many jobs may begin
-	drawnTo int64 // µs: until when the rate was used up after the last draw
+	drawnTo int64 // µs: the rate was used up until then after the last draw
 	drawn   instant.Instant
-	askRate instant.Instant // for tokens, not before
+	askRate instant.Instant // for tokens: not before
 }
 
-// Limiters that a job has passed.
+// The limiters that a job has passed.
 const (
 	throughQueue = 1 << iota
 	throughKind
 )
 
-// A limitKeeper keeps a worker to the limits of its queues and kinds: it gets permits
-// (worker_permit.go) and tokens (worker_rate.go) for the jobs that wait, and gives them back.
+// A limitKeeper enforces the limits of a worker's queues and kinds: it gets permits
+// (worker_permit.go) and tokens (worker_rate.go) for waiting jobs, and gives them back.
 type limitKeeper struct {
 	*core
 	slots *handlerSlots
 	lease *nodeLease
 	life  *lifetime
 	known *kindHandlers
-	expel func(context.Context, []*store.LeaseRow) error // frees what lost processes have
+	expel func(context.Context, []*store.LeaseRow) error // frees the permits of lost processes
 
 	limited bool          // there are limiters
-	wake    chan struct{} // look after the limiters now
+	wake    chan struct{} // signals to look after the limiters now
 }
 
-// limiterOf is the limiter of the jobs of a kind; nil if there is none.
+// limiterOf returns the limiter for the jobs of a kind, or nil if there is none.
 func (q *workQueue) limiterOf(kind string) *limiter {
 	if q.limiters == nil || kind == "" {
 		return nil
@@ -71,7 +71,7 @@ func (q *workQueue) limiterOf(kind string) *limiter {
 	return q.rest // see worker_kinds.go
 }
 
-// limiterWith is the limiter of the jobs of a kind that has one of its own; nil if it has none.
+// limiterWith returns the limiter of a kind with a limit of its own, or nil.
 func (q *workQueue) limiterWith(kind string) *limiter {
 	if kind == "" {
 		return nil
@@ -79,7 +79,7 @@ func (q *workQueue) limiterWith(kind string) *limiter {
 	return q.limiters[kind]
 }
 
-// own is the limiter of all of a queue's jobs; nil if there is none.
+// own returns the limiter of all of a queue's jobs, or nil.
 func (q *workQueue) own() *limiter { return q.limiters[""] }
 
 // open reports whether a job may pass.
@@ -88,7 +88,7 @@ func (g *limiter) open() bool {
 		(g.limit.Running == 0 || g.active < g.room) && (g.limit.Rate == 0 || g.tokens > 0)
 }
 
-// free is how many may pass now.
+// free returns how many jobs may pass now.
 func (g *limiter) free() int {
 	n := g.vacant()
 	if g.limit.Rate > 0 {
@@ -97,7 +97,7 @@ func (g *limiter) free() int {
 	return max(0, n)
 }
 
-// recount counts what the permits that are there allow.
+// recount updates how many jobs the available permits allow.
 func (g *limiter) recount() {
 	n := 0
 	for slot := range g.permits {
@@ -108,10 +108,10 @@ func (g *limiter) recount() {
 	g.room = min(n, g.keep)
 }
 
-// closed tells a limiter's keeper that a job has come to it in vain. mu is held.
+// closed tells the limiter's keeper that a job was held back. mu is held.
 func (g *limiter) closed() { signal(g.q.w.limits.wake) }
 
-// pass records that a job has passed the limiters that it has to. mu is held.
+// pass records that a job has passed its limiters. mu is held.
 func (k *limitKeeper) pass(d *Delivery) {
 	q := d.b.q
 	if g := q.own(); g != nil {
@@ -126,7 +126,7 @@ func (k *limitKeeper) pass(d *Delivery) {
 	}
 }
 
-// exit records that a job has ended that had passed limiters. mu is held.
+// exit records that a job that had passed limiters has ended. mu is held.
 func (k *limitKeeper) exit(d *Delivery) {
 	if d.limiters == 0 {
 		return
@@ -152,7 +152,7 @@ func (k *limitKeeper) vacate(g *limiter) {
 	}
 }
 
-// reopen has n jobs go on that wait at a limiter. mu is held.
+// reopen lets n jobs continue that wait at a limiter. mu is held.
 func (slots *handlerSlots) reopen(g *limiter, n int) {
 	for _, b := range g.q.blocks {
 		b.resumeOf(g)
@@ -163,8 +163,7 @@ func (slots *handlerSlots) reopen(g *limiter, n int) {
 	}
 }
 
-// waiting is how many jobs have been read that wait for a limiter, and for no other one. mu
-// is held.
+// waiting returns the number of read jobs that wait for this limiter only. mu is held.
 func (g *limiter) waiting() int {
 	return g.behind(func(kind *limiter, n int) int {
 		if kind.open() {
@@ -174,8 +173,8 @@ func (g *limiter) waiting() int {
 	})
 }
 
-// behind counts the jobs that wait for a limiter. Of those that a queue has set aside for one of
-// its kinds, of says how many count. mu is held.
+// behind counts the jobs that wait for a limiter. of says how many of a queue's jobs count that
+// were set aside for one of its kinds. mu is held.
 func (g *limiter) behind(of func(kind *limiter, n int) int) (n int) {
 	for _, b := range g.q.blocks {
 		if !b.startable() {
@@ -196,10 +195,10 @@ func (g *limiter) behind(of func(kind *limiter, n int) int) (n int) {
 	return n
 }
 
-// need is how many of them could begin if the limiter were open. mu is held.
+// need returns how many of them could begin if the limiter were open. mu is held.
 func (g *limiter) need() int { return g.startable(g.waiting()) }
 
-// startable is how many of n jobs could begin if the limiter were open. mu is held.
+// startable returns how many of n jobs could begin if the limiter were open. mu is held.
 func (g *limiter) startable(n int) int {
 	w := g.q.w
 	if w.idle == 0 || w.closing && !w.opt.AtMostOnce {
@@ -211,9 +210,9 @@ func (g *limiter) startable(n int) int {
 	return min(n, w.idle)
 }
 
-// needPermits is how many permits could be used: the queue's also for jobs that will begin
-// within a moment when their kind's rate lets them, for which nothing is drawn before. mu
-// is held.
+// needPermits returns how many permits could be used. For a queue's limiter this includes jobs
+// that will begin within a moment when their kind's rate admits them, for which nothing is
+// drawn before. mu is held.
 func (g *limiter) needPermits() int {
 	return g.startable(g.behind(func(kind *limiter, n int) int {
 		switch {
@@ -226,8 +225,8 @@ func (g *limiter) needPermits() int {
 	}))
 }
 
-// ready is how many of those that wait could begin now, were it not for the rate: a permit
-// is there for each. mu is held.
+// ready returns how many waiting jobs could begin now, apart from the rate: each has a permit.
+// mu is held.
 func (g *limiter) ready() int {
 	n := min(g.need(), g.vacant())
 	if own := g.q.own(); g.kind != "" && own != nil {
@@ -236,7 +235,7 @@ func (g *limiter) ready() int {
 	return n
 }
 
-// vacant is for how many jobs more there are permits here. mu is held.
+// vacant returns the number of unused permits. mu is held.
 func (g *limiter) vacant() int {
 	if g.limit.Running == 0 {
 		return store.MaxRunning
@@ -244,7 +243,7 @@ func (g *limiter) vacant() int {
 	return max(0, g.room-g.active)
 }
 
-// meetLimits takes in the limits of a queue as they were just read.
+// meetLimits applies the limits of a queue as just read.
 func (k *limitKeeper) meetLimits(q *workQueue, limits []store.LimitRow) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -263,7 +262,7 @@ func (k *limitKeeper) meetLimits(q *workQueue, limits []store.LimitRow) {
 	}
 }
 
-// limit sets what a limiter lets pass. mu is held.
+// limit sets the limit of a limiter. mu is held.
 func (k *limitKeeper) limit(q *workQueue, kind string, l store.Limit) {
 	g := q.limiters[kind]
 	if g == nil {
@@ -288,7 +287,7 @@ func (k *limitKeeper) limit(q *workQueue, kind string, l store.Limit) {
 	}
 }
 
-// admitted has the jobs count at a new limiter that run already. mu is held.
+// admitted counts running jobs at a new limiter. mu is held.
 func (k *limitKeeper) admitted(g *limiter) {
 	bit := uint8(throughKind)
 	if g.kind == "" {

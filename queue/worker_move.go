@@ -16,8 +16,8 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A move takes a job from the table where it stands to another: to the delayed
-// ones, the dead ones, or the running ones, where it has a lease of its own.
+// A move takes a job from its table to another: that of delayed, dead, or running jobs. A
+// running job has a lease of its own.
 type move struct {
 	d     *Delivery
 	what  verdict
@@ -27,16 +27,16 @@ type move struct {
 	later time.Duration
 	holds bool // its key waits for it
 	err   error
-	why   string // its text, and what is known beside that
+	why   string // the error's text, and further details
 	more  string
-	here  bool  // its row was there
-	keep  int64 // how long it is kept if it is dead
+	here  bool  // its row existed
+	keep  int64 // retention of a dead job
 }
 
-// limitText keeps what is written about a failure within bounds, and storable.
+// limitText shortens an error's text, and makes it storable.
 func limitText(text string, limit int) string { return sqlrun.CleanText(text, limit) }
 
-// moveFor says where a job goes that is not done.
+// moveFor returns the move of a job that is not done.
 func (known *kindHandlers) moveFor(d *Delivery, what verdict, after time.Duration, err error, detail string) move {
 	q := d.b.q.set
 	m := move{
@@ -58,7 +58,7 @@ func (known *kindHandlers) moveFor(d *Delivery, what verdict, after time.Duratio
 	return m
 }
 
-// policy is how a job is tried again.
+// policy returns the retry policy of a job.
 func (known *kindHandlers) policy(d *Delivery) RetryPolicy {
 	q := d.b.q.set
 	p := RetryPolicy{MaxAttempts: q.MaxAttempts, Delay: q.RetryDelay, MaxDelay: q.RetryMaxDelay}
@@ -71,9 +71,9 @@ func (known *kindHandlers) policy(d *Delivery) RetryPolicy {
 	return p
 }
 
-// timed is the outcome of an attempt at d, with the time to wait that the policy's Backoff says.
-// It asks no such time where the handler has said what becomes of the job, nor where it has
-// failed because the job was taken from it.
+// timed adds the delay of the policy's Backoff to the outcome of an attempt. It does not call
+// Backoff if the handler has chosen the outcome, or if the attempt failed because the job was
+// taken away.
 func (r RetryPolicy) timed(d *Delivery, err error) error {
 	var said *result
 	if r.Backoff == nil || err == nil || errors.As(err, &said) {
@@ -90,7 +90,7 @@ func (r RetryPolicy) timed(d *Delivery, err error) error {
 	return RetryAfter(after, err)
 }
 
-// over returns the policy p with the fields that are set here.
+// over returns policy p with the fields that are set in r.
 func (r RetryPolicy) over(p RetryPolicy) RetryPolicy {
 	if r.MaxAttempts > 0 {
 		p.MaxAttempts = r.MaxAttempts
@@ -117,13 +117,13 @@ type moveGroup struct {
 	moves    []*move
 }
 
-// attempt is which attempt at a job it was.
+// attempt returns the number of the attempt at a job.
 func (f *moveGroup) attempt(id int64) int {
 	at := slices.IndexFunc(f.moves, func(m *move) bool { return m.d.ID == id })
 	return f.moves[at].d.Attempt
 }
 
-// groupMoves divides moves by what statements they take.
+// groupMoves groups moves by the statements that they need.
 func groupMoves(moves []move) []*moveGroup {
 	var all []*moveGroup
 	for i := range moves {
@@ -144,8 +144,8 @@ func groupMoves(moves []move) []*moveGroup {
 	return all
 }
 
-// commitMoves writes moves of a block, in one transaction. What is not there any more
-// is left out: somebody else has finished it.
+// commitMoves writes moves of a block in one transaction. It leaves out jobs that no longer
+// exist: somebody else has finished them.
 func (f *flusher) commitMoves(ctx context.Context, b *block, node string, moves []move) error {
 	all := groupMoves(moves)
 	needsBlock := slices.ContainsFunc(all, func(f *moveGroup) bool { return f.from != tableRunning })
@@ -156,7 +156,7 @@ func (f *flusher) commitMoves(ctx context.Context, b *block, node string, moves 
 			}
 		}
 		if !needsBlock {
-			return nil // the rows themselves say whose they are
+			return nil // the rows themselves say who owns them
 		}
 		return holds(ctx, tx, b, node)
 	})
@@ -178,8 +178,8 @@ var (
 	ackStatements  = map[table]*sqlrun.Stmt{tableReady: store.AckReady, tableDelayed: store.AckDelayed, tableRunning: store.AckRunning}
 )
 
-// writeMoves writes moves of one table. If it has to be exact, those are left out whose attempt is
-// not the one that was given out.
+// writeMoves writes moves of one table. If it has to be exact, it leaves out jobs whose attempt
+// is not the one that was given out.
 func writeMoves(ctx context.Context, tx *sqlrun.Session, b *block, node string, f *moveGroup, exact bool) error {
 	ids := make([]int64, len(f.moves))
 	for i, m := range f.moves {
@@ -198,8 +198,8 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, b *block, node string, 
 	}
 	var arrived []int64
 	if len(here) < len(ids) {
-		// Moved already, by this transaction before, if its answer was lost: the job
-		// is this worker's all the same, and its key waits for it.
+		// An earlier transaction may have moved them, if its answer was lost: the job is still
+		// this worker's, and its key waits for it.
 		if arrived, err = sqlrun.Select(ctx, tx, arrivals(f), args, store.ScanID); err != nil {
 			return err
 		}
@@ -261,7 +261,7 @@ func destination(f *moveGroup) *sqlrun.Stmt {
 	return store.DelayRunning
 }
 
-// arrivals reports which jobs stand where a moveGroup takes them.
+// arrivals returns the statement that finds the jobs in the target table of a moveGroup.
 func arrivals(f *moveGroup) *sqlrun.Stmt {
 	switch {
 	case f.out:
@@ -272,7 +272,7 @@ func arrivals(f *moveGroup) *sqlrun.Stmt {
 	return store.PresentDelayed
 }
 
-// keepOf is how long a queue's dead jobs are kept, in µs; -1: always.
+// keepOf returns the retention of a queue's dead jobs, in µs; -1: forever.
 func keepOf(q *store.Queue) int64 {
 	if q.KeepDead < 0 {
 		return -1
@@ -307,7 +307,7 @@ func (w *Worker) moved(m *move) {
 	}
 	if d.from != tableRunning {
 		b.forget = append(b.forget, d.ID)
-		b.reads.Dirty = true // so that it is forgotten
+		b.reads.Dirty = true // to be forgotten
 	}
 	b.spare(d)
 	if m.here && m.what != buried {
@@ -324,10 +324,10 @@ func (w *Worker) moved(m *move) {
 	w.release(d)
 }
 
-// repeatOf is what failures have in common that are logged once.
+// repeatOf returns what failures that are logged once have in common.
 func repeatOf(d *Delivery, why string) string { return d.Queue + "\n" + d.Kind + "\n" + why }
 
-// setDue lets a block's delayed jobs be looked at when one is due. mu is held.
+// setDue schedules a look at a block's delayed jobs when one is due. mu is held.
 func (w *Worker) setDue(b *block, us int64) {
 	now := w.c.clock.now()
 	if b.due > now && b.due <= us {
@@ -339,7 +339,7 @@ func (w *Worker) setDue(b *block, us int64) {
 		defer w.mu.Unlock()
 		if !b.gone {
 			b.dues.Ripe = true
-			b.reads.Dirty = b.reads.Dirty || len(b.forget) > 0 // so that it is forgotten there
+			b.reads.Dirty = b.reads.Dirty || len(b.forget) > 0 // to be forgotten there
 			w.enlist(b)
 		}
 	})

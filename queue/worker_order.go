@@ -29,7 +29,7 @@ func (d *Delivery) place() board.Place { return board.Place{Priority: d.Priority
 // due is the job's place among the delayed ones.
 func (d *Delivery) due() board.Due { return board.Due{At: d.runAt, ID: d.ID} }
 
-// Spot is where the block stands among those of its queue that have ready jobs.
+// Spot returns the block's position among those of its queue that have ready jobs.
 func (b *block) Spot() *board.Spot { return &b.spot }
 
 // head returns the place of the first of the block's jobs that may start, if there is one.
@@ -48,8 +48,8 @@ func (b *block) head() (h board.Place, ok bool) {
 	return h, false
 }
 
-// unread tells whether jobs of a block that has none to start are about to be read: its first
-// ones, or those after b.reads.ReadTo.
+// unread reports whether a block without startable jobs is about to be read: its first jobs, or
+// those after b.reads.ReadTo.
 func (b *block) unread() bool {
 	return !b.spot.Listed && (b.reads.Unseen || b.reads.Full) && b.readable()
 }
@@ -59,7 +59,7 @@ func (b *block) readable() bool {
 	return b.open() && b.failures == 0 && b.room() && !b.crowded()
 }
 
-// list puts a block into its queue's heap, or to its new place there. mu is held.
+// list inserts a block into its queue's heap, or moves it there. mu is held.
 func (q *workQueue) list(b *block) {
 	h, ok := b.head()
 	if !ok {
@@ -123,7 +123,7 @@ func (q *workQueue) pop(at instant.Instant) (*Delivery, *block) {
 		case !ok || !b.startable():
 			q.unlist()
 			continue
-		case b.spot.First.Before(h): // what was its first has gone
+		case b.spot.First.Before(h): // its first job is gone
 			q.heap.Set(b, h)
 			continue
 		}

@@ -13,36 +13,37 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Permits. How many jobs may run at a time over all workers is how many permits there are:
-// rows that workers lease as they do blocks, for as long as they are heard of in time, and
-// when they have jobs that wait for them. Those that are not needed go back after a
-// moment. A worker that gets none although it has less than its share says so in the limit's
-// row: then those that have more give theirs back as their jobs end, and where there are fewer
-// permits than workers each is had for a turn.
+// Permits. The number of permits is the number of jobs that may run at a time, across all
+// workers. Permits are rows that workers lease like blocks, while they have jobs that wait for
+// them; they lose them if they miss their heartbeats. Unused permits go back after a moment. A
+// worker that gets none although it has less than its share records that in the limit's row.
+// Then those with more give theirs back as their jobs end. If there are fewer permits than
+// workers, the workers take turns.
 
 const (
-	// permitsEvery is how often a worker looks whether others wait for its permits.
+	// permitsEvery is the interval between checks whether others wait for this worker's
+	// permits.
 	permitsEvery = 500 * time.Millisecond
 
-	// permitAgain is how soon a worker asks again that got none; up to four times that.
+	// permitAgain is how soon a worker that got none asks again; up to four times that.
 	permitAgain = 100 * time.Millisecond
 
-	// permitTurn is how long a worker has permits that others wait for, when there are fewer of
-	// them than workers; and permitPause how long it leaves them to the others then.
+	// permitTurn is how long a worker keeps permits that others wait for, when there are fewer
+	// permits than workers. permitPause is how long it then leaves them to the others.
 	permitTurn  = 2 * time.Second
 	permitPause = 300 * time.Millisecond
 
-	// waitLasts is for how long a worker is taken to wait that has said so.
+	// waitLasts is how long a worker counts as waiting after it has said so.
 	waitLasts = 2 * time.Second
 )
 
-// A permit is one that this worker has.
+// A permit is a permit held by this worker.
 type permit struct {
 	fence int64
 	since instant.Instant
 }
 
-// A permitRow is one as the table has it.
+// A permitRow is a stored permit.
 type permitRow struct {
 	store.LeaseRow
 	slot int
@@ -62,9 +63,8 @@ func (k *limitKeeper) readPermits(ctx context.Context, g *limiter) ([]permitRow,
 		})
 }
 
-// tendPermits gets permits for the jobs that wait at a limiter, and gives those back that
-// are not needed, or that others wait for. It returns when to look again; 0: when there is
-// need.
+// tendPermits gets permits for the jobs that wait at a limiter, and gives back those that are
+// not needed, or that others wait for. It returns when to look again; 0: when needed.
 func (k *limitKeeper) tendPermits(ctx context.Context, g *limiter) (time.Duration, error) {
 	k.mu.Lock()
 	at, node := instant.Now(), k.lease.node
@@ -87,10 +87,10 @@ func (k *limitKeeper) tendPermits(ctx context.Context, g *limiter) (time.Duratio
 	if g.doubt = err != nil; g.doubt {
 		g.look = at.Add(permitAgain)
 	}
-	return time.Millisecond, err // then it is told when
+	return time.Millisecond, err // it is signalled when it needs more
 }
 
-// exchangePermits gives and takes.
+// exchangePermits gives back and takes permits.
 func (k *limitKeeper) exchangePermits(ctx context.Context, g *limiter, node string) error {
 	limits, err := store.ReadLimits(ctx, &k.db.Session, map[int]string{g.q.id: g.q.name})
 	if err != nil {
@@ -119,7 +119,7 @@ func (k *limitKeeper) exchangePermits(ctx context.Context, g *limiter, node stri
 	return k.takePermits(ctx, g, rows, node)
 }
 
-// short is how many permits more could be used. mu is held.
+// short returns how many more permits could be used. mu is held.
 func (k *limitKeeper) short(g *limiter) int {
 	if g.limit.Running == 0 {
 		return 0
@@ -127,7 +127,7 @@ func (k *limitKeeper) short(g *limiter) int {
 	return max(0, min(g.needPermits(), g.limit.Running)-g.vacant())
 }
 
-// completePermits makes those that there are not yet.
+// completePermits creates missing permits.
 func (k *limitKeeper) completePermits(ctx context.Context, g *limiter, rows []permitRow) ([]permitRow, error) {
 	k.mu.Lock()
 	most := g.limit.Running
@@ -155,8 +155,8 @@ func (k *limitKeeper) completePermits(ctx context.Context, g *limiter, rows []pe
 	return k.readPermits(ctx, g)
 }
 
-// givePermits gives back what is too much, and what this worker has without knowing: it
-// may have taken a permit without getting the answer.
+// givePermits gives back surplus permits, and those that this worker has without knowing: it
+// may have taken a permit without receiving the answer.
 func (k *limitKeeper) givePermits(ctx context.Context, g *limiter, rows []permitRow, node, waiter string) error {
 	back := k.surplusPermits(g, rows, node, waiter)
 	for slot, fence := range back {
@@ -171,9 +171,8 @@ func (k *limitKeeper) givePermits(ctx context.Context, g *limiter, rows []permit
 	return nil
 }
 
-// surplusPermits takes out of a limiter what is to be given back: slots and their fences. A
-// worker keeps at least as many permits as jobs of its are active, whatever has become of
-// the limit meanwhile.
+// surplusPermits removes from a limiter what is to be given back: slots and their fences. A
+// worker keeps at least as many permits as it has active jobs, even if the limit was lowered.
 func (k *limitKeeper) surplusPermits(g *limiter, rows []permitRow, node, waiter string) map[int]int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -214,8 +213,8 @@ func (k *limitKeeper) surplusPermits(g *limiter, rows []permitRow, node, waiter 
 	return back
 }
 
-// quota is how many permits a worker may keep of which so many workers have or want some.
-// mu is held.
+// quota returns how many permits a worker may keep if so many workers have or want some. mu is
+// held.
 func (g *limiter) quota(at instant.Instant, contenders int, waited bool) int {
 	spare := g.active + g.needPermits()
 	if len(g.permits) <= spare {
@@ -237,14 +236,14 @@ func (g *limiter) quota(at instant.Instant, contenders int, waited bool) int {
 	return min(1, spare)
 }
 
-// takePermits takes as many as could be used, if they are to be had.
+// takePermits takes as many permits as could be used, if they are available.
 func (k *limitKeeper) takePermits(ctx context.Context, g *limiter, rows []permitRow, node string) error {
 	k.mu.Lock()
 	at := instant.Now()
 	want, most := k.short(g), g.limit.Running
 	if at < g.ask {
 		want = 0
-	} else if most := g.keep - len(g.permits); want > most { // others are to have more
+	} else if most := g.keep - len(g.permits); want > most { // others are to get more
 		want, g.ask = max(0, most), at.Add(permitAgain)
 	}
 	k.mu.Unlock()
@@ -290,7 +289,7 @@ func (k *limitKeeper) gotPermit(g *limiter, r *permitRow, node string) {
 	}
 }
 
-// denied says in the limit's row that this worker waits, if it has less than its share.
+// denied records in the limit's row that this worker waits, if it has less than its share.
 func (k *limitKeeper) denied(ctx context.Context, g *limiter, is bool, holders int, node string) error {
 	k.mu.Lock()
 	if !is {
@@ -312,7 +311,7 @@ func (k *limitKeeper) denied(ctx context.Context, g *limiter, is bool, holders i
 	return err
 }
 
-// askAgain has permits asked for at once that were not to be had: some were given back.
+// askAgain makes workers that were denied permits ask at once: some were given back.
 func (k *limitKeeper) askAgain() {
 	for _, g := range k.limiters() {
 		k.mu.Lock()

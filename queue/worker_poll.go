@@ -12,26 +12,26 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Looks for new jobs, of which no bell may have told. One statement looks into many blocks, of all
-// queues whose turn it is and of all workers of a client. A queue has its turn often after something
-// was found in it, and then at growing intervals. How far these grow depends on whether bells tell
-// of new jobs, and on how many blocks the worker has.
+// Polling for new jobs that no bell may have announced. One statement looks into many blocks,
+// of all queues that are due and of all workers of a client. A queue is polled often after
+// something was found in it, and then at growing intervals. Their limit depends on whether
+// bells announce new jobs, and on how many blocks the worker has.
 
 const (
-	// mostLooked is into how many blocks a statement looks.
+	// mostLooked is the maximum number of blocks per statement.
 	mostLooked = 2000
 
-	// lookCost is how much longer the intervals are at most for each block that a worker has, and
-	// lookCostHeard where bells tell of new jobs: looks cost a part of a processor at the most, whatever
-	// their number.
+	// lookCost limits the growth of the intervals for each block that a worker has, and
+	// lookCostHeard where bells announce new jobs: so polling costs at most a fraction of a
+	// processor, however many blocks there are.
 	lookCost      = 125 * time.Microsecond
 	lookCostHeard = 1500 * time.Microsecond
 
-	// seldomLook is how often a worker looks into a block at least.
+	// seldomLook is the longest interval between two looks into a block.
 	seldomLook = 30 * time.Second
 
-	// doubtsBells is for how long a worker with a doorbell looks often after it has found a job for
-	// which nobody rang: programs that enqueue jobs need not ring.
+	// doubtsBells is how long a worker with a doorbell polls often after it has found an
+	// unannounced job: programs that enqueue jobs need not ring.
 	doubtsBells = 5 * time.Minute
 )
 
@@ -50,7 +50,7 @@ func (w *Worker) poll(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-called(w, waits.as != ""):
-			select { // what it is about will have begun by then
+			select { // the jobs it announces will have begun by then
 			case <-ctx.Done():
 				return
 			case <-time.After(leastLook):
@@ -65,14 +65,14 @@ func (w *Worker) poll(ctx context.Context) {
 		if err == nil {
 			was := waits.as
 			if _, err = waits.tend(ctx, w, found > 0); waits.as != was {
-				w.lookSoon() // and now: what was not told before the mark was set is found
+				w.lookSoon() // and now: to find jobs that were not announced before the mark was set
 			}
 		}
 		trouble.Note(err)
 	}
 }
 
-// called is where a worker hears that it was notified while it waits.
+// called returns the channel that signals a notification while the worker waits.
 func called(w *Worker, waits bool) <-chan struct{} {
 	if !waits {
 		return nil
@@ -80,7 +80,7 @@ func called(w *Worker, waits bool) <-chan struct{} {
 	return w.called
 }
 
-// nextLook is how long to wait for the next look.
+// nextLook returns how long to wait before the next poll.
 func (w *Worker) nextLook() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +92,7 @@ func (w *Worker) nextLook() time.Duration {
 	return max(next.Sub(at), time.Millisecond)
 }
 
-// lookSoon has all queues looked into at once, and then at growing intervals again.
+// lookSoon makes all queues be polled at once, and then at growing intervals again.
 func (w *Worker) lookSoon() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,8 +101,8 @@ func (w *Worker) lookSoon() {
 	}
 }
 
-// pace is how long to wait for the next look into a queue, after the last wait; waits tells whether
-// whoever enqueues a job notifies this worker, which has so many blocks. mu is held.
+// pace returns how long to wait before the next poll of a queue, given the last wait. waits
+// reports whether producers notify this worker, which has so many blocks. mu is held.
 func (w *Worker) pace(q *workQueue, blocks int, waits bool) time.Duration {
 	least, most := q.set.PollMin, q.set.PollMax
 	n := time.Duration(blocks)
@@ -123,8 +123,8 @@ func (w *Worker) pace(q *workQueue, blocks int, waits bool) time.Duration {
 	return min(most, max(least, q.lookWait*3/2))
 }
 
-// lookForNew rouses the blocks that have jobs above their cursors, of the queues whose turn it is. It
-// tells how many those are.
+// lookForNew rouses the blocks of due queues that have jobs above their cursors. It returns
+// their number.
 func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err error) {
 	var rows []lookRow
 	var whole []*block
@@ -145,7 +145,7 @@ func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err err
 				continue
 			}
 			row := lookRow{b.at(), b.reads.Cursor()}
-			if b.still() && b.reads.LookDue(at, w.whole) { // what was committed late is read again if there is any
+			if b.still() && b.reads.LookDue(at, w.whole) { // late commits are found by a look back, if there are any
 				row.after = board.Cursor{}
 				whole = append(whole, b)
 			}
@@ -183,14 +183,15 @@ func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err err
 	return found, nil
 }
 
-// foundEmpty notes that a block had no ready job at an instant, as if it had been read from the beginning.
+// foundEmpty records that a block had no ready job at an instant, as if it had been read from
+// the beginning.
 func (b *block) foundEmpty(at instant.Instant, closed int64) {
 	r := b.reads.Plan(at, 0, 1, store.TickOf(closed-Window.Microseconds()), false, func(board.Cursor) int { return 0 })
 	b.reads.Took(r, board.Fetched{}, 0, at)
 }
 
-// lookAbove tells which blocks have jobs above some ids. Workers of a client that move jobs to each
-// other may ask about the same block, and then the answer is about either.
+// lookAbove returns the blocks that have jobs above some ids. Workers of a client that move
+// jobs to each other may ask about the same block; the answer is then about either.
 func (c *Client) lookAbove(ctx context.Context, rows []lookRow) (map[store.BlockID]bool, error) {
 	there, db := map[store.BlockID]bool{}, c.dbOf(ctx)
 	for part := range slices.Chunk(rows, mostLooked) {
@@ -218,7 +219,7 @@ func (c *Client) lookAbove(ctx context.Context, rows []lookRow) (map[store.Block
 				"after1": row.after[1], "after2": row.after[2], "after3": row.after[3], "after4": row.after[4],
 			}
 		}
-		// In a pipeline, for the sake of its plans.
+		// In a pipeline, so that its plans are cached.
 		err := db.Pipeline(ctx, &sqlrun.Step{
 			Stmt: store.LookFor, Args: sqlrun.Args{"rows": args},
 			Scan: func(row *sqlrun.Row) error {

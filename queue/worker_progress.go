@@ -12,10 +12,9 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// What a handler stores on its way stands in the row of its job, and goes where that
-// goes: to the delayed jobs, to another worker, and to the dead ones and back. A ready
-// job has none, since nothing of it was begun: one that stores something is checked out
-// before.
+// Progress is stored in the job's row, and moves with it: to the delayed jobs, to another
+// worker, and to the dead ones and back. A ready job has none, since it has not begun: a job
+// that stores progress is checked out first.
 
 // A Progress is a snapshot of a job's progress.
 type Progress struct {
@@ -24,7 +23,7 @@ type Progress struct {
 	Message string // for people; cut after about 1000 bytes
 }
 
-// longestState is how many bytes a state may have.
+// longestState is the maximum size of a state in bytes.
 const longestState = 1 << 20
 
 // SetProgress stores the job's progress. When it returns nil, the progress is committed in place
@@ -43,7 +42,7 @@ const longestState = 1 << 20
 func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 	w := d.b.q.w
 	w.mu.Lock()
-	d.lively = instant.Now() // whatever comes of it: the handler goes on
+	d.lively = instant.Now() // whatever happens: the handler makes progress
 	w.mu.Unlock()
 	switch {
 	case len(p.State) > longestState:
@@ -88,7 +87,7 @@ func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 	return err
 }
 
-// orLost is the loss of the job, if that has broken a call off.
+// orLost returns the loss of the job, if that has interrupted a call.
 func orLost(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && errors.Is(cause, ErrLost) {
 		return cause
@@ -132,8 +131,8 @@ func Resume[T any](d *Delivery) (v T, ok bool, err error) {
 	return v, true, nil
 }
 
-// claimRow has a job checked out if it is not, and keeps its row where it is, this
-// worker's, until saving is over. It returns the worker's name.
+// claimRow makes sure that a job is checked out, and keeps its row this worker's until saving
+// is over. It returns the worker's name.
 func (w *Worker) claimRow(ctx context.Context, d *Delivery) (node string, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,7 +146,7 @@ func (w *Worker) claimRow(ctx context.Context, d *Delivery) (node string, err er
 		case d.from == tableRunning:
 			d.saving = true
 			return w.lease.node, nil
-		default: // with those of its key that run beside it: see pin
+		default: // with the jobs of its key in the same batch: see pin
 			for _, m := range w.mates(d) {
 				if m.from != tableRunning && !m.moving && !m.ended {
 					w.checkOut(m, m.Crashes)
@@ -170,7 +169,7 @@ func (w *Worker) claimRow(ctx context.Context, d *Delivery) (node string, err er
 
 func lostJob(d *Delivery) error { return fmt.Errorf("%w: job %d", ErrLost, d.ID) }
 
-// progressOf returns what is stored of a job; nil: nothing is.
+// progressOf returns the stored progress of a job; nil: none.
 func progressOf(j *store.Job) *Progress {
 	if j.Progress == nil {
 		return nil
@@ -178,7 +177,7 @@ func progressOf(j *store.Job) *Progress {
 	return &Progress{State: j.Progress.State, Percent: j.Progress.Percent, Message: j.Progress.Message}
 }
 
-// orNil is NULL for no bytes.
+// orNil returns NULL for no bytes.
 func orNil(b []byte) any {
 	if len(b) == 0 {
 		return nil

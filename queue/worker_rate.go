@@ -11,12 +11,11 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Rates. A limit's row says until when its rate has been used up: the generic cell rate
-// algorithm (ITU-T I.371), which needs no more than that one instant. Workers draw what
-// they need for the next moment at once, so that the row is written some ten times a
-// second by each of them and not for each job. A worker draws for jobs that can begin at once
-// except for the rate: what it had drawn for jobs that wait for a permit would let all of them
-// begin together when the permits come.
+// Rates. A limit's row says until when its rate is used up: the generic cell rate algorithm
+// (ITU-T I.371), which needs only that instant. Workers draw what they need for the next moment
+// at once, so that each of them writes the row about ten times a second and not for each job. A
+// worker draws only for jobs that can begin at once apart from the rate: tokens drawn for jobs
+// that wait for a permit would let all of them begin together when the permits come.
 
 const (
 
@@ -24,8 +23,8 @@ const (
 	drawEvery = 20 * time.Millisecond
 )
 
-// drawTokens draws for a limiter. It returns how many jobs may begin for that, and when to
-// ask again. A negative number gives back what was drawn and not used.
+// drawTokens draws for a limiter. It returns how many jobs may begin, and when to ask again. A
+// negative number gives back unused tokens.
 func (k *limitKeeper) drawTokens(ctx context.Context, g *limiter, want int) (got int, again time.Duration, err error) {
 	after := g.drawnTo // which only its keeper changes
 	err = k.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
@@ -38,7 +37,7 @@ func (k *limitKeeper) drawTokens(ctx context.Context, g *limiter, want int) (got
 			err = l.Parse(per)
 		}
 		if got, again = want, 0; err != nil || l.Rate == 0 {
-			return orGone(err) // there is no such limit any more
+			return orGone(err) // the limit no longer exists
 		}
 		var until int64
 		if want > 0 {
@@ -62,8 +61,8 @@ func (k *limitKeeper) drawTokens(ctx context.Context, g *limiter, want int) (got
 	return got, again, err
 }
 
-// tendRate draws for the jobs that wait at a limiter, and gives back what is not used. It
-// returns when to look again; 0: when there is need.
+// tendRate draws for the jobs that wait at a limiter, and gives back unused tokens. It returns
+// when to look again; 0: when needed.
 func (k *limitKeeper) tendRate(ctx context.Context, g *limiter) (time.Duration, error) {
 	k.mu.Lock()
 	at, want := instant.Now(), 0
@@ -102,7 +101,7 @@ func (k *limitKeeper) tendRate(ctx context.Context, g *limiter) (time.Duration, 
 	return again, nil
 }
 
-// returnTokens gives back what was drawn and not used, when the worker ends.
+// returnTokens gives back unused tokens when the worker ends.
 func (k *limitKeeper) returnTokens(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -121,7 +120,7 @@ func (k *limitKeeper) returnTokens(ctx context.Context) {
 	}
 }
 
-// orGone is nil if a row that was looked for is not there.
+// orGone returns nil if a row does not exist.
 func orGone(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil

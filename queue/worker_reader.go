@@ -5,8 +5,8 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A reader makes deliveries of rows, with as few allocations as can be: one for
-// many deliveries, and one for many payloads.
+// A reader makes deliveries from rows with few allocations: one for many deliveries, and one
+// for many payloads.
 type reader struct {
 	core  *core
 	b     *block
@@ -17,8 +17,8 @@ type reader struct {
 	room  *allowance
 }
 
-// reader returns a reader of the rows of a statement, about as many as limit. Payloads that have
-// no room are left out; nil: any is kept.
+// reader returns a reader for the rows of a statement, about limit of them. It leaves out
+// payloads for which there is no room; nil: it keeps all.
 func (f *flusher) reader(stmt *sqlrun.Stmt, b *block, limit int, room *allowance) *reader {
 	r := &reader{core: f.core, b: b, rows: store.NewReader(stmt), limit: limit, room: room}
 	r.rows.Kind, r.rows.Text = f.known.kind, r.text
@@ -28,8 +28,8 @@ func (f *flusher) reader(stmt *sqlrun.Stmt, b *block, limit int, room *allowance
 	return r
 }
 
-// keeps reports whether to keep the payload of a row, of so many bytes: not if it does not
-// fit, nor a large one of a job that was read before. mu is not held.
+// keeps reports whether to keep a row's payload of n bytes: not if it does not fit, nor a large
+// one of a job that was read before. mu is not held.
 func (r *reader) keeps(id int64, n int) bool {
 	if n >= large && !r.core.opt.AtMostOnce {
 		r.core.mu.Lock()
@@ -41,7 +41,7 @@ func (r *reader) keeps(id int64, n int) bool {
 	return r.room.takes(n)
 }
 
-// text keeps bytes of a row.
+// text copies bytes of a row.
 func (r *reader) text(b []byte) []byte {
 	if len(r.arena)+len(b) > cap(r.arena) {
 		r.arena = make([]byte, 0, max(16<<10, len(b)))
@@ -79,14 +79,14 @@ func (r *reader) delayed(row *sqlrun.Row) *Delivery {
 	return d
 }
 
-// running reads a job that is checked out.
+// running reads a checked out job.
 func (r *reader) running(row *sqlrun.Row) *Delivery {
 	d := r.ready(row)
 	d.from, d.Attempt = tableRunning, r.rows.Job().Attempt
 	return d
 }
 
-// jobOf returns the job that a row of a queue is.
+// jobOf converts a row to a Job of a queue.
 func jobOf(j *store.Job, queue string) Job {
 	return Job{
 		Queue: queue, Kind: j.Kind, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, Group: j.Group,
@@ -94,7 +94,7 @@ func jobOf(j *store.Job, queue string) Job {
 	}
 }
 
-// kind returns the text of a kind, the same one each time.
+// kind returns the shared string of a kind.
 func (known *kindHandlers) kind(name []byte) string {
 	if known, ok := known.kinds[string(name)]; ok {
 		return known

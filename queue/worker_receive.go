@@ -22,14 +22,14 @@ type Receiver struct {
 	err    error
 	once   sync.Once
 
-	looks chan struct{} // whose place has one who looks
+	looks chan struct{} // held by the caller that looks
 
 	// The worker's mutex guards these.
-	waiting []*wanted                  // those who wait, in their order
-	asked   instant.Instant            // when somebody waited last
-	kinds   map[string]instant.Instant // that were asked for, and when last
-	anyKind instant.Instant            // when somebody asked for jobs of any kind; 0: nobody has
-	looked  int                        // how often somebody began to look
+	waiting []*wanted                  // waiting callers, in order
+	asked   instant.Instant            // when somebody last waited
+	kinds   map[string]instant.Instant // kinds asked for, and when last
+	anyKind instant.Instant            // last request for jobs of any kind; 0: none
+	looked  int                        // number of looks begun
 }
 
 // A wanted is a caller that waits for jobs.
@@ -37,9 +37,9 @@ type wanted struct {
 	limit int
 	kinds *kindSet // nil: all
 	got   []*Delivery
-	size  int             // of their payloads
-	since instant.Instant // when it got the first; 0: it has none
-	over  bool            // it has all that there is for it, or will not get any
+	size  int             // total size of their payloads
+	since instant.Instant // when it got the first job; 0: none yet
+	over  bool            // it has all that it will get
 	given chan struct{}   // closed then
 }
 
@@ -70,7 +70,7 @@ func (c *Client) Receiver(ctx context.Context, opt WorkerOptions) (*Receiver, er
 		defer close(r.ended)
 		r.err = w.run(inner, 0)
 		w.mu.Lock()
-		w.closing = true // also if it has not come to its drain
+		w.closing = true // even if it has not reached its drain
 		w.work.Broadcast()
 		w.mu.Unlock()
 		<-handing
@@ -132,7 +132,7 @@ func (r *Receiver) ReceiveKinds(ctx context.Context, limit int, wait time.Durati
 	defer w.mu.Unlock()
 	r.asked = instant.Now()
 	if at := slices.Index(r.waiting, o); at >= 0 {
-		r.give() // what came this moment
+		r.give() // jobs that came just now
 		r.waiting = slices.DeleteFunc(r.waiting, func(other *wanted) bool { return other == o })
 	}
 	switch {
@@ -186,7 +186,7 @@ func (r *Receiver) noteKinds(asked *kindSet) error {
 	if len(fresh) > 0 {
 		w.choice.gates = true
 		for _, q := range w.queues {
-			for _, kind := range fresh { // where those wait that are for somebody else
+			for _, kind := range fresh { // holds jobs for other callers
 				if q.limiters[kind] == nil {
 					w.limits.limit(q, kind, store.Limit{})
 				}
@@ -294,7 +294,7 @@ func (r *Receiver) hand() {
 	defer w.mu.Unlock()
 	for !w.closing && !w.stopped {
 		if len(r.waiting) == 0 {
-			w.work.Wait() // not as one who is idle: nobody asks for work
+			w.work.Wait() // not counted as idle: nobody asks for work
 			continue
 		}
 		if r.give(); len(r.waiting) > 0 {
@@ -329,9 +329,9 @@ func (r *Receiver) give() {
 		w.resumeOpen()
 		if len(o.got) == 0 || !o.filled() && since(o.since) < w.patience && w.readsMore() {
 			if o.kinds == nil {
-				return // what there is has been given
+				return // everything available has been given
 			}
-			i++ // others may want what is left
+			i++ // others may want the rest
 			continue
 		}
 		r.dismiss(i)
@@ -348,9 +348,9 @@ func (r *Receiver) dismiss(at int) {
 	close(o.given)
 }
 
-// readsMore reports whether jobs are about to be read of which it is known that they are there. If
-// so, work is signalled when they were. A block that merely may have something new does not
-// count: who waits for one job is not to wait for a further read. mu is held.
+// readsMore reports whether jobs known to exist are about to be read. If so, work is signalled
+// when that is done. A block that merely may have new jobs does not count: a caller that waits
+// for one job should not wait for another read. mu is held.
 func (w *Worker) readsMore() (more bool) {
 	for _, q := range w.queues {
 		if !q.own().open() {
@@ -387,7 +387,7 @@ func (r *Receiver) look(ctx context.Context, o *wanted) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if r.looked >= mine {
-		return // all of a look while it waited for its turn
+		return // a whole look while it waited for its turn
 	}
 	r.looked++
 	if w.waitUntil(ctx, o, func() bool { return w.sharings > 0 }) != nil { // it has blocks, if there are any for it

@@ -13,32 +13,32 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// What people see of refusals: a line in the log, from time to time, and a row for each refused job. A
-// worker writes these rows in transactions of their own. Nothing depends on them: where they
-// cannot be written, there is the log.
+// How refusals are shown to people: a line in the log, from time to time, and a row for each
+// refused job. A worker writes these rows in separate transactions. Nothing depends on them: if
+// they cannot be written, there is still the log.
 
 const (
-	tellEvery   = time.Minute     // how often a row is written anew while its job is refused
-	staleRecord = 5 * tellEvery   // a row that was not written for so long is of a worker that is gone
-	lookAtBook  = 5 * time.Second // how often it is looked whether one is to be written
+	tellEvery   = time.Minute     // interval between updates of a row while its job is refused
+	staleRecord = 5 * tellEvery   // the age at which a row's worker counts as gone
+	lookAtBook  = 5 * time.Second // interval between checks for rows to write
 )
 
-// sweepRefusals removes the rows of workers that have gone.
+// sweepRefusals removes the rows of workers that are gone.
 func (c *Client) sweepRefusals(ctx context.Context) error {
 	_, err := c.db.Exec(ctx, store.SweepRefused, sqlrun.Args{"since": -staleRecord.Microseconds()})
 	return err
 }
 
-// A refusalBook is what a worker tells of its refusals. The worker's mutex guards it.
+// A refusalBook is what a worker reports about its refusals. The worker's mutex guards it.
 type refusalBook struct {
 	*core
 	lease *nodeLease
-	all   map[store.JobID]*refusal // that stand
-	gone  map[store.JobID]string   // rows to be removed, and the worker's name in them
+	all   map[store.JobID]*refusal // current refusals
+	gone  map[store.JobID]string   // rows to remove, and the worker's name in them
 	wake  chan struct{}
 }
 
-// noteRefusal records that a job was refused once more. mu is held.
+// noteRefusal records that a job was refused again. mu is held.
 func (book *refusalBook) noteRefusal(r *refusal) {
 	id := r.d.at()
 	r.untold++
@@ -56,7 +56,7 @@ func (book *refusalBook) noteRefusal(r *refusal) {
 	}
 }
 
-// forgetRefusal records that a job is refused no more. mu is held.
+// forgetRefusal records that a job is no longer refused. mu is held.
 func (book *refusalBook) forgetRefusal(r *refusal) {
 	id := r.d.at()
 	if book.all[id] != r {
@@ -90,7 +90,7 @@ func (book *refusalBook) keepBook(ctx context.Context) {
 	}
 }
 
-// closeBook removes the rows when the worker ends: whoever has its jobs then writes others.
+// closeBook removes the rows when the worker ends: whoever gets its jobs writes new ones.
 func (book *refusalBook) closeBook(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -104,8 +104,8 @@ func (book *refusalBook) closeBook(ctx context.Context) {
 	}
 }
 
-// writeBook writes the rows that are due, and removes those of jobs that are refused no more. One
-// that cannot be written keeps it from no other, and waits for its next time.
+// writeBook writes the rows that are due, and removes those of jobs that are no longer refused.
+// A row that cannot be written does not block others, and is retried at its next time.
 func (book *refusalBook) writeBook(ctx context.Context) error {
 	type row struct {
 		id   store.JobID

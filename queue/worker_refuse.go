@@ -38,8 +38,8 @@ const (
 	lastRefused  = 15 * time.Second
 
 	mostRefused = store.Chunk // jobs of a block that are set aside
-	mostAgain   = 8           // of them that are tried in a round
-	mostLogged  = 100         // of a worker's that are logged, each by itself
+	mostAgain   = 8           // jobs tried again per round
+	mostLogged  = 100         // jobs of a worker that are logged individually
 )
 
 // refuses reports whether err says that the same would be refused again, for a reason that may lie
@@ -55,16 +55,16 @@ func refuses(d *sqlrun.Dialect, err error) bool {
 // it.
 type refusal struct {
 	d     *Delivery
-	move  *move // nil: it is done
+	move  *move // nil: the job is done
 	claim bool  // it is to be removed before it begins
 	moves bool  // to another block: see forward
-	err   error // nil: it was not tried, since another one of its key is refused
+	err   error // nil: not tried, since another job of its key is refused
 	tries int
 	next  instant.Instant // when it is tried again
-	pause int             // transactions of handlers that write it: see withhold
-	final bool            // tried since the worker is being stopped
+	pause int             // handlers' transactions that write it: see withhold
+	final bool            // tried since the worker began to stop
 
-	told    instant.Instant  // when its record was written; 0: never
+	told    instant.Instant  // when its row was written; 0: never
 	untold  int              // tries since then
 	node    string           // the worker's name in it
 	trouble *trouble.Trouble // nil: too many are logged
@@ -97,7 +97,7 @@ type refusedEnd struct {
 	d     *Delivery
 	move  *move
 	claim bool
-	err   error // nil: it waits behind another one of its key
+	err   error // nil: it waits behind another job of its key
 }
 
 func keyOf(d *Delivery) string { return d.line() }
@@ -223,7 +223,7 @@ func (w *Worker) setAside(x refusedEnd) {
 	case out && d.began != 0:
 		w.goOnInPlace(x)
 		return
-	case b.gone && d.from != tableRunning: // whoever has the block now does it again
+	case b.gone && d.from != tableRunning: // the block's present holder runs it again
 		if x.move != nil {
 			w.undone([]move{*x.move})
 		} else if !x.claim {
@@ -299,9 +299,9 @@ func (w *Worker) goOnInPlace(x refusedEnd) {
 	w.enlist(d.b)
 }
 
-// mayLeave reports whether a job that runs may be checked out as far as refusals are concerned: if
-// it left while the end of one before it is refused, it would be begun before that one by whoever
-// takes over. mu is held.
+// mayLeave reports whether refusals permit checking out a running job: if it left while the end
+// of an earlier job of its key is refused, whoever takes over would begin it before that one.
+// mu is held.
 func (b *block) mayLeave(d *Delivery, at instant.Instant) bool {
 	return at >= d.stays && !b.bars(d.line())
 }
@@ -347,7 +347,7 @@ func (w *Worker) keepBehind(t *round) {
 	t.acks, t.moves = acks, moves
 }
 
-// retries lists what was set aside and is to be tried now: the first of each key. A claim is tried
+// retries lists the steps set aside that are due now: the first of each key. A claim is retried
 // only where jobs may be read. mu is held.
 func (b *block) retries(at instant.Instant) (all []*refusal) {
 	if len(b.refusals) == 0 {
@@ -365,7 +365,7 @@ func (b *block) retries(at instant.Instant) (all []*refusal) {
 	return all
 }
 
-// tookClaims records what was claimed of what had been refused. mu is held.
+// tookClaims records successful claims of jobs that had been refused. mu is held.
 func (w *Worker) tookClaims(t *round) {
 	for i, d := range t.claimed {
 		w.relieve(d)
@@ -390,16 +390,15 @@ func (box *outbox) relieve(d *Delivery) {
 	d.refusal = nil
 	b.refusals = slices.DeleteFunc(b.refusals, func(o *refusal) bool { return o == r })
 	box.book.forgetRefusal(r)
-	if r.claim && d.line() != "" { // those behind it were passed over
+	if r.claim && d.line() != "" { // those behind it were skipped
 		b.reads.Anew()
 		b.dues.Anew()
 	}
 	box.enlist(b)
 }
 
-// unended reports whether ends are set aside of jobs that are the block's: if it were handed over,
-// they would be done again. A worker that is being stopped hands it over all the same when it has
-// tried them once more.
+// unended reports whether ends of the block's jobs are set aside: if it were handed over, these
+// jobs would run again. A stopping worker hands it over all the same after one more try.
 func (b *block) unended() bool {
 	return slices.ContainsFunc(b.refusals, func(r *refusal) bool {
 		return !r.claim && !r.out() && r.d.from != tableRunning && (!b.q.w.closing || r.err != nil && !r.final)

@@ -12,39 +12,38 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
-// Connections that workers have to themselves. Handlers may hold all others of the pool, in
-// transactions, for as long as they like: leases are renewed, blocks shared, jobs read and
-// written meanwhile. All workers that run on a pool, of whatever client, share them.
+// Connections reserved for workers. Handlers may hold all others of the pool, in transactions,
+// for as long as they like: leases are still renewed, blocks shared, jobs read and written. All
+// workers that run on a pool, of whichever client, share them.
 //
-// Leases have one apart from the rest, since reading and writing may wait for locks that
+// Leases have a connection of their own, since reading and writing may wait for locks that
 // handlers hold.
 
-// smallestPool is with how many connections workers can do: one for their leases, one for all
-// else, and one for handlers.
+// smallestPool is the smallest usable pool: one connection for leases, one for everything else,
+// and one for handlers.
 const smallestPool = 3
 
-// A reserve is what the workers of a pool have.
+// A reserve is the connections of a pool's workers.
 type reserve struct {
-	filling sync.Mutex // has who opens all connections at once
+	filling sync.Mutex // held while opening all connections at once
 	users   int
-	asked   int     // connections for reading and writing, by all of them
+	asked   int     // connections for reading and writing, of all workers
 	lease   *sql.DB // one connection
 	work    *sql.DB // the others
 	ears    chan struct{}
 }
 
-// reserves has those of all pools that workers run on.
+// reserves has the reserves of all pools on which workers run.
 var reserves = struct {
 	sync.Mutex
 	of map[*sql.DB]*reserve
 }{of: map[*sql.DB]*reserve{}}
 
-// reserve takes connections for this worker, if it does not use the whole pool as it is. release gives
-// them back. It refuses a pool that is too small.
+// reserve takes connections for this worker, unless it uses the whole pool as it is. release
+// gives them back. It refuses a pool that is too small.
 //
-// Where there is one writer at a time, a handler that writes in a transaction keeps all others
-// from writing, whatever connections they have. So a pool of one, which is usual there, is as
-// good as any.
+// On engines with one writer, a handler that writes in a transaction blocks all other writers,
+// whatever connections they have. So a pool of one, which is usual there, is as good as any.
 func (w *Worker) reserve() (release func(), err error) {
 	most := w.c.db.MaxConns()
 	if most > 0 && most < smallestPool {
@@ -77,8 +76,8 @@ func (w *Worker) reserve() (release func(), err error) {
 	}), nil
 }
 
-// listeners is how many clients may listen for notifications, each of which takes a
-// connection: the others look by themselves.
+// listeners returns how many clients may listen for notifications, which takes a connection
+// each: the others poll.
 func listeners(most int) int {
 	switch {
 	case most == 0:
@@ -89,8 +88,8 @@ func listeners(most int) int {
 	return max(1, most/4)
 }
 
-// use counts a worker that begins or ends: it flushes with so many connections, and shares one
-// for the rest with the others. All together have half of the pool at the most.
+// use counts a worker that begins or ends. A worker flushes with so many connections, and
+// shares one for the rest with the others. All of them take at most half of the pool.
 func (r *reserve) use(workers, connections, most int) {
 	r.users += workers
 	r.asked += connections
@@ -102,16 +101,16 @@ func (r *reserve) use(workers, connections, most int) {
 	r.work.SetMaxIdleConns(max(1, n))
 }
 
-// ownDB is the key of the context value that has the database on a worker's connections.
+// ownDB is the context key of the database on a worker's connections.
 type ownDB struct{}
 
-// onOwn has what a client does in a context use the worker's connections: see dbOf.
+// onOwn makes a client use the worker's connections in a context: see dbOf.
 func (w *Worker) onOwn(ctx context.Context) context.Context {
 	return context.WithValue(ctx, ownDB{}, w.db)
 }
 
-// dbOf is the database for what is done in a context: on connections of a worker's, if it is
-// the worker that does it.
+// dbOf returns the database for operations in a context: on a worker's connections, if the
+// worker is the caller.
 func (c *Client) dbOf(ctx context.Context) *dialect.DB {
 	if db, ok := ctx.Value(ownDB{}).(*dialect.DB); ok {
 		return db
@@ -119,8 +118,8 @@ func (c *Client) dbOf(ctx context.Context) *dialect.DB {
 	return c.db
 }
 
-// fill takes all connections that the worker may have, before handlers take them. What cannot
-// be had now is had when it is needed.
+// fill opens all connections that the worker may have, before handlers take them. Those that
+// are unavailable now are opened when needed.
 func (w *Worker) fill(ctx context.Context) error {
 	if w.own == nil {
 		return nil

@@ -14,57 +14,57 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Rounds: when a worker looks after which of its queues. What it reads in a round is the same few
-// statements for all queues whose turn has come: see worker_survey.go. So an idle worker costs the
-// same for one queue and for hundreds.
+// Rounds: when a worker looks after which of its queues. A round reads the same few statements
+// for all queues that are due: see worker_survey.go. So an idle worker costs the same for one
+// queue and for hundreds.
 //
-// A queue in which something happens has a round every shareEvery. So has one, for a while, whose
-// workers are not the same as before; and one that has free blocks. An idle one has a round when
-// a bell says that there may be something to share, and else more seldom the more blocks a worker
-// has. That processes come, go and die is seen once a second by one statement that gives one row.
+// An active queue has a round every shareEvery; and so, for a while, has a queue whose workers
+// have changed, and one with free blocks. An idle queue has a round when a bell announces that
+// there may be something to share, and otherwise less often the more blocks a worker has. One
+// statement that returns one row shows once a second whether processes have come, gone or died.
 
 const (
-	// pulseEvery is how often a process looks whether the others are the same as before.
+	// pulseEvery is the interval between checks whether the other processes are the same.
 	pulseEvery = time.Second
 
-	// alertFor is for how long it looks who works on its queues when they are not: whoever comes
-	// says on which queues it works some moments after it has joined.
+	// alertFor is how long a worker looks for changes on its queues when the processes have
+	// changed: a new process registers its queues some moments after it has joined.
 	alertFor = 3 * time.Second
 
-	// settlesIn is for how long a queue has frequent rounds whose workers have changed: blocks are
+	// settlesIn is how long a queue whose workers have changed has frequent rounds: blocks are
 	// handed over and taken meanwhile.
 	settlesIn = 4 * leaveWithin
 
-	// toldEvery is how often bells have a queue looked after at the most.
+	// toldEvery is the minimum interval between rounds caused by bells.
 	toldEvery = 100 * time.Millisecond
 
-	// seldomRound is how often an idle queue has a round at least.
+	// seldomRound is the longest interval between two rounds of an idle queue.
 	seldomRound = 30 * time.Second
 
-	// mostRound is how many idle queues have a round at a time.
+	// mostRound is the maximum number of idle queues in one round.
 	mostRound = mostSurveyed
 )
 
-// The rounds of a worker are what it knows for when its queues are looked after next.
+// rounds is what a worker needs to know to schedule its rounds.
 type rounds struct {
-	beat    beat            // as it was last
-	alert   instant.Instant // until then it looks who works on its queues
-	longs   int             // how often in a row all places were found taken by long jobs
+	beat    beat            // the last one
+	alert   instant.Instant // until then it checks the workers of its queues
+	longs   int             // consecutive checks that found all slots taken by long jobs
 	isBusy  bool            // it is busy with long jobs: its share is for others
-	said    string          // the kinds that the others were told it does, and whether it is busy
-	stirred map[*block]bool // those of its blocks that are not still
-	unrung  instant.Instant // when a job was found last of which no bell had told; 0: never
+	said    string          // what the others were told: its kinds, and whether it is busy
+	stirred map[*block]bool // its blocks that are not still
+	unrung  instant.Instant // when an unannounced job was last found; 0: never
 }
 
-// A cadence is when a queue is looked after.
+// A cadence schedules the rounds of a queue.
 type cadence struct {
-	roster    []workerRow     // who works on it, as was read last
-	rounded   instant.Instant // when its last round began; 0: it has had none
-	told      instant.Instant // when a bell said that there may be something to share
+	roster    []workerRow     // its workers, as last read
+	rounded   instant.Instant // when its last round began; 0: never
+	told      instant.Instant // when a bell announced that there may be something to share
 	unsettled instant.Instant // until then it has frequent rounds
-	stirs     int             // how many of its blocks are not still
-	look      instant.Instant // when it is looked whether it has new jobs
-	lookWait  time.Duration   // the last interval between two such looks; 0: there was something
+	stirs     int             // number of its blocks that are not still
+	look      instant.Instant // when to poll it for new jobs
+	lookWait  time.Duration   // the previous poll interval; 0: something was found
 }
 
 // share looks after the blocks of all queues.
@@ -98,7 +98,7 @@ func (w *Worker) share(ctx context.Context) {
 	}
 }
 
-// nextRound is how long to wait for the next round.
+// nextRound returns how long to wait before the next round.
 func (w *Worker) nextRound() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,7 +110,7 @@ func (w *Worker) nextRound() time.Duration {
 	return shareEvery
 }
 
-// lookAfterDue has a round of those queues whose turn has come. nudged tells whether something has
+// lookAfterDue runs a round of the queues that are due. nudged reports whether something has
 // happened in those that are not idle.
 func (w *Worker) lookAfterDue(ctx context.Context, name string, nudged bool) error {
 	failed := w.feelPulse(ctx)
@@ -124,7 +124,7 @@ func (w *Worker) lookAfterDue(ctx context.Context, name string, nudged bool) err
 	return failed
 }
 
-// noteShare notes that the worker has taken blocks of some queues.
+// noteShare records that the worker has taken blocks of some queues.
 func (w *Worker) noteShare(due []*workQueue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,8 +134,8 @@ func (w *Worker) noteShare(due []*workQueue) {
 	}
 }
 
-// feelPulse looks once a second whether the others are the same. If they are not, it looks for a while
-// on which of its queues.
+// feelPulse checks once a second whether the other processes are the same. If not, it looks for
+// a while which of its queues are affected.
 func (w *Worker) feelPulse(ctx context.Context) error {
 	w.mu.Lock()
 	at, queues, was := instant.Now(), w.queues, w.beat
@@ -179,14 +179,14 @@ func idsOfQueues(queues []*workQueue) []int {
 	return ids
 }
 
-// noteRoster notes who works on a queue. mu is held.
+// noteRoster records the workers of a queue. mu is held.
 func (w *Worker) noteRoster(q *workQueue, all []workerRow) {
 	if !slices.EqualFunc(all, q.roster, workerRow.same) {
 		q.roster, q.unsettled = all, instant.Now().Add(settlesIn)
 	}
 }
 
-// dueQueues lists the queues whose turn has come, and notes that they have it.
+// dueQueues returns the queues that are due, and records their rounds.
 func (w *Worker) dueQueues(nudged bool) (due []*workQueue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -217,14 +217,14 @@ func (w *Worker) dueQueues(nudged bool) (due []*workQueue) {
 	return due
 }
 
-// happens tells whether something happens in a queue. mu is held.
+// happens reports whether a queue is active. mu is held.
 func (w *Worker) happens(q *workQueue, at instant.Instant, out map[*workQueue]bool) bool {
 	return q.rounded != 0 && (q.stirs > 0 || at < q.unsettled || q.waits || out[q] ||
 		len(q.strange) > 0 || len(q.vacant) > 0 || len(q.set.Generations) > 1)
 }
 
-// idleEvery is how often an idle queue has a round: the more seldom, the more rows that takes, and
-// the more seldom where bells tell of what others do. mu is held.
+// idleEvery returns the interval between rounds of an idle queue: it grows with the number of
+// rows to read, and is longer where bells announce what others do. mu is held.
 func (w *Worker) idleEvery() time.Duration {
 	n := 0
 	for _, q := range w.queues {
@@ -236,8 +236,8 @@ func (w *Worker) idleEvery() time.Duration {
 	return min(max(shareEvery, time.Duration(n)*250*time.Microsecond), seldomRound)
 }
 
-// restate tells whether the others are to be told something else about this worker: whether it is
-// busy with long jobs, or which kinds it does. mu is held.
+// restate reports whether the others have to be told something new about this worker: whether
+// it is busy with long jobs, or which kinds it handles. mu is held.
 func (w *Worker) restate() (changed bool) {
 	busy := w.findBusy()
 	says := ""
@@ -249,7 +249,7 @@ func (w *Worker) restate() (changed bool) {
 	return changed
 }
 
-// findBusy tells whether the worker is busy with long jobs. mu is held.
+// findBusy reports whether the worker is busy with long jobs. mu is held.
 func (w *Worker) findBusy() bool {
 	if w.unasked != nil {
 		return w.unasked()
@@ -266,11 +266,11 @@ func (w *Worker) findBusy() bool {
 	return w.longs >= longTicks
 }
 
-// longTicks is how often in a row all places must be found taken by long jobs, so that
-// a worker counts as busy: those that are done soon are not worth the change.
+// longTicks is the number of consecutive checks that must find all slots taken by long jobs for
+// a worker to count as busy: if the jobs end soon, the change is not worth it.
 const longTicks = 3
 
-// tellRounds notes that there may be something to share in some queues; none: in all.
+// tellRounds records that some queues may have something to share; none means all.
 func (w *Worker) tellRounds(queues ...int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -290,7 +290,7 @@ func (w *Worker) tellRounds(queues ...int) {
 	w.nudge()
 }
 
-// stir has a block watched until it is still. mu is held.
+// stir makes a block be watched until it is still. mu is held.
 func (w *Worker) stir(b *block) {
 	if b.stirred || b.gone {
 		return
@@ -301,11 +301,11 @@ func (w *Worker) stir(b *block) {
 	}
 	w.stirred[b] = true
 	if b.q.stirs++; b.q.stirs == 1 && b.q.rounded != 0 && since(b.q.set.At) >= settingsEvery {
-		w.nudge() // what it knows of the queue is old, and jobs may begin
+		w.nudge() // its knowledge of the queue is old, and jobs may begin
 	}
 }
 
-// calm forgets a block that is still. mu is held.
+// calm stops watching a block that is still. mu is held.
 func (w *Worker) calm(b *block) {
 	if b.stirred {
 		b.stirred = false
@@ -314,18 +314,18 @@ func (w *Worker) calm(b *block) {
 	}
 }
 
-// still tells whether nothing of a block is under way, or waits here for anything but a bell, a look,
-// or a delayed job's time. mu is held.
+// still reports whether nothing of a block is under way, and nothing in it waits for more than
+// a bell, a poll, or a delayed job's time. mu is held.
 func (b *block) still() bool { return !b.agitated() && !b.holdsSome() && b.reads.Level() }
 
-// agitated tells whether a block is to be read, served or handed over. mu is held.
+// agitated reports whether a block is to be read, served or handed over. mu is held.
 func (b *block) agitated() bool {
 	return b.reads.Dirty || b.dues.Ripe || b.reads.Full || b.reads.Unseen || b.serving || b.queued || b.leaving || b.reads.Shaken || b.left ||
 		b.reads.Whole == 0 || b.reads.Again != 0 || b.failures > 0 || b.accused > 0 || b.suspect > 0 ||
 		b.waiting != 0 || b.kept != 0 || b.strand != ""
 }
 
-// holdsSome tells whether something is known of jobs of a block that have not ended. mu is held.
+// holdsSome reports whether unfinished jobs of a block are known. mu is held.
 func (b *block) holdsSome() bool {
 	waits := b.count + b.active + b.withheld + len(b.seen) + len(b.keyQueues) + len(b.aside) + len(b.barred)
 	ends := len(b.acks) + len(b.moves) + len(b.missed) + len(b.forget) + len(b.lost) + len(b.refusals) + len(b.stuck)
@@ -333,13 +333,13 @@ func (b *block) holdsSome() bool {
 	return waits+ends+put > 0
 }
 
-// A glance is what a worker knew of its jobs before it read what the tables say.
+// A glance is what a worker knew of its jobs before it read the tables.
 type glance struct {
 	out     map[store.JobID]*Delivery // checked out
 	foreign map[*block]map[string]board.Turn
 }
 
-// glanceAt notes what is known of the jobs of some queues.
+// glanceAt records what is known of the jobs of some queues.
 func (w *Worker) glanceAt(due []*workQueue) glance {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -359,8 +359,8 @@ func (w *Worker) glanceAt(due []*workQueue) glance {
 	return g
 }
 
-// refreshSettings reads the settings and limits of queues again that are old. If that fails, those
-// count that were read last.
+// refreshSettings reads settings and limits of queues again if they are old. If that fails, the
+// previous ones stay in effect.
 func (w *Worker) refreshSettings(ctx context.Context, due []*workQueue) error {
 	names := map[int]string{}
 	for _, q := range due {
@@ -383,7 +383,7 @@ func (w *Worker) refreshSettings(ctx context.Context, due []*workQueue) error {
 	return err
 }
 
-// lookForDue looks when the next delayed job of each block of some queues is due.
+// lookForDue finds out when the next delayed job of each block of some queues is due.
 func (w *Worker) lookForDue(ctx context.Context, due []*workQueue) (failed error) {
 	var rows []sqlrun.Args
 	byID := map[int]*workQueue{}
@@ -396,7 +396,7 @@ func (w *Worker) lookForDue(ctx context.Context, due []*workQueue) (failed error
 				continue
 			}
 			from := b.dues.Horizon()
-			if b.still() && at.Sub(b.swept) >= w.whole { // what was committed late
+			if b.still() && at.Sub(b.swept) >= w.whole { // late commits
 				from, b.swept = 0, at
 			}
 			rows = append(rows, sqlrun.Args{"queue": q.id, "block": b.divided, "since": from})
@@ -404,7 +404,7 @@ func (w *Worker) lookForDue(ctx context.Context, due []*workQueue) (failed error
 	}
 	w.mu.Unlock()
 	for part := range slices.Chunk(rows, mostLooked) {
-		failed = errors.Join(failed, w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
+		failed = errors.Join(failed, w.db.Pipeline(ctx, &sqlrun.Step{ // so that its plan is cached
 			Stmt: store.NextDelayed, Args: sqlrun.Args{"rows": part},
 			Scan: func(row *sqlrun.Row) error {
 				w.mu.Lock()
@@ -424,5 +424,6 @@ func (w *Worker) lookForDue(ctx context.Context, due []*workQueue) (failed error
 	return failed
 }
 
-// dueAhead is how long before a delayed job is due a worker knows of it: longer than between two rounds.
+// dueAhead is how long before a delayed job is due a worker knows of it: longer than between
+// two rounds.
 const dueAhead = 4 * seldomRound

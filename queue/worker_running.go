@@ -13,8 +13,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Jobs that are checked out, by this worker and by others, and the keys that wait for
-// them.
+// Jobs that are checked out, by this worker and by others, and the keys that wait for them.
 
 // A runningRow is a job that some worker has checked out.
 type runningRow struct {
@@ -26,7 +25,7 @@ type runningRow struct {
 	live, inTime       bool
 }
 
-// at returns which job it is.
+// at returns the job's identification.
 func (r *runningRow) at(q *workQueue) store.JobID {
 	return store.JobID{BlockID: store.BlockID{Queue: q.id, Divided: r.divided}, ID: r.id}
 }
@@ -101,9 +100,9 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glan
 	}
 	for _, r := range running {
 		if b := mine[r.divided]; b != nil && r.lockBy != name {
-			w.unsettle(q) // it is to be adopted, if not by this look
+			w.unsettle(q) // it is to be adopted, though not by this round
 		}
-		if r.live && !r.inTime { // it may have had no blocks, and is lost all the same
+		if r.live && !r.inTime { // it may have had no blocks, and is lost nevertheless
 			if err := w.expelOne(ctx, r.lockBy); err != nil {
 				return err
 			}
@@ -126,14 +125,14 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glan
 	return w.trustAll(ctx, q, unsuspected, name)
 }
 
-// unsettle has a queue looked after again soon.
+// unsettle schedules another round of a queue soon.
 func (w *Worker) unsettle(q *workQueue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	q.unsettled = max(q.unsettled, instant.Now().Add(4*shareEvery))
 }
 
-// trustAll records that no job of some blocks is a suspect any more.
+// trustAll ends the suspicion against the jobs of some blocks.
 func (w *Worker) trustAll(ctx context.Context, q *workQueue, blocks []*block, name string) error {
 	for _, b := range blocks {
 		if _, err := w.db.Exec(ctx, store.TrustBlock,
@@ -202,7 +201,7 @@ func (w *Worker) leads(id store.JobID) bool {
 	return w.out[id] != nil
 }
 
-// cleared reports that no job of a block is under suspicion any more. mu is held.
+// cleared reports whether no job of a block is under suspicion any more. mu is held.
 func (box *outbox) cleared(b *block) bool {
 	if len(b.doubted) > 0 || b.reads.Dirty || b.reads.Full || b.serving || slices.ContainsFunc(b.refusals, (*refusal).out) {
 		return false
@@ -238,7 +237,7 @@ func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]board.Turn
 		return nil
 	}
 	for key, was := range keys {
-		// One that was taken in and has parted again meanwhile is looked for next time.
+		// A job that was taken in and has parted again meanwhile is checked next time.
 		if l := b.keyQueues[key]; l != nil && !there[was.ID] {
 			if is, held := l.Holder(); held && is == was {
 				w.releaseIfMine(b, key, was.ID)
@@ -271,7 +270,7 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 		if why != trusted {
 			w.onTrial[why]--
 		}
-		return err // adopted and not begun: as crashed as before, once this process is gone
+		return err // adopted and not begun: if this process ends, its crashes stay the same
 	}
 	d.trial = why
 	w.out[d.at()], w.rows[d.at()] = d, d

@@ -9,12 +9,12 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Under an old snapshot the rows that are deleted stay, and MariaDB walks over them: see
-// store/sentinel.go. A worker places the sentinels of a block when it has done so many jobs of it
-// that the walk would cost more than they do. They are for speed only: nothing depends on where they
-// are missing.
+// While an old snapshot exists, deleted rows stay, and MariaDB walks over them: see
+// store/sentinel.go. A worker places the sentinels of a block once it has done so many of its
+// jobs that the walk would cost more than the sentinels. They only affect speed: nothing
+// depends on them.
 
-// sentinelsAfter is how many jobs of a block are done before its sentinels are placed.
+// sentinelsAfter is the number of jobs of a block after which its sentinels are placed.
 const sentinelsAfter = 1000
 
 // wantsSentinels reports whether to place a block's sentinels.
@@ -22,9 +22,9 @@ func (f *flusher) wantsSentinels(b *block) bool {
 	return f.db.Dialect.PassesEnds && b.deleted >= sentinelsAfter && !b.sentinels
 }
 
-// placeSentinels places those of a block that is this worker's: who retires its blocks removes them,
-// and waits for this, or was before it. One that is there stands for all. If that fails, it is tried
-// again after as many jobs.
+// placeSentinels places the sentinels of a block that is this worker's. A process that retires
+// its blocks removes them: it either waits for this, or was first. If one exists, all do. After
+// a failure it is tried again after as many jobs.
 func (f *flusher) placeSentinels(ctx context.Context, t *round) {
 	args := store.SentinelArgs(t.b.q.id, t.b.divided)
 	err := f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
@@ -43,20 +43,20 @@ func (f *flusher) placeSentinels(ctx context.Context, t *round) {
 	}
 }
 
-// tookDeletions counts what a round has deleted. mu is held.
+// tookDeletions counts the rows that a round has deleted. mu is held.
 func (w *Worker) tookDeletions(t *round) {
 	b := t.b
 	if t.sentinels {
 		b.deleted, b.sentinels = 0, t.placed
 	}
 	b.deleted += len(t.ended) + len(t.moved)
-	if w.opt.AtMostOnce { // which deletes what it reads
+	if w.opt.AtMostOnce { // it deletes what it reads
 		b.deleted += len(t.fresh) + len(t.ripe)
 	}
 }
 
-// retire removes the blocks of a generation that is drained, and then their sentinels: whoever
-// places some has locked the block's row before.
+// retire removes the blocks of a drained generation, and then their sentinels: whoever places
+// some has locked the block's row before.
 func (w *Worker) retire(ctx context.Context, q *workQueue, generation sqlrun.Args, blocks []store.BlockRow) error {
 	return w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		if _, err := tx.Exec(ctx, store.RetireBlocks, generation); err != nil || !w.db.Dialect.PassesEnds {
@@ -74,10 +74,10 @@ func (w *Worker) retire(ctx context.Context, q *workQueue, generation sqlrun.Arg
 	})
 }
 
-// restWhole puts off the next read of the whole block after one that took long: it walks over all that
-// is deleted, and should cost a twentieth of the time at most.
+// restWhole delays the next read of the whole block after one that took long: such a read walks
+// over everything deleted, and should take at most a twentieth of the time.
 func (b *block) restWhole(r board.Read, took time.Duration) {
-	if r.Whole && b.reads.Whole != 0 { // else it is to be read again at once
+	if r.Whole && b.reads.Whole != 0 { // otherwise it is to be read again at once
 		b.reads.Whole = b.reads.Whole.Add(min(20*took, 5*time.Minute))
 	}
 }

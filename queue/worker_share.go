@@ -19,7 +19,7 @@ import (
 // longest, and one with too few takes free ones. A worker whose handler slots are all taken by
 // long jobs counts as busy, and leaves its share to workers that are not busy, if there are any.
 
-// shareEvery is how often a worker looks after a queue in which something happens.
+// shareEvery is the interval between rounds of an active queue.
 const shareEvery = 500 * time.Millisecond
 
 // settingsEvery is the interval between two reads of a queue's settings.
@@ -27,17 +27,17 @@ const settingsEvery = 2 * time.Second
 
 type workerRow struct {
 	node   string
-	busy   int // 1: with jobs that run for long; or busyMoving
+	busy   int // 1: busy with long jobs; or busyMoving
 	inTime bool
 
-	drained bool // it takes nothing any more
+	drained bool // it is drained
 	by      string
 
-	says  string   // the kinds that it does, as its row has them
+	says  string   // the kinds that it handles, as in its row
 	kinds *kindSet // nil: all
 }
 
-// same tells whether two rows say the same.
+// same reports whether two rows are equal.
 func (r workerRow) same(o workerRow) bool {
 	return r.node == o.node && r.busy == o.busy && r.inTime == o.inTime && r.drained == o.drained && r.by == o.by && r.says == o.says
 }
@@ -51,13 +51,13 @@ func (w *Worker) noteRound(err error) {
 	}
 }
 
-// shareQueue looks once after the blocks of a queue.
+// shareQueue runs one round for a queue.
 func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) error {
 	return w.shareQueues(ctx, []*workQueue{q}, name)
 }
 
-// shareQueues looks once after the blocks of some queues. A step that fails keeps the worker
-// from no other step: whatever cannot be read or written, what is free is taken.
+// shareQueues runs one round for some queues. A failed step does not prevent the others:
+// whatever cannot be read or written, free blocks are taken.
 func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string) error {
 	g := w.glanceAt(due)
 	failed := w.refreshSettings(ctx, due)
@@ -75,7 +75,7 @@ func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string)
 	return errors.Join(failed, w.lookForDue(ctx, due))
 }
 
-// shareOne shares the blocks of a queue, by what a survey says.
+// shareOne shares the blocks of a queue according to a survey.
 func (w *Worker) shareOne(ctx context.Context, q *workQueue, s *survey, name string) (failed error) {
 	all, rows := s.workers[q.id], slices.Clone(s.blocks[q.id])
 	failed = w.expelLate(ctx, ofBlocks(rows))
@@ -140,8 +140,9 @@ func (l *nodeLease) noteDrained(all []workerRow, name string) bool {
 	return l.drained != nil
 }
 
-// introduce lists who works on some queues, and what they have. It trusts no memory of having told
-// the others about this worker: their list says whether they know it, and whether they take it as busy.
+// introduce returns the workers of some queues, and what they have. It does not rely on having
+// told the others about this worker: their list shows whether they know it, and whether they
+// take it for busy.
 func (w *Worker) introduce(ctx context.Context, due []*workQueue, name string) (*survey, error) {
 	says, kinds := w.choice.announces()
 	for tries := 0; ; tries++ {
@@ -156,7 +157,7 @@ func (w *Worker) introduce(ctx context.Context, due []*workQueue, name string) (
 			w.noteRoster(q, all)
 			q.busy = w.isBusy
 			at, busy := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name }), 0
-			if q.busy || at >= 0 && all[at].drained { // workers of 0.1 know the one, and not the other
+			if q.busy || at >= 0 && all[at].drained { // workers of 0.1 know the former, and not the latter
 				busy = 1
 			}
 			switch {
@@ -176,7 +177,8 @@ func (w *Worker) introduce(ctx context.Context, due []*workQueue, name string) (
 	}
 }
 
-// tellOthers tells the others on which queues this worker works, and where it is busy or not any more.
+// tellOthers tells the others on which queues this worker works, and where it is busy or no
+// longer busy.
 func (w *Worker) tellOthers(ctx context.Context, name string, fresh []sqlrun.Args, other map[int][]int, kinds any) error {
 	var told []int
 	for part := range slices.Chunk(fresh, mostSurveyed) {
@@ -206,7 +208,7 @@ func (w *Worker) colleagues(ctx context.Context, q *workQueue) ([]workerRow, err
 	return found[q.id], err
 }
 
-// meet takes new settings in.
+// meet applies new settings.
 func (w *Worker) meet(q *workQueue, set *store.Queue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -222,10 +224,10 @@ func (w *Worker) meet(q *workQueue, set *store.Queue) {
 	}
 }
 
-// rotation is how long a worker has one block more than others, before another has.
+// rotation is how long a worker has one block more than others, before another one has it.
 const rotation = 10 * time.Second
 
-// target is how many of n blocks a worker should have, in a turn: none while another one
+// target returns how many of n blocks a worker should have in a turn: none while another one
 // moves jobs, and none if it is drained.
 func target(all []workerRow, name string, n, round int) int {
 	all = slices.DeleteFunc(slices.Clone(all), func(r workerRow) bool { return !r.inTime || r.drained })
@@ -259,7 +261,7 @@ func (w *Worker) expelLate(ctx context.Context, all []*store.LeaseRow) error {
 				return err
 			}
 		}
-		h.Live = false // if it was in time after all, taking what it has will fail
+		h.Live = false // if it was in time after all, taking its blocks will fail
 	}
 	return nil
 }
@@ -318,7 +320,7 @@ func (w *Worker) surrender(q *workQueue, p *part, keeps bool) (stay int) {
 		}
 		switch {
 		case b.leaving || !p.has(b.divided):
-		case keeps && (b.kept != 0 && at.Sub(b.kept) < keepFor || b.unended()): // else what has ended would be done again
+		case keeps && (b.kept != 0 && at.Sub(b.kept) < keepFor || b.unended()): // otherwise ended jobs would run again
 			stay++
 		default:
 			mine = append(mine, b)
@@ -374,12 +376,12 @@ func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 	name := w.lease.node
 	for _, b := range q.blocks {
 		if b.leaving && b.idle() {
-			b.gone = true // nothing is read any more
+			b.gone = true // nothing more is read
 			w.forsake(b)
 			b.lighten()
 			delete(q.blocks, b.divided)
 			idle = append(idle, b)
-			for d := range b.unstarted() { // checked out, and not started
+			for d := range b.unstarted() { // checked out and not started
 				if d.from == tableRunning {
 					w.forgo(d)
 					unstarted[b] = append(unstarted[b], d.ID)
@@ -399,7 +401,7 @@ func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 		_, e := w.db.Exec(ctx, store.HandOverBlock, sqlrun.Args{
 			"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name, "kind": cmp.Or(b.heir, b.forKind),
 		})
-		err = errors.Join(err, e) // then it is taken away when the lease has ended
+		err = errors.Join(err, e) // otherwise it is taken away when the lease has ended
 	}
 	if len(idle) > 0 {
 		w.c.bells.announce(ctx, q.id)

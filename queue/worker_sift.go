@@ -2,15 +2,15 @@ package queue
 
 import "slices"
 
-// A sifter writes what it can of what was refused as a whole.
+// A sifter writes those parts of a refused batch that are accepted.
 type sifter[T any] struct {
 	refuses func(error) bool
 	write   func([]T) error
-	refuse  func(x T, err error) // with no error for what follows a refused one of its key
-	whole   bool                 // what belongs to one key is written together or not at all
+	refuse  func(x T, err error) // with a nil error for what follows a refused one of its key
+	whole   bool                 // items of one key are written together or not at all
 }
 
-// halve writes both halves of what was refused. What belongs to one key is a unit.
+// halve writes both halves of a refused batch. The items of a key are a unit.
 func (s *sifter[T]) halve(units [][]T, err error) error {
 	if len(units) == 1 {
 		return s.part(units[0], err)
@@ -28,7 +28,7 @@ func (s *sifter[T]) halve(units [][]T, err error) error {
 	return nil
 }
 
-// part writes a refused unit in its order, up to the first that is refused by itself.
+// part writes a refused unit in order, up to the first item that is refused by itself.
 func (s *sifter[T]) part(unit []T, err error) error {
 	for i, x := range unit {
 		if len(unit) > 1 && !s.whole {
@@ -52,7 +52,7 @@ func (s *sifter[T]) part(unit []T, err error) error {
 	return nil
 }
 
-// sift writes what it can.
+// sift writes what is accepted.
 func (s *sifter[T]) sift(units [][]T) error {
 	if len(units) == 0 {
 		return nil
@@ -64,7 +64,7 @@ func (s *sifter[T]) sift(units [][]T) error {
 	return err
 }
 
-// byKey divides a list into units: the jobs of each key, and each job that has none.
+// byKey divides a list into units: the jobs of each key, and each job without a key.
 func byKey[T any](list []T, key func(T) string) (units [][]T) {
 	at := map[string]int{}
 	for _, x := range list {

@@ -12,34 +12,34 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// What workers read to share blocks is read for many queues by one statement, and for all workers of
-// a client at once: the number of statements depends on neither.
+// What workers read in order to share blocks is read for many queues by one statement, and for
+// all workers of a client at once: the number of statements depends on neither.
 
-// mostSurveyed is about how many queues a statement is.
+// mostSurveyed is the approximate number of queues per statement.
 const mostSurveyed = 500
 
-// A survey is what the tables say of some queues: who works on them, then who has which blocks,
-// and then which jobs are checked out. Workers share it, and change nothing of it.
+// A survey is what the tables say about some queues: their workers, then the holders of their
+// blocks, and then the checked out jobs. Workers share it, and do not change it.
 type survey struct {
 	workers map[int][]workerRow
 	blocks  map[int][]store.BlockRow
 	running map[int][]runningRow
-	failed  error // why it is not known what is checked out
+	failed  error // why the checked out jobs are unknown
 }
 
-// A beat tells whether the processes that take part are the same as before.
+// A beat shows whether the participating processes are the same as before.
 type beat struct {
 	live, late, drained int
 	newest              int64
-	at                  instant.Instant // when it was asked
+	at                  instant.Instant // when it was read
 }
 
-// same tells whether nobody has come or gone since another beat.
+// same reports whether nobody has come or gone since another beat.
 func (b *beat) same(o *beat) bool {
 	return b.live == o.live && b.late == o.late && b.drained == o.drained && b.newest == o.newest
 }
 
-// A commons is what the workers of a client ask together.
+// A commons has the questions that the workers of a client ask together.
 type commons struct {
 	surveys *gatherer[int, *survey]
 	rosters *gatherer[int, map[int][]workerRow]
@@ -79,7 +79,7 @@ func (c *Client) readSurvey(ctx context.Context, queues []int) (*survey, error) 
 	return s, nil
 }
 
-// readWorkers lists who works on some queues.
+// readWorkers returns the workers of some queues.
 func (c *Client) readWorkers(ctx context.Context, queues []int) (map[int][]workerRow, error) {
 	found := map[int][]workerRow{}
 	for part := range slices.Chunk(queues, mostSurveyed) {
@@ -100,7 +100,7 @@ func (c *Client) readWorkers(ctx context.Context, queues []int) (map[int][]worke
 	return found, nil
 }
 
-// readBlocks lists the blocks of some queues.
+// readBlocks returns the blocks of some queues.
 func (c *Client) readBlocks(ctx context.Context, queues []int) (map[int][]store.BlockRow, error) {
 	found := map[int][]store.BlockRow{}
 	for part := range slices.Chunk(queues, mostSurveyed) {
@@ -115,7 +115,7 @@ func (c *Client) readBlocks(ctx context.Context, queues []int) (map[int][]store.
 	return found, nil
 }
 
-// readRunning lists the checked out jobs of some queues.
+// readRunning returns the checked out jobs of some queues.
 func (c *Client) readRunning(ctx context.Context, queues []int) ([]runningRow, error) {
 	args := sqlrun.Args{"queues": store.IDList(queues)}
 	return sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.RunningJobs, args, func(rows *sql.Rows) (r runningRow, err error) {
@@ -126,7 +126,7 @@ func (c *Client) readRunning(ctx context.Context, queues []int) ([]runningRow, e
 	})
 }
 
-// readBeat asks whether the processes are the same, and what the time is.
+// readBeat reads the present beat, and the time.
 func (c *Client) readBeat(ctx context.Context) (b beat, err error) {
 	b.at = instant.Now()
 	var us int64
@@ -136,8 +136,8 @@ func (c *Client) readBeat(ctx context.Context) (b beat, err error) {
 	return b, err
 }
 
-// settingsOf reads the settings of some queues, which have names, and their limits. Where one cannot be
-// read, which may have been written by hand, each is read by itself.
+// settingsOf reads the settings of some queues, whose names are given, and their limits. If one
+// cannot be read, since it was written by hand, it reads each separately.
 func (c *Client) settingsOf(ctx context.Context, names map[int]string) (
 	sets map[int]*store.Queue, limits map[int][]store.LimitRow, failed error,
 ) {
@@ -178,7 +178,8 @@ func (c *Client) someSettings(ctx context.Context, part []int, names map[int]str
 	return err
 }
 
-// limitsByQueue reads the limits of some queues, which have names. Each is in the answer, if only with none.
+// limitsByQueue reads the limits of some queues, whose names are given. The result has each
+// queue, even without limits.
 func limitsByQueue(ctx context.Context, on *sqlrun.Session, names map[int]string) (map[int][]store.LimitRow, error) {
 	rows, err := store.ReadLimits(ctx, on, names)
 	if err != nil {

@@ -9,15 +9,15 @@ import (
 )
 
 // When a worker dies, one of its jobs may have been the cause, and would end the next worker,
-// too. So what it ran, and what it may have read, is put on trial by whoever takes it over. The
+// too. So jobs that it ran, or may have read, are put on trial by whoever takes them over. The
 // row of such a job says so before the job begins, and whoever finds the row of a dead worker
-// counts the death as that job's.
+// counts the death against that job.
 //
-//   - What the dead worker may have read and begun is checked out first, with that crash
+//   - Jobs that the dead worker may have read and begun are checked out first, with that crash
 //     counted. A few of those jobs run at a time.
-//   - What it had checked out and trusted runs again, a few at a time, in places of its own.
-//     So does what was handed over and has met a death before.
-//   - What was on trial when it died runs alone: see loneTrial.
+//   - Jobs that it had checked out and trusted run again, a few at a time, in places of their own.
+//     So do jobs that were handed over and have met a death before.
+//   - A job that was on trial when its worker died runs alone: see loneTrial.
 //
 // A job that has run for provenAfter is trusted. Its row then says running again, and its place
 // goes to another job, however long it runs.
@@ -27,14 +27,14 @@ import (
 // its worker later than provenAfter is always trusted, so it becomes a dead letter after
 // mostCrashes times MaxCrashes deaths, whoever caused them.
 //
-// A worker whose jobs are harmless suspects none. Nor does one that removes jobs before they
+// A worker whose jobs are isolated suspects none. Nor does one that removes jobs before they
 // begin: such a job cannot come back.
 
 // A trial says why a job must prove itself.
 type trial uint8
 
 const (
-	trusted   trial = iota // it need not, or has done so
+	trusted   trial = iota // no trial, or a passed one
 	suspected              // a worker that died may have read it
 	survivor               // it had been running for long when its worker died
 	accused                // it was on trial when its worker died
@@ -46,7 +46,7 @@ const (
 	rowRunning = "running" // and trusted
 	rowSuspect = "suspect" // on trial
 	rowAlone   = "alone"   // on trial, and nothing else on trial or unproven runs in its worker
-	rowHanded  = "handed"  // its worker has ended, and left it to others
+	rowHanded  = "handed"  // its worker has ended, and has left it to others
 )
 
 const (
@@ -62,12 +62,12 @@ const (
 	mostCrashes = 4
 )
 
-// The trialPlaces are what jobs take up that may end the process.
+// trialPlaces counts the jobs that may end the process.
 type trialPlaces struct {
-	onTrial [trials]int  // how many jobs may end the process, by why that is
-	refused [trials]bool // some were not taken over, for want of a place
+	onTrial [trials]int  // their number, by kind of trial
+	refused [trials]bool // some were not taken over for lack of a place
 	lone    loneTrial
-	recess  instant.Instant // until then no job begins that is to run alone
+	recess  instant.Instant // no job that is to run alone begins before then
 }
 
 // suspicion is how many jobs of a block are under suspicion when its worker, which
@@ -75,18 +75,18 @@ type trialPlaces struct {
 // read and not finished, and more each time.
 func suspicion(reads, times int) int { return 2 * max(1, reads) << min(times-1, 10) }
 
-// trialOf returns which trial a checked out job needs that this worker takes over.
+// trialOf returns the trial that a checked out job needs when this worker takes it over.
 func (w *Worker) trialOf(r runningRow) trial {
 	switch {
 	case w.opt.Isolated || r.state == rowHanded && r.crashes == 0:
 		return trusted
-	case r.state == rowRunning, r.state == rowHanded: // who hands a job over may not have begun its trial
+	case r.state == rowRunning, r.state == rowHanded: // a worker that hands a job over may not have begun its trial
 		return survivor
 	}
 	return accused
 }
 
-// state is what the row of a job says that is about to run.
+// state returns the state for the row of a job that is about to run.
 func (t trial) state() string {
 	if t == trusted {
 		return rowRunning
@@ -173,7 +173,7 @@ func (w *Worker) guilty(d *Delivery, state string) bool {
 	return d.Crashes >= mostCrashes*most
 }
 
-// checkOut gives a job a row of its own, whether it runs or is about to. mu is held.
+// checkOut gives a job a row of its own, whether it is running or about to run. mu is held.
 func (box *outbox) checkOut(d *Delivery, crashes int) {
 	d.moving = true
 	m := move{d: d, out: true, tries: d.Attempt, died: crashes, more: d.trial.state()}
@@ -184,7 +184,7 @@ func (box *outbox) checkOut(d *Delivery, crashes int) {
 	box.enlist(d.b)
 }
 
-// keepIn takes the check-out of a job back, if it has not begun. mu is held.
+// keepIn cancels the check-out of a job that has not begun. mu is held.
 func (w *Worker) keepIn(d *Delivery) {
 	moves := d.b.moves
 	at := slices.IndexFunc(moves, func(m move) bool { return m.d == d && m.out })
@@ -194,8 +194,8 @@ func (w *Worker) keepIn(d *Delivery) {
 	}
 }
 
-// checkedOut records that a job has a row of its own: its block is free to go
-// without it. mu is held.
+// checkedOut records that a job has a row of its own: its block can leave without it. mu is
+// held.
 func (w *Worker) checkedOut(m *move) {
 	d, b := m.d, m.d.b
 	d.moving = false
@@ -225,7 +225,7 @@ func (w *Worker) checkedOut(m *move) {
 	}
 }
 
-// goOn goes on with a job that has a row of its own now. mu is held.
+// goOn continues a job that now has a row of its own. mu is held.
 func (w *Worker) goOn(d *Delivery) {
 	b := d.b
 	d.from = tableRunning
@@ -238,7 +238,7 @@ func (w *Worker) goOn(d *Delivery) {
 	case d.began != 0:
 	case b.gone:
 		w.forgo(d)
-	default: // it was under suspicion, and may start now: it counts already
+	default: // it was under suspicion, counts already, and may start now
 		b.makeReady(d)
 		w.offer(b, 1)
 	}

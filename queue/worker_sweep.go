@@ -11,10 +11,10 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// What every worker removes from time to time: what is left of processes, jobs and keys whose
-// time is over, in small transactions. Several may do so at once.
+// What every worker removes from time to time, in small transactions: remains of processes, and
+// jobs and keys that have expired. Several may do so at once.
 
-// sweepEvery is how often a worker sweeps.
+// sweepEvery is the interval between sweeps.
 const sweepEvery = time.Minute
 
 // A sweeper removes them.
@@ -23,8 +23,8 @@ type sweeper struct {
 	life *lifetime
 }
 
-// sweepOften sweeps until ctx ends or the worker is being stopped. Nothing else waits for it:
-// there may be very much to remove.
+// sweepOften sweeps until ctx ends or the worker is stopped. Nothing else waits for it: there
+// may be very much to remove.
 func (s *sweeper) sweepOften(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -50,7 +50,7 @@ func (s *sweeper) sweepOften(ctx context.Context) {
 	}
 }
 
-// sweep removes what is left of processes that ended long ago.
+// sweep removes the remains of processes that ended long ago.
 func (s *sweeper) sweep(ctx context.Context) error {
 	long := sqlrun.Args{"since": -time.Hour.Microseconds()}
 	_, err1 := s.db.Exec(ctx, store.ExpelIdleNodes, long)
@@ -79,8 +79,8 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	return err
 }
 
-// purgeSurplus removes the oldest dead jobs of a queue but for so many. What somebody else
-// removes or retries meanwhile makes it fewer.
+// purgeSurplus removes the oldest dead jobs of a queue beyond the limit. It removes fewer if
+// somebody else removes or retries some meanwhile.
 func (s *sweeper) purgeSurplus(ctx context.Context, queue, keep int) error {
 	args := sqlrun.Args{"queue": queue, "keep": keep}
 	var most int64
@@ -94,8 +94,7 @@ func (s *sweeper) purgeSurplus(ctx context.Context, queue, keep int) error {
 	return s.purge(ctx, store.SurplusDead, args, store.PurgeDead)
 }
 
-// purge removes what outdated finds, such as dead jobs whose time is over, by a statement
-// and in small transactions.
+// purge removes, in small transactions, what outdated finds, such as expired dead jobs.
 func (s *sweeper) purge(ctx context.Context, outdated *sqlrun.Stmt, args sqlrun.Args, remove *sqlrun.Stmt) error {
 	args["limit"] = store.Chunk
 	for ctx.Err() == nil {

@@ -25,7 +25,7 @@ const vacantAfter = 3 * shareEvery
 // A vacancy is a block that was free when the worker read the blocks.
 type vacancy struct {
 	fence int64
-	from  instant.Instant // when it first looked so
+	from  instant.Instant // when it was first seen free
 }
 
 // freeBlocks lists the blocks that anybody may take: those that have waited longest first,
@@ -132,7 +132,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, n
 		return false, nil // others take it when they see that this process is gone
 	}
 	if w.closing {
-		b.leaving = true // which drain will see
+		b.leaving = true // drain will see that
 	}
 	q.blocks[r.Divided], q.known = b, false
 	w.enlist(b)

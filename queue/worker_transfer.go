@@ -14,17 +14,17 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Jobs are moved to another queue by a process that is a worker of both queues, to which
-// the others leave all blocks: what they run they check out, and what they have read they
-// forget, as always when a block is handed over. So nobody reads the jobs that are moved,
-// here or there, and rows can go as they stand. Each transaction ends with a locking read
-// of the fences of the blocks that it reaches. If the process dies its blocks are taken
-// over like those of any worker, and some jobs have been moved, others not.
+// A process that moves jobs to another queue is a worker of both queues, to which the others
+// leave all blocks: they check out what they run, and forget what they have read, as always
+// when a block is handed over. So nobody reads the moved jobs in either queue, and rows can
+// move as they are. Each transaction ends with a locking read of the fences of the blocks that
+// it reaches. If the process dies, its blocks are taken over like those of any worker; some
+// jobs have been moved, others not.
 
-// busyMoving is what a worker of that sort tells the others that it is: see target.
+// busyMoving is how such a worker announces itself to the others: see target.
 const busyMoving = 2
 
-// moveLease is how long the workers of both queues wait for one that died.
+// moveLease is how long the workers of both queues wait if it dies.
 const moveLease = 10 * time.Second
 
 // handOverTime is how long workers may take to leave their blocks.
@@ -101,13 +101,13 @@ type transfer struct {
 	opt      MoveOptions
 	from, to *store.Queue
 	began    instant.Instant
-	bound    int64 // ids beyond are of jobs that came later
+	bound    int64 // greater ids are of jobs that came later
 	sum      Moved
 
-	w    *Worker // that has the blocks; nil if it only counts
+	w    *Worker // the worker that has the blocks; nil if it only counts
 	node string
 
-	// stay has the place in the order of the first job that stays, by key.
+	// stay has, by key, the position of the first job that stays.
 	stay map[string]int64
 }
 
@@ -130,14 +130,14 @@ func (t *transfer) run(ctx context.Context) error {
 	if err := t.takeAll(ctx); err != nil {
 		return err
 	}
-	// As they are now: whoever changes them waits for none of this.
+	// The present settings: their changes do not wait for this.
 	if t.from, err = t.c.read(ctx, t.from.Name); err != nil {
 		return err
 	}
 	if t.to, err = t.c.read(ctx, t.to.Name); err != nil {
 		return err
 	}
-	if t.from.Ordered { // a job of a key may have been enqueued before, and be committed yet
+	if t.from.Ordered { // an earlier job of a key may not be committed yet
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -155,7 +155,7 @@ func (t *transfer) takeAll(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, q := range t.w.queues { // all of several see each other, and give up
+	for _, q := range t.w.queues { // if there are several, all see each other and give up
 		others, err := t.w.colleagues(ctx, q)
 		if err != nil {
 			return err
@@ -171,7 +171,7 @@ func (t *transfer) takeAll(ctx context.Context) error {
 		all, slow, err := t.takeSome(ctx)
 		late := since(t.began) > handOverTime
 		switch {
-		case err != nil && t.c.db.Dialect.Retryable(err) && !late: // where all is serializable, it may lose many times
+		case err != nil && t.c.db.Dialect.Retryable(err) && !late: // with serializable transactions, it may fail many times
 		case err != nil || all:
 			return err
 		case late:
@@ -185,8 +185,8 @@ func (t *transfer) takeAll(ctx context.Context) error {
 	}
 }
 
-// takeSome takes the blocks that are free, and tells whether those are all, or else of a worker
-// that has others, if one was seen: another may have been quicker at a block that was free.
+// takeSome takes free blocks, and reports whether it has all of them. Otherwise it returns a
+// worker that has others, if it saw one: another may have taken a free block first.
 func (t *transfer) takeSome(ctx context.Context) (all bool, slow string, err error) {
 	all = true
 	for _, q := range t.w.queues {
@@ -216,16 +216,16 @@ func (t *transfer) takeSome(ctx context.Context) (all bool, slow string, err err
 	return all, slow, nil
 }
 
-// A stander is a job where it stands.
+// A stander is a job to be moved or not, without its payload.
 type stander struct {
 	id                int64
 	priority          int
 	kind, key, unique string
-	runAt             int64 // of a delayed one, in µs
+	runAt             int64 // of a delayed job, in µs
 	holds             bool  // the others of its key wait for it
 }
 
-// order is its place among the jobs of its key, as workers see it: see Delivery.
+// order returns its position among the jobs of its key, as workers see it: see Delivery.
 func (s *stander) order() int64 {
 	if s.runAt == 0 || s.holds {
 		return s.id
@@ -233,9 +233,9 @@ func (s *stander) order() int64 {
 	return store.TickOf(s.runAt)
 }
 
-// walk goes through the blocks, and moves what is to be moved. Of a key those that hold it
-// go first, then the ready ones. At last go those that are due or will be: if it ends
-// before, they are done after others that they had their place before.
+// walk goes through the blocks and moves the jobs. Of a key, jobs that hold it go first, then
+// ready ones, and last the delayed ones: if the move ends early, these run later than others
+// that they would have preceded.
 func (t *transfer) walk(ctx context.Context) error {
 	blocks, err := t.c.blocks(ctx, t.from.ID)
 	if err != nil {
@@ -276,12 +276,12 @@ func (t *transfer) walk(ctx context.Context) error {
 	return nil
 }
 
-// picks reports whether a job is one of those that are to be moved, if it can be.
+// picks reports whether a job should be moved, if it can be.
 func (t *transfer) picks(s *stander) bool {
 	return s.id <= t.bound && (len(t.opt.Kinds) == 0 || slices.Contains(t.opt.Kinds, s.kind))
 }
 
-// goes reports whether a job is moved. What is not may keep others of its key here.
+// goes reports whether a job is moved. A job that stays may keep others of its key here.
 func (t *transfer) goes(s *stander) bool {
 	if !t.picks(s) {
 		t.stays(s, s.order())
@@ -294,7 +294,7 @@ func (t *transfer) goes(s *stander) bool {
 	return true
 }
 
-// stays records that a job stays at its place in the order.
+// stays records that a job stays, at its position in the order.
 func (t *transfer) stays(s *stander, order int64) {
 	if s.key == "" {
 		return
@@ -304,8 +304,7 @@ func (t *transfer) stays(s *stander, order int64) {
 	}
 }
 
-// pass goes through the jobs of a block in a table, by their ids, and moves those that are
-// picked.
+// pass goes through the jobs of a block in a table, by id, and moves the selected ones.
 func (t *transfer) pass(ctx context.Context, divided int, stmt *sqlrun.Stmt, from table, pick func(*stander) bool) error {
 	for after := int64(0); ; {
 		all, err := t.page(ctx, divided, stmt, after)
@@ -327,14 +326,14 @@ func (t *transfer) pass(ctx context.Context, divided int, stmt *sqlrun.Stmt, fro
 	}
 }
 
-// page lists the next jobs by their ids: those of each priority, so there may be more than
-// the chunk up to which they are all.
+// page returns the next jobs by id, those of each priority; so there may be more than a chunk,
+// up to which they are complete.
 func (t *transfer) page(ctx context.Context, divided int, stmt *sqlrun.Stmt, after int64) (all []stander, err error) {
 	args := sqlrun.Args{"queue": t.from.ID, "divided": divided, "limit": store.Chunk, "after": after}
 	for _, p := range store.Priorities {
 		args["after"+p] = after
 	}
-	err = t.c.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
+	err = t.c.db.Pipeline(ctx, &sqlrun.Step{ // so that its plans are cached
 		Stmt: stmt, Args: args,
 		Scan: func(row *sqlrun.Row) error {
 			all = append(all, stander{
@@ -359,7 +358,7 @@ func textOf(row *sqlrun.Row, column int) string {
 var errTaken = errors.New("unique keys are in use there")
 
 // send moves jobs in one transaction, except for those whose unique keys are in use there, and
-// the later ones of their ordering keys.
+// the later jobs of their ordering keys.
 func (t *transfer) send(ctx context.Context, divided int, from table, batch []*stander) error {
 	for len(batch) > 0 {
 		if t.w == nil {
@@ -399,7 +398,7 @@ func (t *transfer) send(ctx context.Context, divided int, from table, batch []*s
 	return nil
 }
 
-// order records that the other queue has keys before it has a job with one.
+// order records that the other queue has keys before it gets a job with one.
 func (t *transfer) order(ctx context.Context, batch []*stander) error {
 	if t.to.Ordered || !slices.ContainsFunc(batch, func(s *stander) bool { return s.key != "" }) {
 		return nil
@@ -411,7 +410,7 @@ func (t *transfer) order(ctx context.Context, batch []*stander) error {
 	return err
 }
 
-// sendIn moves those of some jobs that are still there. It counts them, or says whose
+// sendIn moves those of some jobs that still exist. It counts them, or returns those whose
 // unique keys are taken.
 func (t *transfer) sendIn(ctx context.Context, tx *sqlrun.Session, divided int, from table, batch []*stander,
 	n *int, taken map[int64]bool,
@@ -445,7 +444,7 @@ func (t *transfer) sendIn(ctx context.Context, tx *sqlrun.Session, divided int, 
 			return err
 		}
 		if len(taken) > 0 {
-			continue // to know of all
+			continue // to find all of them
 		}
 		rows := make([]sqlrun.Args, len(part))
 		for i, s := range part {
@@ -495,8 +494,8 @@ func (t *transfer) stillMine(ctx context.Context, tx *sqlrun.Session, divided in
 	return nil
 }
 
-// sendKeys takes the unique keys of jobs in the other queue, and gives them up here. It
-// notes which are taken there.
+// sendKeys takes the unique keys of jobs in the other queue, and frees them here. It records
+// those that are taken there.
 func (t *transfer) sendKeys(ctx context.Context, tx *sqlrun.Session, part []*stander, taken map[int64]bool) error {
 	var theirs store.Uniques
 	for _, s := range part {

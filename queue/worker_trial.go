@@ -18,7 +18,7 @@ import (
 // Other jobs are held back for at most twice provenAfter, and then have as long a time before the
 // next job runs alone.
 type loneTrial struct {
-	d      *Delivery // nil: there is none
+	d      *Delivery // nil: none
 	since  instant.Instant
 	marked bool // its row says that it runs alone
 	began  bool

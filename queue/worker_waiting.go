@@ -24,11 +24,11 @@ import (
 
 const (
 
-	// waitsAfter is how long no job comes before a worker marks itself as waiting.
+	// waitsAfter is how long a worker gets no job before it marks itself as waiting.
 	waitsAfter = 100 * time.Millisecond
 
-	// leastLook is how often a worker looks at the most that hears notifications and does not wait,
-	// and waitingLook how often one that waits does, if it has few blocks.
+	// leastLook is the shortest poll interval of a worker that hears notifications and does not
+	// wait; waitingLook is that of a waiting one, if it has few blocks.
 	leastLook   = 20 * time.Millisecond
 	waitingLook = time.Second
 
@@ -39,8 +39,8 @@ const (
 // attention is a client's knowledge of waiting workers.
 type attention struct {
 	mu     sync.Mutex
-	at     instant.Instant // when it was asked; 0: never
-	some   bool            // one waited then
+	at     instant.Instant // when it was read; 0: never
+	some   bool            // a worker waited then
 	may    bool            // and might be notified
 	asking bool
 }
@@ -78,8 +78,8 @@ func (c *Client) askWhoWaits() {
 // A waitingMark is the state of waiting of a worker that hears notifications. It belongs to the
 // polling goroutine.
 type waitingMark struct {
-	as    string          // the node under which it has said that it waits; empty: it has not
-	begun int             // how many jobs had begun when that last changed
+	as    string          // the node under which it has set its mark; empty: it has not
+	begun int             // number of jobs begun at the last change
 	since instant.Instant // when that was
 }
 
@@ -89,7 +89,7 @@ type waitingMark struct {
 func (p *waitingMark) tend(ctx context.Context, w *Worker, found bool) (again bool, err error) {
 	w.mu.Lock()
 	name, begun, hears, many := w.lease.node, w.begun, w.hearing(), w.manyBlocks()
-	found = found || len(w.runnable) > 0 // what is ready has no place yet
+	found = found || len(w.runnable) > 0 // ready jobs have no slot yet
 	w.mu.Unlock()
 	if w.db.Dialect.Listen == nil || !hears || name == "" {
 		return false, nil
@@ -111,8 +111,8 @@ func (p *waitingMark) tend(ctx context.Context, w *Worker, found bool) (again bo
 	return waits, nil
 }
 
-// manyBlocks tells whether a worker has so many blocks that it cannot look into all of them as often as
-// one that has to, since nobody notifies it: such a one always says that it waits. mu is held.
+// manyBlocks reports whether a worker has too many blocks to poll them as often as is necessary
+// without notifications: such a worker is always marked as waiting. mu is held.
 func (w *Worker) manyBlocks() bool {
 	n := 0
 	for _, q := range w.queues {

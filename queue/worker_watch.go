@@ -55,7 +55,7 @@ func (w *Worker) watch(ctx context.Context) {
 				continue
 			}
 			b.q.recheck()
-			w.enlist(b) // what is read again now and then, and what has failed
+			w.enlist(b) // what is read again periodically, and failures
 		}
 		for b := range w.remnants {
 			w.enlist(b)
@@ -124,9 +124,9 @@ func (w *Worker) listen(ctx context.Context) {
 		return
 	}
 	if w.own == nil || cap(w.own.ears) == 0 {
-		return // a pool that is small is not deprived of a connection
+		return // a small pool keeps all its connections
 	}
-	go w.c.bells.ping(ctx) // if another one listens already, so that this one knows it
+	go w.c.bells.ping(ctx) // another one listens already, which this one must know
 	select {
 	case w.c.bells.ears <- struct{}{}:
 		defer func() { <-w.c.bells.ears }()
@@ -142,7 +142,7 @@ func (w *Worker) listen(ctx context.Context) {
 	for ctx.Err() == nil {
 		ready := func() {
 			w.c.bells.relisten()
-			go func() { w.c.bells.ping(ctx) }() // behind a pooler nothing would be heard
+			go func() { w.c.bells.ping(ctx) }() // behind a pooler nothing would arrive
 		}
 		err := w.c.db.Listen(ctx, w.c.bells.channel(), ready, func(payload string) {
 			w.c.bells.notified(payload)
