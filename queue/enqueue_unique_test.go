@@ -442,8 +442,8 @@ func TestKeyStatements(t *testing.T) {
 			return slices.DeleteFunc(slices.Clone(all), func(row string) bool { return slices.Contains(gone, row) })
 		}
 		ids := store.JobArgs(1, 0, 0, []int64{7, 9, 10, 11})
-		ids["keys"] = []sqlrun.Args{{"once": "a"}, {"once": "c"}, {"once": "d"}, {"once": "e"}, {"once": "f"}, {"once": "i"}}
-		take := sqlrun.Args{"queue": 1, "once": "c", "holder": 9, "job": 99, "until_us": nil}
+		ids["keys"] = []sqlrun.Args{{"unique_key": "a"}, {"unique_key": "c"}, {"unique_key": "d"}, {"unique_key": "e"}, {"unique_key": "f"}, {"unique_key": "i"}}
+		take := sqlrun.Args{"queue": 1, "unique_key": "c", "holder": 9, "job": 99, "until_us": nil}
 		not := func(name string, value any) sqlrun.Args {
 			args := maps.Clone(take)
 			args[name] = value
@@ -461,9 +461,9 @@ func TestKeyStatements(t *testing.T) {
 			{store.TakeOverKey, take, append(without("1 c 9 no"), "1 c 99 yes")},
 			{store.TakeOverKey, not("queue", 3), all},
 			{store.TakeOverKey, not("holder", 8), all},
-			{store.TakeOverKey, not("once", "d"), all},
-			{store.TakeOverKey, sqlrun.Args{"queue": 1, "once": "d", "holder": 10, "job": 99, "until_us": nil}, all}, // not yet
-			{store.TakeOverKey, sqlrun.Args{"queue": 1, "once": "e", "holder": 11, "job": 99, "until_us": nil}, all}, // it has yet to end
+			{store.TakeOverKey, not("unique_key", "d"), all},
+			{store.TakeOverKey, sqlrun.Args{"queue": 1, "unique_key": "d", "holder": 10, "job": 99, "until_us": nil}, all}, // not yet
+			{store.TakeOverKey, sqlrun.Args{"queue": 1, "unique_key": "e", "holder": 11, "job": 99, "until_us": nil}, all}, // it has yet to end
 		} {
 			db.Do(t, `DELETE FROM {prefix}job_unique`, nil)
 			byHand(t, db, `INSERT INTO {prefix}job_unique (queue_id, unique_key, job, pending, free_at) VALUES
@@ -479,10 +479,10 @@ func TestKeyStatements(t *testing.T) {
 				t.Errorf("old are %q", old)
 			}
 			holders, err := sqlrun.Select(t.Context(), &db.Session, store.KeyHolders, sqlrun.Args{"rows": []sqlrun.Args{
-				{"at": 1, "queue": 1, "once": "a"},
-				{"at": 2, "queue": 2, "once": "c"},
-				{"at": 3, "queue": 1, "once": "d"},
-				{"at": 4, "queue": 1, "once": "x"},
+				{"at": 1, "queue": 1, "unique_key": "a"},
+				{"at": 2, "queue": 2, "unique_key": "c"},
+				{"at": 3, "queue": 1, "unique_key": "d"},
+				{"at": 4, "queue": 1, "unique_key": "x"},
 			}}, func(rows *sql.Rows) (text string, err error) {
 				var at, job, free int
 				err = rows.Scan(&at, &job, &free)

@@ -26,7 +26,7 @@ func (c *Client) conclude(ctx context.Context, ids ...int64) error {
 	for part := range slices.Chunk(ids, store.Chunk) {
 		rows := make([]sqlrun.Args, len(part))
 		for i, id := range part {
-			rows[i] = sqlrun.Args{"crew": id}
+			rows[i] = sqlrun.Args{"group_id": id}
 		}
 		ripe, err := sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.RipeGroups, sqlrun.Args{"rows": rows}, store.ScanID)
 		errs = append(errs, err)

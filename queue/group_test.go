@@ -609,7 +609,7 @@ func TestGroupStatements(t *testing.T) {
 			}
 			return changed
 		}
-		finished := sqlrun.Args{"rows": []sqlrun.Args{{"crew": 1, "job": 11, "became": "dead", "made": nil, "why": "x"}}}
+		finished := sqlrun.Args{"rows": []sqlrun.Args{{"group_id": 1, "job": 11, "became": "dead", "made": nil, "why": "x"}}}
 		for _, test := range []struct {
 			name   string
 			stmt   *sqlrun.Stmt
@@ -620,7 +620,7 @@ func TestGroupStatements(t *testing.T) {
 			{"finish", store.FinishMembers, finished, groups, change(jobs, "1 11 pending", "1 11 dead x")},
 			{
 				"finish in another group", store.FinishMembers,
-				sqlrun.Args{"rows": []sqlrun.Args{{"crew": 2, "job": 11, "became": "dead", "made": nil, "why": "x"}}},
+				sqlrun.Args{"rows": []sqlrun.Args{{"group_id": 2, "job": 11, "became": "dead", "made": nil, "why": "x"}}},
 				groups, jobs,
 			},
 			{"seal", store.SealGroup, group(3), change(groups, "3 open", "3 sealed"), jobs},
@@ -642,7 +642,7 @@ func TestGroupStatements(t *testing.T) {
 				`INSERT INTO {prefix}job_member (group_id, job, queue_id, kind, state) VALUES
 				(1, 11, 1, 'x', 'pending'), (1, 12, 1, 'x', 'done'), (2, 21, 1, 'x', 'done'), (2, 22, 1, 'x', 'dead'), (3, 31, 1, 'x', 'done'),
 				(4, 41, 1, 'x', 'done'), (4, 42, 1, 'x', 'pending'), (5, 51, 1, 'x', 'done')`)
-			crew := sqlrun.Args{"rows": []sqlrun.Args{{"crew": 1}, {"crew": 2}, {"crew": 3}, {"crew": 4}}, "limit": 10}
+			crew := sqlrun.Args{"rows": []sqlrun.Args{{"group_id": 1}, {"group_id": 2}, {"group_id": 3}, {"group_id": 4}}, "limit": 10}
 			for stmt, want := range map[*sqlrun.Stmt][]int64{store.RipeGroups: {2}, store.RipeAny: {2, 6}} {
 				ripe, err := sqlrun.Select(t.Context(), &db.Session, stmt, crew, store.ScanID)
 				must(t, err)

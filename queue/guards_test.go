@@ -89,9 +89,9 @@ func told(at int) sqlrun.Args {
 func moving(first int64, priority int) (rows []sqlrun.Args) {
 	for _, id := range []int64{first, first + 2} {
 		rows = append(rows, sqlrun.Args{
-			"queue": 1, "block": 3, "job": id, "urgency": priority, "tries": 1, "died": 0, "why": "", "more": "",
+			"queue": 1, "block": 3, "job": id, "priority": priority, "tries": 1, "died": 0, "why": "", "more": "",
 			"later": 0, "holds": nil, "target": 5, "at": 1,
-			"divided": 3, "priority": priority, "after1": first - 1, "after2": first - 1, "after3": first - 1, "after4": first - 1,
+			"divided": 3, "after1": first - 1, "after2": first - 1, "after3": first - 1, "after4": first - 1,
 		})
 	}
 	return rows

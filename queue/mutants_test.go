@@ -40,10 +40,10 @@ const (
 	crashed    = "crashes = crashes + CASE WHEN state = 'handed' THEN 0 ELSE 1 END"
 	movedQueue = "j.queue_id = record.queue AND "
 	movedBlock = "j.divided = record.block AND "
-	movedPrio  = "j.priority = record.urgency"
+	movedPrio  = "j.priority = record.priority"
 	movedID    = "j.id = record.job"
 	delayedRow = "{prefix}job_delayed."
-	ofThisName = " AND unique_key IN (SELECT once FROM {records keys: once text})"
+	ofThisName = " AND unique_key IN (SELECT unique_key FROM {records keys: unique_key text})"
 )
 
 var mutants = append(deaf(), []mutant{
@@ -323,7 +323,7 @@ var mutants = append(deaf(), []mutant{
 	{store.KeyHolders, " AND u.free_at <= {now}", "", "TestKeyStatements" + onSQLite},
 	{store.KeyHolders, "{share_locked}", "", "TestUniqueOfOldSnapshots" + onMySQL},
 	{store.TakeOverKey, "queue_id = :queue AND ", "", "TestKeyStatements" + onSQLite},
-	{store.TakeOverKey, " AND unique_key = :once", "", "TestKeyStatements" + onSQLite},
+	{store.TakeOverKey, " AND unique_key = :unique_key", "", "TestKeyStatements" + onSQLite},
 	{store.TakeOverKey, " AND job = :holder", "", "TestKeyStatements" + onSQLite},
 	{store.TakeOverKey, " AND pending = 'no'", "", "TestKeyStatements" + onSQLite},
 	{store.TakeOverKey, " AND free_at <= {now}", "", "TestKeyStatements" + onSQLite},

@@ -215,11 +215,11 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 		rows[i] = sqlrun.Args{
 			"queue": 1, "divided": i % planBlocks, "generation": 1, "priority": 1 + i%Idle, "since": int64(1),
 			"after1": int64(1), "after2": int64(1), "after3": int64(1), "after4": int64(1),
-			"block": i % planBlocks, "urgency": 2, "job": -ids[i], "name": "kind", "line": nil, "words": "{}",
+			"block": i % planBlocks, "job": -ids[i], "name": "kind", "job_key": nil, "payload": "{}",
 			"bytes": nil, "above": i % planBlocks, "below": i%planBlocks + 2, "target": 99,
-			"tries": 1, "lasts": nil, "trace_of": nil, "place": nil, "run_us": int64(1), "died": 0, "later": 1,
-			"why": "", "more": "", "holds": nil, "at": i, "once": "k", "until_us": nil,
-			"slot": 0, "since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "crew": ids[i], "became": "done", "made": nil,
+			"tries": 1, "lasts": nil, "trace_of": nil, "endpoint": nil, "run_us": int64(1), "died": 0, "later": 1,
+			"why": "", "more": "", "holds": nil, "at": i, "unique_key": "k", "until_us": nil,
+			"slot": 0, "since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "group_id": ids[i], "became": "done", "made": nil,
 		}
 	}
 	var after any = ids[0]
@@ -236,7 +236,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 		"lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
 		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "",
-		"poll_max": "", "notify": "", "longest": 1, "channel": "c", "payload": "p", "once": "k", "job": int64(1), "holder": int64(2),
+		"poll_max": "", "notify": "", "longest": 1, "channel": "c", "payload": "p", "unique_key": "k", "job": int64(1), "holder": int64(2),
 		"until_us": int64(1), "by": 1,
 		"snapshot": nil, "percent": nil, "message": nil, "attempt": 1, "group": int64(1), "callback": nil,
 		"error": "", "topic": "t", "subscriber": "q",
@@ -258,9 +258,9 @@ func planQueues(t *testing.T, db *dbtest.DB) {
 		must(t, err)
 		priority := []int{Normal, Urgent, Normal, Normal, Normal, Low, Idle, Normal, Normal, Normal}[i/planBlocks%10]
 		rows = append(rows, sqlrun.Args{
-			"queue": q.ID, "block": i % planBlocks, "urgency": priority, "job": i + 1, "name": "kind", "line": fmt.Sprintf("k%d", i),
-			"words": `{"about": "this and that"}`, "bytes": nil, "tries": nil, "lasts": nil, "trace_of": nil,
-			"place": nil, "once": nil, "crew": nil, "run_us": nil,
+			"queue": q.ID, "block": i % planBlocks, "priority": priority, "job": i + 1, "name": "kind", "job_key": fmt.Sprintf("k%d", i),
+			"payload": `{"about": "this and that"}`, "bytes": nil, "tries": nil, "lasts": nil, "trace_of": nil,
+			"endpoint": nil, "unique_key": nil, "group_id": nil, "run_us": nil,
 		})
 	}
 	_, err := db.Exec(t.Context(), store.InsertJobs, sqlrun.Args{"rows": rows})

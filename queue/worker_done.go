@@ -29,7 +29,7 @@ func keepDone(ctx context.Context, tx *sqlrun.Session, b *block, from table, lis
 			continue
 		}
 		row := sqlrun.Args{
-			"queue": b.q.id, "block": b.divided, "job": d.ID, "urgency": d.Priority, "tries": d.Attempt, "died": d.Crashes,
+			"queue": b.q.id, "block": b.divided, "job": d.ID, "priority": d.Priority, "tries": d.Attempt, "died": d.Crashes,
 			"why": "", "more": store.OutcomeDone, "later": 0, "holds": nil,
 		}
 		if d.dropped {

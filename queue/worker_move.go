@@ -212,7 +212,7 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, b *block, node string, 
 		}
 		m.here = true
 		row := sqlrun.Args{
-			"queue": b.q.id, "block": b.divided, "job": m.d.ID, "urgency": m.d.Priority, "tries": m.tries,
+			"queue": b.q.id, "block": b.divided, "job": m.d.ID, "priority": m.d.Priority, "tries": m.tries,
 			"died": m.died, "why": m.why, "more": m.more,
 			"later": m.later.Microseconds(), "holds": nil,
 		}

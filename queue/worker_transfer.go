@@ -450,7 +450,7 @@ func (t *transfer) sendIn(ctx context.Context, tx *sqlrun.Session, divided int, 
 		for i, s := range part {
 			target := t.to.Block(s.key, s.id)
 			reached[target] = true
-			rows[i] = sqlrun.Args{"queue": t.from.ID, "block": divided, "urgency": priority, "job": s.id, "target": target}
+			rows[i] = sqlrun.Args{"queue": t.from.ID, "block": divided, "priority": priority, "job": s.id, "target": target}
 		}
 		stmt := store.PassReady
 		if from == tableDelayed {

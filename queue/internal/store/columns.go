@@ -86,13 +86,13 @@ var body = []bodyColumn{
 	},
 	{
 		column{"job_key", func(r *Reader, row *sqlrun.Row, at int) { r.job.Key = text(row, at) }},
-		"line text", always, func(j *Job) any { return orNull(j.Key) },
+		"job_key text", always, func(j *Job) any { return orNull(j.Key) },
 	},
 	{
 		column{"payload", func(r *Reader, row *sqlrun.Row, at int) {
 			r.payload = row.Bytes(at)
 		}},
-		"words json", always, func(j *Job) any {
+		"payload json", always, func(j *Job) any {
 			if j.Binary || len(j.Payload) == 0 {
 				return nil
 			}
@@ -128,17 +128,17 @@ var body = []bodyColumn{
 	},
 	{
 		column{"unique_key", func(r *Reader, row *sqlrun.Row, at int) { r.job.Unique = text(row, at) }},
-		"once text", tied, func(j *Job) any { return orNull(j.Unique) },
+		"unique_key text", tied, func(j *Job) any { return orNull(j.Unique) },
 	},
 	{
 		column{"group_id", func(r *Reader, row *sqlrun.Row, at int) {
 			r.job.Group, r.job.Callback = max(0, row.Int(at)), max(0, -row.Int(at))
 		}},
-		"crew int", tied, func(j *Job) any { return orNull(j.Group - j.Callback) },
+		"group_id int", tied, func(j *Job) any { return orNull(j.Group - j.Callback) },
 	},
 	{
 		column{"endpoint", func(r *Reader, row *sqlrun.Row, at int) { r.job.Endpoint = text(row, at) }},
-		"place text", rare, func(j *Job) any { return orNull(j.Endpoint) },
+		"endpoint text", rare, func(j *Job) any { return orNull(j.Endpoint) },
 	},
 }
 

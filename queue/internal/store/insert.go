@@ -17,7 +17,7 @@ var (
 	allFields = keyFields + bodyText(func(c bodyColumn) string { return c.name + "=" + c.record })
 )
 
-const keyFields = "queue_id=queue int, divided=block int, priority=urgency int, id=job int, "
+const keyFields = "queue_id=queue int, divided=block int, priority=priority int, id=job int, "
 
 // insertInto returns an INSERT of rows: from arrays on engines that have them, which need one
 // text for any number of rows, else from a list of tuples.
@@ -73,7 +73,7 @@ func (r Jobs) Int(i int, field string) (int64, bool) {
 		return int64(j.Queue), true
 	case "block":
 		return int64(j.Divided), true
-	case "urgency":
+	case "priority":
 		return int64(j.Priority), true
 	case "job":
 		return j.ID, true

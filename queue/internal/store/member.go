@@ -24,7 +24,7 @@ var (
 	EnterGroup = sqlrun.SQL("queue.enter-group", `SELECT state FROM {prefix}job_group WHERE id = :group {share_locked}`)
 
 	AddMembers = sqlrun.PerDialect("queue.add-members", func(d *sqlrun.Dialect) string {
-		return insertInto(d, "job_member", "group_id=crew int, job=job int, queue_id=queue int, kind=name text")
+		return insertInto(d, "job_member", "group_id=group_id int, job=job int, queue_id=queue int, kind=name text")
 	})
 
 	// FinishMembers runs in the transaction that has ended the jobs. Whoever deletes a job's
@@ -32,7 +32,7 @@ var (
 	FinishMembers = sqlrun.PerDialect("queue.finish-members", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}job_member", []string{"group_id", "job"},
 			`state = picked.became, result = picked.made, error = picked.why`, "",
-			`SELECT crew AS group_id, job, became, made, why FROM {records rows: crew int, job int, became text, made text, why text}`)
+			`SELECT group_id, job, became, made, why FROM {records rows: group_id int, job int, became text, made text, why text}`)
 	})
 )
 
@@ -41,7 +41,7 @@ func Finish(ctx context.Context, tx *sqlrun.Session, members []Ended) error {
 	rows := make([]sqlrun.Args, len(members))
 	for i := range members {
 		e := &members[i]
-		rows[i] = sqlrun.Args{"crew": e.Group, "job": e.ID, "became": string(e.State), "made": nil, "why": e.Why}
+		rows[i] = sqlrun.Args{"group_id": e.Group, "job": e.ID, "became": string(e.State), "made": nil, "why": e.Why}
 		if e.Result != nil {
 			rows[i]["made"] = string(e.Result)
 		}

@@ -46,7 +46,7 @@ func moveTo(to, from string, ready bool) string {
 	columns := "queue_id, divided, id, priority, " + BodyColumns + ", attempt, crashes, error"
 	values := "j.queue_id, j.divided, j.id, j.priority, " + bodyOfJ + ", record.tries, record.died, record.why"
 	if ready {
-		key += " AND j.priority = record.urgency"
+		key += " AND j.priority = record.priority"
 	} else {
 		columns, values = columns+", "+progressColumns, values+", "+progressOfJ
 	}
@@ -66,6 +66,6 @@ func moveTo(to, from string, ready bool) string {
 	}
 	return `INSERT INTO {prefix}` + to + ` (` + columns + `)
 		SELECT ` + values + `
-		FROM {records rows: queue int, block int, job int, urgency int, tries int, died int, why text, more text, later int, holds text}
+		FROM {records rows: queue int, block int, job int, priority int, tries int, died int, why text, more text, later int, holds text}
 		{join_by_key {prefix}` + from + ` AS j} ON ` + key
 }

@@ -46,7 +46,7 @@ var (
 
 	// LockJobs and the next ones lock the existing rows of some jobs, and no others: a producer
 	// may have locked those.
-	LockJobs    = sqlrun.SQL("queue.lock-jobs", lockIn("job", " AND j.priority = record.urgency"))
+	LockJobs    = sqlrun.SQL("queue.lock-jobs", lockIn("job", " AND j.priority = record.priority"))
 	LockDelayed = sqlrun.SQL("queue.lock-delayed", lockIn("job_delayed", ""))
 	LockRunning = sqlrun.SQL("queue.lock-running", lockIn("job_running", " AND j.lock_by = :node"))
 	LockOut     = sqlrun.SQL("queue.lock-checked-out", lockIn("job_running", ""))

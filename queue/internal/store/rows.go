@@ -42,7 +42,7 @@ func (p Places) Value(row int, column string) (any, bool) {
 		return p.Queue, true
 	case "block":
 		return p.Divided, true
-	case "urgency":
+	case "priority":
 		return p.Priority, true
 	case "job":
 		return p.IDs[row], true
@@ -59,7 +59,7 @@ const these = `queue_id = :queue AND divided = :divided AND {in id :ids} AND id 
 
 // lockIn locks rows of a table that has blocks.
 func lockIn(table, more string) string {
-	return `SELECT j.id FROM {records places: queue int, block int, urgency int, job int}
+	return `SELECT j.id FROM {records places: queue int, block int, priority int, job int}
 		{join_by_key {prefix}` + table + ` AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job` + more + `
 		ORDER BY j.id {locked}`
 }

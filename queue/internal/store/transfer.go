@@ -17,8 +17,8 @@ var (
 	PassReady = sqlrun.SQL("queue.pass-ready", `
 		INSERT INTO {prefix}job (queue_id, divided, priority, id, `+BodyColumns+`)
 		SELECT {int :to}, record.target, j.priority, j.id, `+bodyOfJ+`
-		FROM {records rows: queue int, block int, urgency int, job int, target int}
-		{join_by_key {prefix}job AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.priority = record.urgency AND j.id = record.job`)
+		FROM {records rows: queue int, block int, priority int, job int, target int}
+		{join_by_key {prefix}job AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.priority = record.priority AND j.id = record.job`)
 
 	// KeysUntil returns until when the jobs' unique keys are in use at least. It locks nothing:
 	// the jobs are locked, and so are their keys. PassKeys frees these keys at once: the jobs

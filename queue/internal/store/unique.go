@@ -17,7 +17,7 @@ var (
 	// TakeKeys takes the keys that are not in use. It waits for another transaction that is
 	// taking one.
 	TakeKeys = sqlrun.PerDialect("queue.take-keys", func(d *sqlrun.Dialect) string {
-		return insertInto(d, "job_unique", "queue_id=queue int, unique_key=once text, job=job int, free_at={time until_us} int") +
+		return insertInto(d, "job_unique", "queue_id=queue int, unique_key=unique_key text, job=job int, free_at={time until_us} int") +
 			" {ignore_duplicate job}"
 	})
 
@@ -26,14 +26,14 @@ var (
 	// what is committed, and not the transaction's snapshot.
 	KeyHolders = sqlrun.SQL("queue.key-holders", `
 		SELECT record.at, u.job, CASE WHEN u.pending = 'no' AND u.free_at <= {now} THEN 1 ELSE 0 END
-		FROM {records rows: at int, queue int, once text}
-		{join_by_key {prefix}job_unique AS u} ON u.queue_id = record.queue AND u.unique_key = record.once {share_locked}`)
+		FROM {records rows: at int, queue int, unique_key text}
+		{join_by_key {prefix}job_unique AS u} ON u.queue_id = record.queue AND u.unique_key = record.unique_key {share_locked}`)
 
 	// TakeOverKey takes an expired key from a job that has ended. It compares the job that the
 	// taker saw, so one of several takers wins.
 	TakeOverKey = sqlrun.SQL("queue.take-over-key", `
 		UPDATE {prefix}job_unique SET job = :job, pending = 'yes', free_at = {time :until_us}
-		WHERE queue_id = :queue AND unique_key = :once AND job = :holder AND pending = 'no' AND free_at <= {now}`)
+		WHERE queue_id = :queue AND unique_key = :unique_key AND job = :holder AND pending = 'no' AND free_at <= {now}`)
 
 	// FreeKeys frees the keys of jobs that have ended, and PartingKeys marks those that stay in
 	// use for a while. It compares the job's id, so it never frees a key of another job; and
@@ -56,7 +56,7 @@ var (
 )
 
 // theirKeys matches the unique keys of some jobs.
-const theirKeys = `queue_id = :queue AND {in job :ids} AND unique_key IN (SELECT once FROM {records keys: once text})`
+const theirKeys = `queue_id = :queue AND {in job :ids} AND unique_key IN (SELECT unique_key FROM {records keys: unique_key text})`
 
 // Uniques collects jobs of a queue and their unique keys.
 type Uniques struct {
@@ -67,7 +67,7 @@ type Uniques struct {
 // Add adds the key of a job, if it has one.
 func (u *Uniques) Add(id int64, unique string) {
 	if unique != "" {
-		u.IDs, u.keys = append(u.IDs, id), append(u.keys, sqlrun.Args{"once": unique})
+		u.IDs, u.keys = append(u.IDs, id), append(u.keys, sqlrun.Args{"unique_key": unique})
 	}
 }
 
@@ -112,8 +112,8 @@ type KeyRow struct {
 // that it does not get.
 func ClaimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow) error {
 	type key struct {
-		queue int
-		once  string
+		queue  int
+		unique string
 	}
 	first := map[key]*KeyRow{} // the first of several rows with a key
 	var all []sqlrun.Args
@@ -127,14 +127,14 @@ func ClaimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow) error {
 			continue
 		}
 		first[key{r.Queue, r.Unique}] = r
-		row := sqlrun.Args{"at": i, "queue": r.Queue, "once": r.Unique, "job": r.ID, "until_us": nil}
+		row := sqlrun.Args{"at": i, "queue": r.Queue, "unique_key": r.Unique, "job": r.ID, "until_us": nil}
 		if r.For > 0 {
 			row["until_us"] = TimeOf(r.ID).Add(r.For).UnixMicro()
 		}
 		all = append(all, row)
 	}
 	slices.SortFunc(all, func(a, b sqlrun.Args) int { // in one order, so that transactions cannot deadlock
-		return cmp.Or(cmp.Compare(a["queue"].(int), b["queue"].(int)), cmp.Compare(a["once"].(string), b["once"].(string)))
+		return cmp.Or(cmp.Compare(a["queue"].(int), b["queue"].(int)), cmp.Compare(a["unique_key"].(string), b["unique_key"].(string)))
 	})
 	for part := range slices.Chunk(all, Chunk) {
 		if err := claimPart(ctx, tx, rows, part); err != nil {
@@ -179,7 +179,7 @@ func claimPart(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []sq
 				rows[at].Holder = holder
 				continue
 			case ok:
-				args := sqlrun.Args{"holder": holder, "queue": row["queue"], "once": row["once"], "job": row["job"], "until_us": row["until_us"]}
+				args := sqlrun.Args{"holder": holder, "queue": row["queue"], "unique_key": row["unique_key"], "job": row["job"], "until_us": row["until_us"]}
 				if n, err := tx.Exec(ctx, TakeOverKey, args); err != nil || n > 0 {
 					if err != nil {
 						return err
