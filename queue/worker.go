@@ -275,6 +275,8 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 // assemble connects the parts of a worker.
 func (w *Worker) assemble() {
 	w.work.L, w.chores.L = &w.mu, &w.mu
+	box := &w.outbox
+	box.core, box.life = &w.core, &w.lifetime
 	w.tally.core, w.ends.core = &w.core, &w.core
 	w.book.core, w.book.lease = &w.core, &w.lease
 	l := &w.lease

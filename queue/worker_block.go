@@ -373,6 +373,19 @@ func (b *block) forgetSoon(id int64) {
 	b.forget, b.reads.Dirty = append(b.forget, id), true
 }
 
+// removeMissing removes those of some waiting jobs whose rows were looked for and are not there. mu is
+// held.
+func (b *block) removeMissing(waits []*Delivery, there map[int64]bool) {
+	if there == nil { // nobody has looked
+		return
+	}
+	for _, d := range waits {
+		if !there[d.ID] && d.began == 0 && !d.ended && !d.moving && d.from != tableRunning {
+			b.remove(d)
+		}
+	}
+}
+
 // remove removes a waiting job whose row is gone.
 func (b *block) remove(d *Delivery) {
 	same := func(o *Delivery) bool { return o == d }

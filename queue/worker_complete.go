@@ -184,7 +184,7 @@ func (w *Worker) pin(ctx context.Context, d *Delivery) error {
 	for _, m := range batch {
 		m.stays = max(m.stays, now.Add(mateStays))
 		if m.moving {
-			w.keepIn(m)
+			keepIn(m)
 		}
 	}
 	for _, m := range ofKey {

@@ -267,39 +267,15 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	w.acquit(d)
 	err = d.explained(err)
 	what, after := verdictOf(d, err)
+	isDone := what == done || what == discard
+	removed := w.opt.AtMostOnce && d.from != tableRunning // its row, before it began
 	switch {
-	case b.gone && d.from != tableRunning && what != done && what != discard:
-		// The block's present holder runs the job again.
-		w.settled(d, ErrLost)
-		if what != handed {
-			w.c.events.tell(d, lost, err, 0)
-		}
+	case what == lost, what == handed, b.gone && d.from != tableRunning && !isDone:
+		w.endElsewhere(d, what, err)
 		return
-	case what == lost || what == handed:
-		w.settled(d, ErrLost)
-		w.c.events.tell(d, what, err, 0)
-		if what == handed && d.from == tableRunning {
-			w.toHand = append(w.toHand, d)
-		}
-		if !b.gone && what == lost {
-			w.forgetLost(d)
-		}
-		return
-	case what == done, what == discard:
-		if what == discard {
-			d.dropped, d.reason = true, limitText(err.Error(), 4000)
-			w.again.Log(slog.LevelInfo, repeatOf(d, d.reason), "job discarded", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
-		}
-		if w.opt.AtMostOnce && d.from != tableRunning {
-			w.endRemoved(d, what, done, err)
-			break
-		}
-		b.acks = append(b.acks, d)
-		b.weigh(d, d.bytes())
-		if !w.opt.AckEach { // otherwise its key is released when its end is committed
-			w.release(d)
-		}
-	case w.opt.AtMostOnce && d.from != tableRunning:
+	case isDone:
+		w.endDone(d, what, err, removed)
+	case removed:
 		w.again.Log(slog.LevelWarn, repeatOf(d, err.Error()), "job failed, and is not tried again",
 			"queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 		w.endRemoved(d, buried, buried, err)
@@ -309,6 +285,43 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	}
 	w.enlist(b)
 	w.tellClosing()
+}
+
+// endElsewhere ends a job here that another worker does again: it was taken from this worker, or its
+// block was, or it is handed over. mu is held.
+func (w *Worker) endElsewhere(d *Delivery, what verdict, err error) {
+	w.settled(d, ErrLost)
+	if d.b.gone && d.from != tableRunning {
+		if what != handed {
+			w.c.events.tell(d, lost, err, 0)
+		}
+		return
+	}
+	w.c.events.tell(d, what, err, 0)
+	if what == handed && d.from == tableRunning {
+		w.toHand = append(w.toHand, d)
+	}
+	if !d.b.gone && what == lost {
+		forgetLost(d)
+	}
+}
+
+// endDone ends a job that is done or discarded. Its row is deleted in a round, unless it is removed
+// already. mu is held.
+func (w *Worker) endDone(d *Delivery, what verdict, err error, removed bool) {
+	if what == discard {
+		d.dropped, d.reason = true, limitText(err.Error(), 4000)
+		w.again.Log(slog.LevelInfo, repeatOf(d, d.reason), "job discarded", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
+	}
+	if removed {
+		w.endRemoved(d, what, done, err)
+		return
+	}
+	d.b.acks = append(d.b.acks, d)
+	d.b.weigh(d, d.bytes())
+	if !w.opt.AckEach { // otherwise its key is released when its end is committed
+		w.release(d)
+	}
 }
 
 // endRemoved ends a job whose row was deleted before it began. mu is held.
@@ -362,16 +375,16 @@ func (box *outbox) releaseIfMine(b *block, key string, id int64) {
 }
 
 // settled tells waiters that a job's outcome is committed, or will not be. mu is held.
-func (w *Worker) settled(d *Delivery, err error) {
+func (box *outbox) settled(d *Delivery, err error) {
 	if d.settled {
 		return
 	}
 	d.settled = true
-	if w.rows[d.at()] == d {
-		delete(w.rows, d.at())
+	if box.rows[d.at()] == d {
+		delete(box.rows, d.at())
 	}
 	tellWaiter(d, err)
-	w.relieve(d)
+	box.relieve(d)
 }
 
 // tellWaiter tells waiters what happened to a job's outcome. The first answer counts. mu is

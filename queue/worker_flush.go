@@ -3,13 +3,11 @@ package queue
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -61,18 +59,12 @@ type round struct {
 	m     int
 }
 
-// A flusher runs the statements of a round. The worker plans the round and applies its outcome with mu
-// held; in between, the flusher reads and changes nothing but the round. It holds mu only for a glance
-// at which jobs a block already has.
-type flusher struct {
-	*core
-	known  *kindHandlers
-	choice *kindChoice
-}
-
 // An outbox holds what is still to be written: the blocks with ended or moved jobs, refused
 // outcomes, the rows that belong to this worker, and counters.
 type outbox struct {
+	*core
+	life *lifetime
+
 	chores   sync.Cond                 // wakes flushers that wait for blocks
 	serve    []*block                  // blocks that need a flusher
 	needs    bool                      // the last one was chosen because it was neediest
@@ -156,383 +148,11 @@ func (w *Worker) round(b *block) *round {
 	return t
 }
 
-// serveRound does that work.
-func (f *flusher) serveRound(ctx context.Context, t *round) error {
-	if len(t.gone) > 0 { // before anything irreversible
-		if err := holds(ctx, &f.db.Session, t.b, t.node); err != nil {
-			return err
-		}
-	}
-	if err := f.tryAgain(ctx, t); err != nil {
-		return err
-	}
-	if t.sentinels {
-		f.placeSentinels(ctx, t)
-	}
-	steps := f.ackSteps(t, t.acks)
-	// Jobs of a key leave in order: done ones before moved ones, and all of them at once.
-	alone := f.exact || t.tied || t.keyed && (len(t.moves) > 0 || len(steps) > 1 && f.db.Dialect.Pipeline == nil)
-	if alone && len(steps) > 0 {
-		if err := f.ackAll(ctx, t); err != nil {
-			return err
-		}
-		steps = nil
-	}
-	if len(t.moves) > 0 {
-		if err := f.commitAllMoves(ctx, t); err != nil {
-			return err
-		}
-	}
-	err := f.ackAndRead(ctx, t, steps)
-	if err == nil && f.opt.AtMostOnce {
-		err = f.claim(ctx, t)
-	}
-	return err
-}
-
-// ackAndRead deletes done jobs, if there are steps for that, and reads the next ones. If the
-// database refuses that, the deletions are made first, without the refused ones.
-func (f *flusher) ackAndRead(ctx context.Context, t *round, acks []*sqlrun.Step) error {
-	steps := slices.Concat(acks, f.readSteps(t))
-	if len(steps) == 0 {
-		return nil
-	}
-	err := f.db.Pipeline(ctx, steps...)
-	switch {
-	case len(acks) == 0:
-	case err == nil:
-		t.ended, t.acks = append(t.ended, t.acks...), nil
-	case f.refuses(err):
-		if err = f.ackAll(ctx, t); err == nil {
-			err = f.ackAndRead(ctx, t, nil)
-		}
-	}
-	return err
-}
-
-// readSteps returns the steps that read jobs.
-func (f *flusher) readSteps(t *round) (steps []*sqlrun.Step) {
-	if t.batch > 0 {
-		steps = append(steps, batchStep(t))
-	}
-	if t.reads {
-		steps = append(steps, f.fetchStep(t))
-	}
-	if t.delayed {
-		steps = append(steps, f.delayedSteps(t)...)
-	}
-	if len(t.loads) > 0 {
-		steps = append(steps, f.loadSteps(t)...)
-	}
-	if len(t.waits) > 0 && !f.opt.AtMostOnce {
-		steps = append(steps, f.checkSteps(t)...)
-	}
-	return steps
-}
-
-// ackAlone deletes done jobs in a transaction, and nothing else.
-func (f *flusher) ackAlone(ctx context.Context, t *round, list []*Delivery) error {
-	if f.exact || t.tied {
-		return f.ackExactly(ctx, t, list)
-	}
-	steps := f.ackSteps(t, list)
-	return f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		for _, step := range steps {
-			if _, err := tx.Exec(ctx, step.Stmt, step.Args); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
-// ackExactly deletes done jobs, and records which rows were missing. The others are kept as done
-// if their queue does that, and their unique keys and groups are released.
-func (f *flusher) ackExactly(ctx context.Context, t *round, list []*Delivery) error {
-	lock := map[*sqlrun.Stmt]*sqlrun.Stmt{
-		store.AckReady: store.LockJobs, store.AckDelayed: store.LockDelayed,
-		store.AckRunning: store.LockRunning,
-	}
-	parts, steps := byTable(list), f.ackSteps(t, list) // those are applied to the parts
-	if all, err := f.ackPresent(ctx, t, list, parts, steps); all || err != nil {
-		return err
-	}
-	var deleted map[int64]bool
-	err := f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		deleted = map[int64]bool{}
-		for i, step := range steps {
-			here, err := sqlrun.Select(ctx, tx, lock[step.Stmt], step.Args, store.ScanID)
-			if err != nil {
-				return err
-			}
-			if f.exact {
-				here, err = ownAttempts(ctx, tx, t.b, parts[i][0].from, here, func(id int64) int {
-					return parts[i][slices.IndexFunc(parts[i], func(d *Delivery) bool { return d.ID == id })].Attempt
-				})
-			}
-			if err != nil {
-				return err
-			}
-			if len(here) < len(parts[i]) && len(here) > 0 {
-				args := store.JobArgs(t.b.q.id, t.b.divided, parts[i][0].Priority, slices.Clone(here))
-				args["node"] = t.node
-				step = &sqlrun.Step{Stmt: step.Stmt, Args: args}
-			}
-			if len(here) == 0 {
-				continue
-			}
-			if t.keep > 0 {
-				if err := keepDone(ctx, tx, t.b, parts[i][0].from, parts[i], here, t.node, t.keep); err != nil {
-					return err
-				}
-			}
-			if _, err := tx.Exec(ctx, step.Stmt, step.Args); err != nil {
-				return err
-			}
-			for _, id := range here {
-				deleted[id] = true
-			}
-		}
-		return store.ReleaseTies(ctx, tx, t.b.q.id, endedOf(list, func(id int64) bool { return deleted[id] }))
-	})
-	if err == nil {
-		if t.deleted == nil {
-			t.deleted = map[int64]bool{}
-		}
-		maps.Copy(t.deleted, deleted)
-	}
-	return err
-}
-
-// ackPresent deletes done jobs if all their rows exist, as is usual: the number of deleted rows
-// shows that. Otherwise it changes nothing, and ackExactly locks the rows to find out which
-// exist. It also leaves jobs that are kept, or may wait for their next attempt, to ackExactly.
-func (f *flusher) ackPresent(
-	ctx context.Context, t *round, list []*Delivery, parts [][]*Delivery, steps []*sqlrun.Step,
-) (all bool, err error) {
-	if t.keep > 0 || slices.ContainsFunc(list, func(d *Delivery) bool { return d.from == tableDelayed }) {
-		return false, nil
-	}
-	present := func(int64) bool { return true }
-	err = f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		for i, step := range steps {
-			n, err := tx.Exec(ctx, step.Stmt, step.Args)
-			if err := store.Short(err, n, len(parts[i])); err != nil {
-				return err
-			}
-		}
-		return store.ReleaseTies(ctx, tx, t.b.q.id, endedOf(list, present))
-	})
-	switch {
-	case errors.Is(err, store.ErrShort):
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	if t.deleted == nil {
-		t.deleted = map[int64]bool{}
-	}
-	for _, d := range list {
-		t.deleted[d.ID] = true
-	}
-	return true, nil
-}
-
-// ackSteps delete the jobs that are done.
-func (f *flusher) ackSteps(t *round, list []*Delivery) (steps []*sqlrun.Step) {
-	for _, part := range byTable(list) {
-		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
-		args["node"] = t.node
-		steps = append(steps, &sqlrun.Step{Stmt: ackStatements[part[0].from], Args: args})
-	}
-	return steps
-}
-
-// byTable groups jobs by what one statement can reach: those of one table and, of ready ones, of
-// one priority.
-func byTable(list []*Delivery) (parts [][]*Delivery) {
-	var lists [3][Idle + 1][]*Delivery
-	for _, d := range list {
-		p := 0
-		if d.from == tableReady {
-			p = d.Priority
-		}
-		lists[d.from][p] = append(lists[d.from][p], d)
-	}
-	for from := range lists {
-		for _, part := range lists[from] {
-			if len(part) > 0 {
-				parts = append(parts, part)
-			}
-		}
-	}
-	return parts
-}
-
-func idsOf(list []*Delivery) []int64 {
-	ids := make([]int64, len(list))
-	for i, d := range list {
-		ids[i] = d.ID
-	}
-	return ids
-}
-
-func (f *flusher) fetchStep(t *round) *sqlrun.Step {
-	t.got, t.fresh = board.Fetched{}, nil
-	stmt := store.FetchReady
-	if t.read.Back {
-		stmt = store.FetchAgain
-	}
-	r := f.reader(stmt, t.b, t.read.Limit, &t.room)
-	return &sqlrun.Step{Stmt: stmt, Args: sqlrun.Args{
-		"queue": t.b.q.id, "divided": t.b.divided, "limit": t.read.Limit,
-		"after1": t.read.After[1], "after2": t.read.After[2], "after3": t.read.After[3], "after4": t.read.After[4],
-	}, Scan: func(row *sqlrun.Row) error {
-		d := r.ready(row)
-		t.got = board.Fetched{Rows: t.got.Rows + 1, Last: board.Place{Priority: d.Priority, Order: d.ID}}
-		t.fresh = append(t.fresh, d)
-		return nil
-	}}
-}
-
-// delayedSteps returns the steps that read due jobs, and when the next one is due.
-func (f *flusher) delayedSteps(t *round) []*sqlrun.Step {
-	t.m, t.last, t.ripe = 0, board.Due{}, nil
-	r := f.reader(store.FetchDelayed, t.b, 16, &t.room)
-	args := sqlrun.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": t.due.Limit, "since": t.due.After.At, "after": t.due.After.ID}
-	return []*sqlrun.Step{
-		{Stmt: store.FetchDelayed, Args: args, Scan: func(row *sqlrun.Row) error {
-			d := r.delayed(row)
-			t.m, t.last = t.m+1, d.due()
-			t.ripe = append(t.ripe, d)
-			return nil
-		}},
-	}
-}
-
-// checkSteps returns the steps that check whether jobs waiting in memory still exist: somebody
-// may have cancelled them.
-func (f *flusher) checkSteps(t *round) (steps []*sqlrun.Step) {
-	t.there = map[int64]bool{}
-	for _, part := range byTable(t.waits) {
-		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
-		stmt := store.PresentReady
-		if part[0].from == tableDelayed {
-			stmt = store.PresentDelayed
-		}
-		steps = append(steps, &sqlrun.Step{Stmt: stmt, Args: args, Scan: func(row *sqlrun.Row) error {
-			t.there[row.Int(0)] = true
-			return nil
-		}})
-	}
-	return steps
-}
-
-// claim deletes jobs before they run, and keeps those that it has deleted itself. A refused one
-// does not begin, nor do the later ones of its key.
-func (f *flusher) claim(ctx context.Context, t *round) error {
-	f.passOver(t)
-	mine := map[int64]bool{}
-	s := sifter[*Delivery]{refuses: f.refuses, write: func(part []*Delivery) error {
-		got, err := f.claimPart(ctx, t, part)
-		maps.Copy(mine, got)
-		return err
-	}, refuse: func(d *Delivery, err error) {
-		t.passed = append(t.passed, d)
-		if err != nil {
-			t.refuse(refusedEnd{d: d, claim: true, err: err})
-		}
-	}}
-	for _, part := range byTable(slices.Concat(t.fresh, t.ripe)) {
-		part = slices.DeleteFunc(part, func(d *Delivery) bool {
-			bars := t.barred[d.line()]
-			if bars {
-				t.passed = append(t.passed, d)
-			}
-			return bars
-		})
-		if err := s.sift(byKey(part, keyOf)); err != nil {
-			return err
-		}
-	}
-	t.fresh, t.ripe = only(t.fresh, mine), only(t.ripe, mine)
-	return nil
-}
-
-// passOver leaves out the jobs read that are refused, not for this worker, or behind such a job.
-func (f *flusher) passOver(t *round) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(t.b.refusals) == 0 && !f.choice.picks {
-		return
-	}
-	stays := func(d *Delivery) bool {
-		refused := func(r *refusal) bool { return r.d.ID == d.ID }
-		if !f.choice.leavesRow(t.b, d) && !t.b.bars(d.line()) && !slices.ContainsFunc(t.b.refusals, refused) {
-			return false
-		}
-		t.passed = append(t.passed, d)
-		return true
-	}
-	t.fresh, t.ripe = slices.DeleteFunc(t.fresh, stays), slices.DeleteFunc(t.ripe, stays)
-}
-
-// claimPart claims jobs of one table, and returns which of them existed.
-func (f *flusher) claimPart(ctx context.Context, t *round, part []*Delivery) (map[int64]bool, error) {
-	from := part[0].from
-	var got []int64
-	err := f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
-		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
-		if got, err = sqlrun.Select(ctx, tx, lockStatements[from], args, store.ScanID); err != nil || len(got) == 0 {
-			return err
-		}
-		if t.keep > 0 {
-			if err := keepDone(ctx, tx, t.b, from, part, got, t.node, t.keep); err != nil {
-				return err
-			}
-		}
-		n, err := tx.Exec(ctx, ackStatements[from], store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, got))
-		if err := store.Short(err, n, len(got)); err != nil {
-			return err
-		}
-		return store.ReleaseTies(ctx, tx, t.b.q.id, endedOf(part, func(id int64) bool { return slices.Contains(got, id) }))
-	})
-	if err != nil {
-		return nil, err
-	}
-	mine := map[int64]bool{}
-	for _, id := range got {
-		mine[id] = true
-	}
-	return mine, nil
-}
-
-func only(list []*Delivery, ids map[int64]bool) (kept []*Delivery) {
-	for _, d := range list {
-		if ids[d.ID] {
-			kept = append(kept, d)
-		}
-	}
-	return kept
-}
-
 // apply records what a round has done. mu is held.
 func (w *Worker) apply(t *round, err error) {
 	b := t.b
 	defer b.q.recheck()
-	b.sent = nil
-	w.tookEnds(t)
-	w.tookDeletions(t)
-	for i := range t.moved {
-		w.moved(&t.moved[i])
-	}
-	for _, x := range t.refused {
-		w.setAside(x)
-	}
-	for _, d := range t.passed {
-		b.noteRead(d)
-	}
-	w.tookClaims(t)
+	w.tookWritten(t)
 	if err != nil {
 		w.failedRound(t, err)
 		return
@@ -552,6 +172,36 @@ func (w *Worker) apply(t *round, err error) {
 		b.release(h.key, h.id)
 		w.offer(b, 1)
 	}
+	w.tookRead(t)
+	w.suspect(b)
+	w.enlist(b)
+	if b.leaving && b.idle() {
+		w.nudge()
+	}
+	w.nudgeIfExhausted(b)
+}
+
+// tookWritten records the outcomes that a round has written, even if it failed later on. mu is held.
+func (w *Worker) tookWritten(t *round) {
+	t.b.sent = nil
+	w.tookEnds(t)
+	w.tookDeletions(t)
+	for i := range t.moved {
+		w.moved(&t.moved[i])
+	}
+	for _, x := range t.refused {
+		w.setAside(x)
+	}
+	for _, d := range t.passed {
+		t.b.noteRead(d)
+	}
+	w.tookClaims(t)
+}
+
+// tookRead takes in the jobs that a round has read, and forgets those that are there no more. mu is
+// held.
+func (w *Worker) tookRead(t *round) {
+	b := t.b
 	if t.reads || t.delayed || b.crowded() { // no more of these are read before there is room again
 		for _, id := range b.forget {
 			delete(b.seen, id)
@@ -559,11 +209,7 @@ func (w *Worker) apply(t *round, err error) {
 		b.forget = b.forget[:0]
 	}
 	w.readAnew(t)
-	for _, d := range t.waits {
-		if t.there != nil && !t.there[d.ID] && d.began == 0 && !d.ended && !d.moving && d.from != tableRunning {
-			b.remove(d)
-		}
-	}
+	b.removeMissing(t.waits, t.there)
 	b.sized(t.room)
 	if t.loads != nil {
 		w.tookLoads(t)
@@ -581,12 +227,6 @@ func (w *Worker) apply(t *round, err error) {
 	}
 	b.putBack()
 	w.offer(b, fresh)
-	w.suspect(b)
-	w.enlist(b)
-	if b.leaving && b.idle() {
-		w.nudge()
-	}
-	w.nudgeIfExhausted(b)
 }
 
 // failedRound keeps the unwritten work of a round for the next one. mu is held.

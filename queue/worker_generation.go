@@ -139,7 +139,7 @@ func (w *Worker) forwardPart(ctx context.Context, b *block, to store.Generation,
 	}, refuse: func(row laterRow, err error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.stick(b, &row, err)
+		w.book.stick(b, &row, err)
 	}}
 	return 0, s.halve(byKey(all, func(laterRow) string { return "" }), err)
 }

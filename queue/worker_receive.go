@@ -533,7 +533,7 @@ func (w *Worker) supersede(d *Delivery) {
 // forgetLost forgets a job that no longer belongs to this worker. What waits for its key goes
 // on when it is known whether the job still runs, or waits for its retry, elsewhere: see
 // letGo. mu is held.
-func (w *Worker) forgetLost(d *Delivery) {
+func forgetLost(d *Delivery) {
 	switch d.b.seen[d.ID] {
 	case d:
 		d.b.forgetSoon(d.ID)

@@ -231,7 +231,7 @@ func (w *Worker) setAside(x refusedEnd) {
 		}
 		return
 	}
-	r := w.noteRefused(x)
+	r := w.book.noteRefused(x)
 	if !slices.Contains(b.refusals, r) {
 		b.holdBehind(r)
 		b.refusals = append(b.refusals, r)
@@ -254,7 +254,7 @@ func (w *Worker) setAside(x refusedEnd) {
 }
 
 // noteRefused records that something of a job is refused. mu is held.
-func (w *Worker) noteRefused(x refusedEnd) *refusal {
+func (book *refusalBook) noteRefused(x refusedEnd) *refusal {
 	d := x.d
 	r := d.refusal
 	if r == nil {
@@ -263,17 +263,17 @@ func (w *Worker) noteRefused(x refusedEnd) *refusal {
 	}
 	r.move, r.claim = x.move, x.claim
 	if x.err != nil {
-		w.refuseAgain(r, x.err)
+		book.refuseAgain(r, x.err)
 	}
 	return r
 }
 
 // refuseAgain records that something was tried and refused. mu is held.
-func (w *Worker) refuseAgain(r *refusal, err error) {
+func (book *refusalBook) refuseAgain(r *refusal, err error) {
 	r.err = err
 	r.tries++
 	r.next = instant.Now().Add(min(firstRefused<<min(r.tries-1, 8), lastRefused))
-	w.book.noteRefusal(r)
+	book.noteRefusal(r)
 }
 
 // why returns why a job waits for its end.
@@ -290,7 +290,7 @@ func (w *Worker) goOnInPlace(x refusedEnd) {
 	d := x.d
 	d.moving, d.stays = false, instant.Now().Add(firstRefused)
 	if x.err != nil {
-		d.stays = w.noteRefused(x).next
+		d.stays = w.book.noteRefused(x).next
 	}
 	if e := d.ending; e != nil {
 		d.ending = nil
@@ -407,32 +407,32 @@ func (b *block) unended() bool {
 
 // forsake gives up what is set aside of a block that no longer belongs to this worker, except for the
 // ends of jobs that have rows of their own, unless the worker is being stopped. mu is held.
-func (w *Worker) forsake(b *block) {
+func (box *outbox) forsake(b *block) {
 	for _, r := range slices.Clone(b.refusals) {
 		d := r.d
 		switch {
 		case r.claim || r.out(): // it has not begun
-			w.relieve(d)
-		case d.from == tableRunning && !w.closing:
+			box.relieve(d)
+		case d.from == tableRunning && !box.life.closing:
 		default:
 			if d.from == tableRunning {
-				w.toHand = append(w.toHand, d)
+				box.toHand = append(box.toHand, d)
 			}
-			w.log.Warn("the database still refuses to record a job's outcome; the job will be done again",
+			box.log.Warn("the database still refuses to record a job's outcome; the job will be done again",
 				"queue", d.Queue, "block", b.divided, "kind", d.Kind, "id", d.ID, "error", r.why())
-			w.settled(d, ErrLost)
+			box.settled(d, ErrLost)
 		}
 	}
 	if len(b.refusals) > 0 {
-		w.remnants[b] = true
+		box.remnants[b] = true
 	}
 	for id := range b.stuck {
-		w.unstick(b, id)
+		box.unstick(b, id)
 	}
 }
 
 // stick records that a delayed job cannot be moved to another block. mu is held.
-func (w *Worker) stick(b *block, row *laterRow, err error) {
+func (book *refusalBook) stick(b *block, row *laterRow, err error) {
 	r := b.stuck[row.id]
 	if r == nil {
 		r = &refusal{d: &Delivery{Job: Job{Queue: b.q.name, Kind: row.kind}, ID: row.id, b: b}, moves: true}
@@ -441,7 +441,7 @@ func (w *Worker) stick(b *block, row *laterRow, err error) {
 		}
 		b.stuck[row.id] = r
 	}
-	w.refuseAgain(r, err)
+	book.refuseAgain(r, err)
 }
 
 // unstick records that it was moved, or is not to be. mu is held.

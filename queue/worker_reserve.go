@@ -44,16 +44,16 @@ var reserves = struct {
 //
 // On engines with one writer, a handler that writes in a transaction blocks all other writers,
 // whatever connections they have. So a pool of one, which is usual there, is as good as any.
-func (w *Worker) reserve() (release func(), err error) {
-	most := w.c.db.MaxConns()
+func (k *core) reserve() (release func(), err error) {
+	most := k.c.db.MaxConns()
 	if most > 0 && most < smallestPool {
-		if w.db.Dialect.SkipLocked == "" {
+		if k.db.Dialect.SkipLocked == "" {
 			return func() {}, nil
 		}
 		return nil, invalid("pool", "it has %d connections at the most, and a worker needs %d: one for its lease, one to read and write jobs, "+
 			"and one for handlers; raise dialect.Options.MaxConns or the pool's own maximum", most, smallestPool)
 	}
-	pool := w.c.db.Pool()
+	pool := k.c.db.Pool()
 	reserves.Lock()
 	defer reserves.Unlock()
 	r := reserves.of[pool]
@@ -61,16 +61,16 @@ func (w *Worker) reserve() (release func(), err error) {
 		r = &reserve{lease: sqlconn.Borrow(pool, 1), work: sqlconn.Borrow(pool, 1), ears: make(chan struct{}, listeners(most))}
 		reserves.of[pool] = r
 	}
-	r.use(1, w.opt.Connections, most)
-	w.own = r
-	w.db, w.leases = w.c.db.Over(r.work), w.c.db.Over(r.lease)
+	r.use(1, k.opt.Connections, most)
+	k.own = r
+	k.db, k.leases = k.c.db.Over(r.work), k.c.db.Over(r.lease)
 	return sync.OnceFunc(func() {
 		reserves.Lock()
 		defer reserves.Unlock()
-		if r.use(-1, -w.opt.Connections, most); r.users == 0 {
+		if r.use(-1, -k.opt.Connections, most); r.users == 0 {
 			delete(reserves.of, pool)
 			if err := errors.Join(r.lease.Close(), r.work.Close()); err != nil {
-				w.log.Debug("giving connections back", "err", err)
+				k.log.Debug("giving connections back", "err", err)
 			}
 		}
 	}), nil
@@ -105,8 +105,8 @@ func (r *reserve) use(workers, connections, most int) {
 type ownDB struct{}
 
 // onOwn makes a client use the worker's connections in a context: see dbOf.
-func (w *Worker) onOwn(ctx context.Context) context.Context {
-	return context.WithValue(ctx, ownDB{}, w.db)
+func (k *core) onOwn(ctx context.Context) context.Context {
+	return context.WithValue(ctx, ownDB{}, k.db)
 }
 
 // dbOf returns the database for operations in a context: on a worker's connections, if the
@@ -120,15 +120,15 @@ func (c *Client) dbOf(ctx context.Context) *dialect.DB {
 
 // fill opens all connections that the worker may have, before handlers take them. Those that
 // are unavailable now are opened when needed.
-func (w *Worker) fill(ctx context.Context) error {
-	if w.own == nil {
+func (k *core) fill(ctx context.Context) error {
+	if k.own == nil {
 		return nil
 	}
-	w.own.filling.Lock()
-	defer w.own.filling.Unlock()
+	k.own.filling.Lock()
+	defer k.own.filling.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
-	for _, db := range []*dialect.DB{w.leases, w.db} {
+	for _, db := range []*dialect.DB{k.leases, k.db} {
 		if err := sqlconn.Fill(ctx, db.Pool()); err != nil {
 			return fmt.Errorf("connections of the worker's own: %w", err)
 		}

@@ -149,15 +149,15 @@ func (w *Worker) trustAll(ctx context.Context, q *workQueue, blocks []*block, na
 // cancelRemoved ends checked-out jobs whose rows are gone, because somebody has cancelled them.
 // out are those that were checked out before the rows were read: a job that has failed meanwhile,
 // and has begun again, is another delivery.
-func (w *Worker) cancelRemoved(q *workQueue, out map[store.JobID]*Delivery, rows []runningRow) {
+func (box *outbox) cancelRemoved(q *workQueue, out map[store.JobID]*Delivery, rows []runningRow) {
 	there := map[store.JobID]bool{}
 	for _, r := range rows {
 		there[r.at(q)] = true
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	box.mu.Lock()
+	defer box.mu.Unlock()
 	for id, d := range out {
-		if w.out[id] == d && d.b.q == q && !there[id] && !d.pinned {
+		if box.out[id] == d && d.b.q == q && !there[id] && !d.pinned {
 			d.ctx.end(errCancelled)
 		}
 	}
@@ -169,12 +169,12 @@ var errCancelled = fmt.Errorf("%w: it was cancelled", ErrLost)
 // disown hands over checked-out jobs that belong to this worker by their rows, and that it does
 // not know of: the answer to their check-out was lost, or their block was lost before they began.
 // It checks twice, since a check-out may be under way.
-func (w *Worker) disown(ctx context.Context, q *workQueue, rows []runningRow, name string) error {
-	w.mu.Lock()
+func (box *outbox) disown(ctx context.Context, q *workQueue, rows []runningRow, name string) error {
+	box.mu.Lock()
 	strange := map[store.JobID]bool{}
 	twice := map[int][]int64{}
 	for _, r := range rows {
-		if r.lockBy != name || r.state == rowHanded || w.rows[r.at(q)] != nil {
+		if r.lockBy != name || r.state == rowHanded || box.rows[r.at(q)] != nil {
 			continue
 		}
 		strange[r.at(q)] = true
@@ -183,11 +183,11 @@ func (w *Worker) disown(ctx context.Context, q *workQueue, rows []runningRow, na
 		}
 	}
 	q.strange = strange
-	w.mu.Unlock()
+	box.mu.Unlock()
 	for divided, ids := range twice {
 		args := store.JobArgs(q.id, divided, 0, ids)
 		args["node"] = name
-		if _, err := w.db.Exec(ctx, store.HandRunning, args); err != nil {
+		if _, err := box.db.Exec(ctx, store.HandRunning, args); err != nil {
 			return err
 		}
 	}
@@ -195,10 +195,10 @@ func (w *Worker) disown(ctx context.Context, q *workQueue, rows []runningRow, na
 }
 
 // leads reports whether a checked out job is this worker's own.
-func (w *Worker) leads(id store.JobID) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.out[id] != nil
+func (box *outbox) leads(id store.JobID) bool {
+	box.mu.Lock()
+	defer box.mu.Unlock()
+	return box.out[id] != nil
 }
 
 // cleared reports whether no job of a block is under suspicion any more. mu is held.

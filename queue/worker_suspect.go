@@ -185,7 +185,7 @@ func (box *outbox) checkOut(d *Delivery, crashes int) {
 }
 
 // keepIn cancels the check-out of a job that has not begun. mu is held.
-func (w *Worker) keepIn(d *Delivery) {
+func keepIn(d *Delivery) {
 	moves := d.b.moves
 	at := slices.IndexFunc(moves, func(m move) bool { return m.d == d && m.out })
 	if at >= 0 && d.moving {
