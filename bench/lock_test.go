@@ -143,6 +143,38 @@ func TestLockPairs(t *testing.T) {
 	})
 }
 
+// TestLockPools prints the same with a pool for each of 16 goroutines, as
+// programs have that open the database in several places.
+func TestLockPools(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		var each [16]*lock.Locker
+		for i := range each {
+			each[i] = locker(t, open(t, db.URL, 2), lock.Options{})
+		}
+		pair := func(ctx context.Context, i int) error {
+			lease, err := each[i].TryAcquire(ctx, name(i))
+			if err != nil {
+				return err
+			}
+			return lease.Release(ctx)
+		}
+		for _, workers := range []int{1, len(each)} {
+			pairs(t, db.DB, workers, *span/20, pair) // rows, connections, prepared statements
+			var took [16][]time.Duration
+			timed := func(ctx context.Context, i int) error {
+				begun := time.Now()
+				err := pair(ctx, i)
+				took[i] = append(took[i], time.Since(begun))
+				return err
+			}
+			rate := pairs(t, db.DB, workers, *span, timed)
+			all := slices.Sorted(slices.Values(slices.Concat(took[:]...)))
+			t.Logf("%-8s %2d pools: %6.0f pairs/s, p50 %v, p99 %v, at most %v", db.Dialect.Name, workers, rate,
+				all[len(all)/2], all[len(all)*99/100], all[len(all)-1])
+		}
+	})
+}
+
 // pairs tells how often a second the workers together get through pair.
 func pairs(t *testing.T, db *dialect.DB, workers int, span time.Duration, pair func(context.Context, int) error) float64 {
 	t.Helper()

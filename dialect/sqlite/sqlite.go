@@ -95,6 +95,7 @@ var Dialect = &sqlrun.Dialect{
 	},
 
 	Exclusive: exclusive,
+	File:      file,
 	DDLInTx:   true,
 }
 

@@ -48,7 +48,7 @@ type Session struct {
 	compiled *sync.Map     // *Stmt to *compiled; shared by all sessions of a DB
 	packet   *packet       // shared likewise
 	copies   *atomic.Int32 // shared likewise; never: the driver cannot copy
-	writing  chan struct{} // on engines with one writer: the right to write; otherwise nil
+	writing  *writing      // the right to write, on engines with one writer; otherwise nil
 	retry    bool          // each statement is its own transaction and may be retried
 }
 
@@ -88,54 +88,10 @@ func newDB(d *Dialect, pool *sql.DB, opt Options) (*DB, error) {
 		packet: &packet{}, copies: &atomic.Int32{}, retry: true,
 	}
 	if d.SkipLocked == "" {
-		db.writing = make(chan struct{}, 1)
+		db.writing = &writing{own: make(permit, 1)}
 	}
 	db.without(opt.told())
 	return db, nil
-}
-
-// patience bounds how long a writer of this process waits in the process's own queue, which is
-// fair. Then it competes in the engine, whose queue is not. It is long enough for each writer to
-// have its turn, and it frees a writer that waits for itself.
-const patience = 5 * time.Second
-
-// write waits for the right to write, on engines with one writer. Without it, writers that arrive
-// together would compete inside the engine, which lets anybody go first.
-func (s *Session) write(ctx context.Context) (done func()) {
-	if s.writing == nil {
-		return func() {}
-	}
-	select {
-	case s.writing <- struct{}{}:
-		return func() { <-s.writing }
-	default:
-	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case s.writing <- struct{}{}:
-		return func() { <-s.writing }
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-	return func() {}
-}
-
-// inTurn takes a connection, waits for the right to write, and runs f. It takes the connection
-// first: otherwise a writer that waits for the pool would block writers that have a connection.
-func (s *Session) inTurn(ctx context.Context, f func(on Execer) error) error {
-	pool, ok := s.on.(*sql.DB)
-	if s.writing == nil || !ok {
-		defer s.write(ctx)()
-		return f(s.on)
-	}
-	c, err := pool.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	defer s.write(ctx)()
-	return f(c)
 }
 
 // Pool returns the underlying pool, for what a DB does not offer.

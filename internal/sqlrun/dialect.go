@@ -157,6 +157,10 @@ type Dialect struct {
 	// query returns, for processes that know no other lock; "" means that it does not.
 	Exclusive func(ctx context.Context, db *DB, name, query string) (unlock func(), err error)
 
+	// File returns the name of the file that a database is in, the same whichever way it was opened. It
+	// is nil on engines with a server.
+	File func(ctx context.Context, db *DB) (string, error)
+
 	// Session describes locks held by a connection; nil if the engine has none. See
 	// DB.SessionLock.
 	Session *SessionLocks

@@ -79,6 +79,7 @@ func Connect(ctx context.Context, among []*Dialect, rawURL string, opt Options) 
 		}
 		return nil, errors.Join(fmt.Errorf("%s: %w", Redact(rawURL), err), pool.Close())
 	}
+	db.share(ctx)
 	return db, nil
 }
 
@@ -96,6 +97,7 @@ func Wrap(ctx context.Context, among []*Dialect, pool *sql.DB, opt Options) (*DB
 	if err := db.check(ctx); err != nil {
 		return nil, err
 	}
+	db.share(ctx)
 	return db, nil
 }
 
