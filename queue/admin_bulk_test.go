@@ -110,8 +110,8 @@ func TestBulkRetry(t *testing.T) {
 	})
 }
 
-// What is done in parts goes on where the last one ended, and deals with each job once: one
-// that dies again between two parts stays dead. Match selects among all of them.
+// A bulk in parts continues where the last part ended, and processes each job once: a job that
+// dies again between two parts stays dead. Match selects among all of them.
 func TestBulkInParts(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 3})
@@ -317,7 +317,7 @@ func TestBulkRetryOfWhatDiesAgain(t *testing.T) {
 	})
 }
 
-// Several that do the same at once do it once, and tell of what the others did.
+// Concurrent bulks do everything once, and report what the others did.
 func TestBulkAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		const n, callers = 2*200 + 30, 3

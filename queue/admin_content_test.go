@@ -12,7 +12,7 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// inEveryState has n jobs with payloads of so many bytes in each state.
+// inEveryState enqueues n jobs with payloads of a given size in each state.
 func inEveryState(t *testing.T, db *dbtest.DB, c *Client, n, size int) {
 	t.Helper()
 	for i := range n {
@@ -34,7 +34,7 @@ func inEveryState(t *testing.T, db *dbtest.DB, c *Client, n, size int) {
 	}
 }
 
-// allocated is how many bytes f allocates.
+// allocated returns how many bytes f allocates.
 func allocated(f func()) int {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -150,7 +150,7 @@ func TestJobsWhere(t *testing.T) {
 		if len(both) != 5 {
 			t.Errorf("with a kind there are %d", len(both))
 		}
-		// It stops after so many rows, and says where to go on.
+		// It stops after a number of rows, and returns where to continue.
 		none, more, err := adminOf(c).Jobs(t.Context(), admin.Filter{Where: `$.none`, Limit: 1})
 		must(t, err)
 		if len(none) != 0 || more != ids[99] {

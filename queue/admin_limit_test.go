@@ -41,7 +41,7 @@ func (c *crowd) pass(ctx context.Context, _ *Delivery) error {
 	return nil
 }
 
-// What limits are is told, and what can't be one is refused.
+// Limits are stored and returned, and invalid ones refused.
 func TestEditLimit(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -447,14 +447,14 @@ func TestPutBack(t *testing.T) {
 				h.tokens = 0
 			}
 			now += rapid.Int64Range(0, 3*l.Cost(most)).Draw(r, "later")
-			for i := range holders { // a worker keeps what it does not use for a moment only
+			for i := range holders { // a worker keeps unused tokens for a moment only
 				if holders[i].tokens > 0 && rapid.Bool().Draw(r, "puts back") {
 					drawn = l.PutBack(now, drawn, holders[i].after, holders[i].tokens)
 					holders[i].tokens = 0
 				}
 			}
 		}
-		// Over all: what was held until it began late counts once more.
+		// In total, jobs that were held up count once more.
 		held := len(holders) * most
 		if n := len(begun); n > 0 {
 			if span := now - int64(1e15); n > most+held+1+int(span*int64(l.Rate)/l.Per.Microseconds()) {

@@ -10,7 +10,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Jobs are counted by state and kind, up to a limit, and the oldest is told.
+// Jobs are counted by state and kind, up to a limit, with the oldest of each.
 func TestStats(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})

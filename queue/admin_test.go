@@ -17,7 +17,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Settings come back as they were set, and none that cannot be is stored.
+// Settings come back as they were set, and invalid ones are not stored.
 func TestEdit(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, far := client(t, db, Options{Blocks: 3}), other(t, db)
@@ -283,7 +283,7 @@ func TestRetry(t *testing.T) {
 	})
 }
 
-// orErr makes what is as good into an ErrState: the job is done, or delayed and due.
+// orErr converts an equivalent outcome to an ErrState: the job is done, or delayed and due.
 func orErr(err error) error {
 	if err == nil || errors.Is(err, ErrNotFound) {
 		return ErrState
@@ -340,7 +340,7 @@ func waitFor(w *Worker) (ids []int64) {
 	return ids
 }
 
-// Of a queue's dead jobs so many are kept as it says, those that were enqueued last.
+// A queue keeps as many dead jobs as it is set to, those enqueued last.
 func TestKeepDeadMax(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -401,8 +401,8 @@ func TestPurge(t *testing.T) {
 	})
 }
 
-// A queue that is of use is not deleted. One that is keeps its settings, takes no jobs, and
-// can be taken into use again; what was enqueued in spite of that waits.
+// A queue in use is not deleted. A deleted one keeps its settings, accepts no jobs, and can be
+// reactivated; jobs enqueued nevertheless wait.
 func TestDeleteQueue(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, far := client(t, db, Options{}), other(t, db)

@@ -26,7 +26,7 @@ func (d *truth) us(at instant.Instant) int64 {
 // step sets the clock.
 func (d *truth) step(by time.Duration) { d.ahead += by.Microseconds() }
 
-// read reads the clock by way of answers that take so long to come and to go.
+// read reads the clock with answers that take the given times each way.
 func (d *truth) read(c *clock, there, back time.Duration) {
 	before := d.at
 	d.at = d.at.Add(there)
@@ -175,8 +175,8 @@ func TestSlowAnswers(t *testing.T) {
 	})
 }
 
-// A clock that is set back, or forward, delays nothing: what is enqueued afterwards is
-// found where it lies, below what was read before, and so are jobs with a delay.
+// Setting the clock back or forward delays nothing: jobs enqueued afterwards are found below
+// what was read before, and so are delayed jobs.
 func TestSteps(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		db.ShiftClock(t)

@@ -26,7 +26,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// small returns a client whose pool has so many connections.
+// small returns a client whose pool has the given number of connections.
 func small(t *testing.T, db *dbtest.DB, conns int) (*Client, *dialect.DB) {
 	t.Helper()
 	own := dbtest.Open(t, db.URL, dialect.Options{MaxConns: conns})
@@ -127,8 +127,8 @@ func TestLeavingBeforeAConnection(t *testing.T) {
 	})
 }
 
-// What is done in a transaction takes no second connection: with as many transactions as
-// connections, cold, and when what was known is too old.
+// Work in a transaction needs no second connection: with as many transactions as connections,
+// cold, and when cached settings are too old.
 func TestTransactionsTakeNoSecondConnection(t *testing.T) {
 	dbtest.SkipBare(t, "its transactions would have to be run again")
 	each(t, func(t *testing.T, db *dbtest.DB) {
@@ -164,7 +164,7 @@ func TestTransactionsTakeNoSecondConnection(t *testing.T) {
 							return p.Copies, wake, err
 						}),
 					}
-					if i == 0 { // what is written to the queue's row is others' to wait for
+					if i == 0 { // others must wait for writes to the queue's row
 						wakes = append(wakes,
 							mustEnqueue(t, name+"keyed", func() (_ []Enqueued, wake func(),
 								err error,
@@ -252,8 +252,8 @@ func refusing(t *testing.T, db *dbtest.DB, refusal error) (c *Client, let func(b
 	return c, func(yes bool) { refused.Store(!yes) }, refusals
 }
 
-// While nobody can connect, nothing is sent: whoever enqueues waits, and leaves when its
-// context ends, knowing that nothing was enqueued.
+// While nobody can connect, nothing is sent: a producer waits, and leaves when its context
+// ends, knowing that nothing was enqueued.
 func TestEnqueueUnreachable(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.Name == sqlite.Dialect.Name {

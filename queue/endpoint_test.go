@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A job's endpoint goes with it wherever it goes, and reaches whoever does it.
+// A job's endpoint moves with the job, and reaches whoever processes it.
 func TestEndpointGoesAlong(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -71,8 +71,8 @@ func TestEndpointOfACallback(t *testing.T) {
 	}
 }
 
-// Who gets a lock has at once what the workers had that worked under it, however long their
-// leases are; who works under another one keeps what it has.
+// The new holder of a lock immediately gets what the workers under it had, however long their
+// leases are; workers under another lock keep theirs.
 func TestSucceed(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, next := client(t, db, Options{}), other(t, db)

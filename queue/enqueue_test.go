@@ -117,7 +117,7 @@ func TestEnqueueInvalid(t *testing.T) {
 	})
 }
 
-// payloads are what is hard to store, or to send.
+// payloads are hard to store or to send.
 var payloads = func() map[string]Job {
 	all := map[string]Job{}
 	for name, text := range map[string]string{

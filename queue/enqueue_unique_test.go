@@ -41,8 +41,8 @@ func wantFresh(t *testing.T, c *Client, job Job) int64 {
 	return e.ID
 }
 
-// A job whose unique key another job of its queue has is not enqueued, however it is,
-// and who has it is told.
+// A job is not enqueued if another job of its queue has its unique key, in whatever way it is
+// enqueued. The result names the holder.
 func TestUnique(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -268,8 +268,8 @@ func TestUniqueOfTheDead(t *testing.T) {
 	})
 }
 
-// A transaction of the caller's that began before a key was taken learns of that all the
-// same, or is told to begin anew.
+// A caller's transaction that began before a key was taken still finds that out, or has to
+// begin anew.
 func TestUniqueOfOldSnapshots(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})

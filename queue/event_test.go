@@ -14,8 +14,8 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// collect waits until an event has come of each of so many jobs, and tells them as
-// "kind outcome", in the order of the jobs and attempts.
+// collect waits until an event of each job has come, and returns them as "kind outcome", in the
+// order of jobs and attempts.
 func collect(t *testing.T, e *Events, n int) (all []Event) {
 	t.Helper()
 	timeout := time.After(longWait)

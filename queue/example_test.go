@@ -43,8 +43,8 @@ func open(ctx context.Context) (c *queue.Client, db *dialect.DB, done func()) {
 	}
 }
 
-// until is here for what a program does when it starts: it checks the errors of handlers that
-// were set, and runs the worker until ctx ends.
+// until stands for what a program does at startup: it checks the errors of setting handlers,
+// and runs the worker until ctx ends.
 func until(ctx context.Context, w *queue.Worker, set ...error) {
 	if err := errors.Join(set...); err != nil {
 		log.Fatal(err)
@@ -81,7 +81,7 @@ func Example() {
 	w := worker(c, queue.WorkerOptions{Queues: []string{"mail"}})
 	until(ctx, w, queue.HandleKind(w, confirm, func(_ context.Context, o order, d *queue.Delivery) error {
 		fmt.Printf("order %d of %s, attempt %d\n", o.Number, o.Customer, d.Attempt)
-		stop() // a program would run until it is told to end
+		stop() // a program would run until it is stopped
 		return nil
 	}))
 	// Output: order 1815 of Ada, attempt 1
@@ -202,7 +202,7 @@ func ExampleJob_unique() {
 	// was there already: true <nil>
 }
 
-// The error of a handler says what becomes of the job.
+// A handler's error decides the outcome of the job.
 func ExampleHandler() {
 	ctx, stop := context.WithCancel(context.Background())
 	c, _, done := open(ctx)
@@ -229,7 +229,7 @@ func ExampleHandler() {
 	// 1 card expired <nil>
 }
 
-// A handler of batches does several jobs at once, and tells of each what became of it.
+// A batch handler processes several jobs at once, and returns the outcome of each.
 func ExampleWorker_HandleBatch() {
 	ctx, stop := context.WithCancel(context.Background())
 	c, _, done := open(ctx)
@@ -293,7 +293,8 @@ func ExampleClient_EnqueueGroup() {
 	// done 16
 }
 
-// A long job stores how far it is. The next attempt goes on from there, whatever ended this one.
+// A long job stores its progress. The next attempt continues from there, whatever ended this
+// one.
 func ExampleCheckpoint() {
 	ctx, stop := context.WithCancel(context.Background())
 	c, _, done := open(ctx)
@@ -428,7 +429,7 @@ func ExampleHandleKindBatch() {
 	// Output: 6
 }
 
-// Events tell a program what becomes of the jobs that its workers do.
+// Events tell a program the outcomes of its workers' jobs.
 func ExampleClient_Events() {
 	ctx, stop := context.WithCancel(context.Background())
 	c, _, done := open(ctx)
@@ -476,7 +477,7 @@ func ExampleClient_Use() {
 	// enqueueing remind
 }
 
-// adminOf returns what looks after the queues of a client's database.
+// adminOf returns an admin client for a client's database.
 func adminOf(c *queue.Client) *admin.Client {
 	a, err := admin.New(c.DB(), admin.Options{})
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// results are what has become of a group's jobs, by their ids.
+// results returns the outcomes of a group's jobs, by id.
 func results(t *testing.T, c *Client, group int64) (all []string) {
 	t.Helper()
 	for r, err := range c.Results(t.Context(), group) {
@@ -32,7 +32,7 @@ func results(t *testing.T, c *Client, group int64) (all []string) {
 	return all
 }
 
-// counts are how many of a group's jobs are pending, done, dead and cancelled.
+// counts returns how many of a group's jobs are pending, done, dead and cancelled.
 func counts(t *testing.T, c *Client, group int64) string {
 	t.Helper()
 	g, err := c.Group(t.Context(), group)
@@ -250,7 +250,7 @@ func TestBadGroups(t *testing.T) {
 	})
 }
 
-// A callback that its queue does not take any more is told of, and the group ends.
+// A callback that its queue no longer accepts is reported, and the group ends.
 func TestCallbackOfADeletedQueue(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -393,9 +393,9 @@ func TestGroupFaults(t *testing.T) {
 	})
 }
 
-// While many processes add jobs to the same groups, seal and finish them, each callback
-// is enqueued once, when no job is pending, and whoever is told that a group has ended
-// has added nothing.
+// While many processes add jobs to the same groups, seal and finish them, each callback is
+// enqueued once, when no job is pending; and a process that is told that a group has ended has
+// added nothing.
 func TestGroupsUnderWay(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})

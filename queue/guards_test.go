@@ -15,9 +15,9 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// The world of these tests, made by SQL: queue 1, called q, with its block 3 leased
-// by me and its block 5 free, and three jobs in each table, of which statements are
-// told about the first and the third. Ids begin with 7, and differ by table.
+// The world of these tests, created by SQL: queue 1, called q, with its block 3 leased by me
+// and its block 5 free, and three jobs in each table, of which statements get the first and the
+// third. Ids begin with 7, and differ by table.
 const (
 	inReady   = 0
 	inDelayed = 10
@@ -315,8 +315,8 @@ func TestReach(t *testing.T) {
 	})
 }
 
-// holders are what the last worker that had something may be: live, live and late,
-// lost, lost before its time was over (the clock was set back), gone, or forgotten.
+// holders are the possible states of the last holder: live, live and late, lost, lost before
+// its lease expired (the clock was set back), gone, or forgotten.
 func holders(t *testing.T, db *dbtest.DB) []string {
 	t.Helper()
 	byHand(t, db, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('live', 'live', `+ahead+`), ('late', 'live', `+ago+`),
@@ -427,8 +427,8 @@ func TestTake(t *testing.T) {
 	})
 }
 
-// A checked out job is taken over that was handed over or whose worker is not live, and that
-// says what the taker saw. It has crashed if it was not handed over.
+// A checked out job can be taken over if it was handed over or its worker is not live, and its
+// state is what the taker saw. It counts as crashed unless it was handed over.
 func TestAdopt(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		all := holders(t, db)
@@ -461,9 +461,8 @@ func TestAdopt(t *testing.T) {
 	})
 }
 
-// Whoever looks at blocks, workers and running jobs sees whose holders are live, in
-// time and gone, also of those that are forgotten; and blocks in their order, by
-// which generations are told apart.
+// Lists of blocks, workers and running jobs show whose holders are live, in time and gone,
+// including forgotten ones; blocks are in the order that tells generations apart.
 func TestWhoIsLive(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		all := holders(t, db)
@@ -540,8 +539,8 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// What is to be moved, and whose block that is, stays as it is until the transaction
-// ends; what others have locked is not waited for when old jobs are removed.
+// Jobs to be moved, and their block's holder, stay the same until the transaction ends.
+// Removing old jobs does not wait for rows that others have locked.
 func TestLocks(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.SkipLocked == "" {
@@ -596,8 +595,8 @@ func TestLocks(t *testing.T) {
 	})
 }
 
-// A worker moves jobs of a block that it still has, by its name and by the fence; else
-// all stays as it was.
+// A worker moves jobs only of a block that it still has, by its name and fence; otherwise
+// nothing changes.
 func TestMovesOfALostBlock(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		w := worker(t, client(t, db, Options{}), WorkerOptions{})
@@ -848,8 +847,8 @@ func TestRecall(t *testing.T) {
 	})
 }
 
-// The settings of a queue tell of its own blocks, each generation once, and each queue
-// gets blocks of its own.
+// The settings of a queue include its own blocks, each generation once, and each queue gets
+// blocks of its own.
 func TestBlocksOfQueues(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})

@@ -96,8 +96,8 @@ func severed(t *testing.T, db *dbtest.DB) (c *Client, cut func()) {
 	return client(t, broken, Options{}), func() { off.Store(true) }
 }
 
-// worker returns a worker that does not run yet, which is not patient when it is
-// stopped. Unless opt says otherwise it loses its lease on no machine, however slow.
+// worker returns a worker that does not run yet, with a short grace. Unless opt says otherwise,
+// it does not lose its lease on any machine, however slow.
 func worker(t *testing.T, c *Client, opt WorkerOptions) *Worker {
 	t.Helper()
 	opt.Grace = cmp.Or(opt.Grace, 2*time.Second)
@@ -143,7 +143,7 @@ func knowsPause(t *testing.T, w *Worker) {
 	})
 }
 
-// A record is what handlers have noted, in their order.
+// A record has what handlers have noted, in order.
 type record struct {
 	mu    sync.Mutex
 	lines []string
@@ -178,7 +178,7 @@ func (r *record) count(prefix string) int {
 	return n
 }
 
-// wants waits for so many lines, and compares them.
+// wants waits for a number of lines, and compares them.
 func (r *record) wants(t *testing.T, want ...string) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d records", len(want)), func() bool { return r.len() >= len(want) })
@@ -291,7 +291,7 @@ func want(t *testing.T, what string, err, target error) {
 
 var must, eventually, quiet = dbtest.Must, dbtest.Eventually, dbtest.Quiet
 
-// received waits for what a goroutine sends.
+// received waits for a value from a goroutine.
 func received[T any](t *testing.T, what string, c <-chan T) (v T) {
 	t.Helper()
 	select {
@@ -329,7 +329,7 @@ func nameOf(w *Worker) string {
 	return w.lease.node
 }
 
-// adminOf returns what looks after the queues of a client's database.
+// adminOf returns an admin client for a client's database.
 func adminOf(c *Client) *admin.Client {
 	a, err := admin.New(c.db, admin.Options{Blocks: c.opt.Blocks})
 	if err != nil {

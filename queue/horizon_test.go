@@ -55,9 +55,9 @@ func begun(t *testing.T, w *Worker, b *block) string {
 	return string(d.Payload)
 }
 
-// However long a worker could not read a block, and for whatever reason, a job that was
-// committed in time meanwhile, and below what was read before, is found by the first
-// reads after it: in its place in the order of its key.
+// However long a worker could not read a block, and for whatever reason: a job that was
+// committed in time meanwhile, below what was read before, is found by the first reads
+// afterwards, in its place in the order of its key.
 func TestLookBackAfterAPause(t *testing.T) {
 	const long = 10 * Window
 	interruptions := map[string]func(t *testing.T, w *Worker, b *block, commit func()){

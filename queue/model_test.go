@@ -19,8 +19,8 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// A modelJob is what a job of the model is to do, as its handlers are told by its
-// payload, and what the model knows of it.
+// A modelJob is what a job of the model should do, as its payload tells its handlers, and what
+// the model knows about it.
 type modelJob struct {
 	Fails int           // attempts that fail, before one that does not
 	Lasts time.Duration // of each
@@ -36,10 +36,10 @@ type modelJob struct {
 
 const modelAttempts = 4
 
-// dies tells that the job ends as a dead letter.
+// dies reports whether the job ends as a dead letter.
 func (j *modelJob) dies() bool { return j.Fails >= modelAttempts }
 
-// over tells whether the next job of its key may start.
+// over reports whether the next job of its key may start.
 func (j *modelJob) over() bool {
 	return j.cancelled || j.ended > 0 || j.dies() && j.failed >= modelAttempts
 }
@@ -63,7 +63,7 @@ func (m *model) add(format string, args ...any) {
 	m.record.add("%v "+format, append([]any{since(m.begun).Round(time.Millisecond)}, args...)...)
 }
 
-// start notes that a job starts, which must be after those before it in its line.
+// start records the start of a job, which must follow those before it in its sequence.
 func (m *model) start(d *Delivery) *modelJob {
 	m.add("%d starts, attempt %d", d.ID, d.Attempt)
 	m.mu.Lock()
@@ -115,7 +115,7 @@ func (m *model) handler(db *dialect.DB) Handler {
 		}
 		if todo.Tx {
 			if err := m.effect(ctx, db, d); err != nil {
-				// Whether it was committed is not known. If so, its key goes on.
+				// It may or may not be committed. If it is, its key continues.
 				m.note(d, j, func(j *modelJob) { j.cancelled = true }, "is in doubt: "+err.Error())
 				return RetryAfter(time.Millisecond, err)
 			}
@@ -250,7 +250,7 @@ func (m *model) disturb(crew []*modelWorker) error {
 	return nil
 }
 
-// check compares what was with what must have been.
+// check compares what happened with what should have.
 func (m *model) check(keep bool) {
 	done := map[string]bool{}
 	for _, id := range m.db.List(m.t, `SELECT id FROM {prefix}job_done`, nil) {
@@ -294,7 +294,7 @@ var (
 // order, and effects happen once.
 func TestModel(t *testing.T) { testModel(t, false) }
 
-// The same in a queue that keeps what is done: each job is, unless it is dead.
+// The same in a queue that keeps done jobs: each job is kept, unless it is dead.
 func TestModelOfTheKept(t *testing.T) { testModel(t, true) }
 
 func testModel(t *testing.T, keep bool) {

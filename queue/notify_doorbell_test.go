@@ -58,7 +58,8 @@ func TestDoorbell(t *testing.T) {
 	})
 }
 
-// Others are told at once while jobs are few, also of several that come at once, and later the more come.
+// Others are notified at once while jobs are few, even if several come at once, and later the
+// more come.
 func TestPace(t *testing.T) {
 	for _, test := range []struct {
 		jobs  int
@@ -96,8 +97,8 @@ func known(t *testing.T, c *Client) []string {
 	return peers
 }
 
-// A process that knows of no bell at a queue looks for one when it has a job there, however new what
-// it knows is; and when a bell that it rings is not there any more.
+// A process that knows no doorbell at a queue looks for one when it has a job there, however
+// recent its knowledge is; and when a doorbell that it rings is gone.
 func TestBellsLearned(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.Notify != nil {

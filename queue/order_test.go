@@ -240,7 +240,7 @@ func TestOrderOfLateCommits(t *testing.T) {
 	})
 }
 
-// hasPutBack tells whether a worker has put jobs of a key back.
+// hasPutBack reports whether a worker has put jobs of a key back.
 func hasPutBack(w *Worker, key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -361,8 +361,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// A key with more jobs than are kept in memory is worked off, also when some fail, and
-// so is what comes after it.
+// A key with more jobs than are kept in memory is processed completely, even if some fail, and
+// so are the jobs after it.
 func TestCrowded(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})

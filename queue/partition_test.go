@@ -16,8 +16,8 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// byRows are the statements whose rows say of which queue they are, and no constant: see
-// docs/adr/0023-records-name-the-queue.md. They open all partitions, and look into one.
+// byRows are the statements whose queue comes from rows and not from a constant: see
+// docs/adr/0023-records-name-the-queue.md. They open all partitions, and read one.
 var byRows = map[*sqlrun.Stmt]bool{
 	store.LockJobs: true, store.LockDelayed: true, store.LockRunning: true, store.LockOut: true, store.LockDead: true, store.LockDone: true,
 	store.DelayReady: true, store.DelayRunning: true, store.BuryReady: true, store.BuryDelayed: true, store.BuryRunning: true, store.CheckOutReady: true, store.CheckOutDelayed: true,

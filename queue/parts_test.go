@@ -18,8 +18,8 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// packetOf has the server take statements of so many bytes from connections that are opened
-// from now on, where it has a limit, and returns such ones.
+// packetOf limits the size of statements on connections opened from now on, if the server has
+// such a limit, and returns such connections.
 func packetOf(t *testing.T, db *dbtest.DB, most int) *dbtest.DB {
 	t.Helper()
 	if db.Dialect.MaxPacket == "" {
@@ -100,9 +100,9 @@ func TestLongErrorsOfManyJobs(t *testing.T) {
 	})
 }
 
-// TestEndsOfManyLargeJobs has jobs fail together that have more in their payloads, and in
-// their errors, than the server takes in a statement: they are tried again, and then kept as
-// dead ones or as done; and what is dead is retried by hand.
+// TestEndsOfManyLargeJobs makes jobs fail together whose payloads and errors exceed what the
+// server accepts in one statement: they are retried, and then kept as dead or done; dead ones
+// are retried by hand.
 func TestEndsOfManyLargeJobs(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		const n = 40

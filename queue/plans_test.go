@@ -62,8 +62,8 @@ var settled = map[*sqlrun.Stmt]bool{
 	store.AttemptsDelayed: true, store.ClaimHolds: true, store.ClaimedReady: true, store.ClaimedDelayed: true, store.ClaimedRunning: true,
 }
 
-// piped are statements that are run in pipelines, in which PostgreSQL is told to use
-// an index even if the statistics say that the table is empty.
+// piped are statements that run in pipelines, in which PostgreSQL has to use an index even if
+// the statistics say that the table is empty.
 var piped = map[*sqlrun.Stmt]bool{
 	store.AckReady: true, store.AckDelayed: true, store.AckRunning: true, store.FetchReady: true, store.FetchAgain: true, store.FetchDelayed: true,
 	store.PresentReady: true, store.PresentDelayed: true, store.GetRunning: true,
@@ -75,11 +75,11 @@ var piped = map[*sqlrun.Stmt]bool{
 	store.ContentReady: true, store.ContentDelayed: true, store.ContentRunning: true, store.ContentDead: true, store.ContentDone: true,
 }
 
-// A scan is what a plan does with a table that may be large.
+// A scan is a plan's access to a table that may be large.
 type scan struct {
 	table  string
-	cond   string // what it looks up in a key; "" if it reads all
-	filter string // what it looks at in each row
+	cond   string // the columns looked up in a key; "" if it reads everything
+	filter string // the condition checked for each row
 }
 
 var (
@@ -150,7 +150,7 @@ func columnScan(text, table string, line dbtest.PlanLine) scan {
 	return s
 }
 
-// A size is how many rows a table has, a queue has in it, and a block of that.
+// A size has the number of rows of a table, of a queue in it, and of a block of that.
 type size struct{ all, queue, block int }
 
 func sizes(t *testing.T, db *dbtest.DB) map[string]size {
@@ -180,8 +180,7 @@ func (s size) reads(c scan, inOrder bool) int {
 	return s.all
 }
 
-// wrong tells what is bad about a plan of a statement that n rows are given to; "" if
-// nothing is.
+// wrong says what is bad about a plan of a statement with n rows; "" if nothing is.
 func wrong(stmt *sqlrun.Stmt, d *sqlrun.Dialect, plan []dbtest.PlanLine, n int, tables map[string]size) string {
 	text := stmt.Text(d)
 	sorted, limited := sorts.MatchString(fmt.Sprint(plan)), strings.Contains(text, "LIMIT") && !strings.Contains(text, "NOT EXISTS")
@@ -245,7 +244,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 	}
 }
 
-// planBlocks is how many blocks the queues have.
+// planBlocks is the number of blocks of the queues.
 const planBlocks = 16
 
 // planQueues makes three queues, the first of which has most of the jobs.
@@ -322,8 +321,8 @@ func (k keeper) QueryContext(ctx context.Context, query string, args ...any) (*s
 	return k.Conn.QueryContext(ctx, "EXPLAIN EXECUTE "+name+" (NULL"+strings.Repeat(", NULL", len(args)-1)+")")
 }
 
-// TestPlans looks at the plan of every statement: none reads more of the jobs than it
-// must, whatever there is, and was when the plan was made.
+// TestPlans checks the plan of every statement: none reads more jobs than necessary, whatever
+// rows exist now and existed when the plan was made.
 func TestPlans(t *testing.T) { testPlans(t, false) }
 
 // TestPlansOfOldStatistics is the same with statistics that were gathered when there
@@ -383,7 +382,7 @@ func testPlans(t *testing.T, old bool) {
 	})
 }
 
-// A planner looks at plans.
+// A planner reads plans.
 type planner struct {
 	db     *dbtest.DB
 	when   string
@@ -414,8 +413,8 @@ func (p *planner) look(t *testing.T, ask func(stmt *sqlrun.Stmt, args sqlrun.Arg
 	}
 }
 
-// keep has plans made for any values, where the engine does that, and returns a
-// function that looks at what the same connection makes of the statements later.
+// keep makes the engine cache generic plans, if it does so, and returns a function that reads
+// how the same connection later runs the statements.
 func keep(t *testing.T, db *dbtest.DB, free bool) (look func(when string)) {
 	t.Helper()
 	conn, err := db.Pool().Conn(t.Context())
@@ -457,7 +456,7 @@ func planText(plan []dbtest.PlanLine) string {
 	return strings.Join(lines, "\n")
 }
 
-// gap tells whether it is known that a plan is bad: that is logged, and no error.
+// gap reports whether a bad plan is known: then it is logged, and is no error.
 func (p *planner) gap(stmt *sqlrun.Stmt) bool {
 	// A table costs nothing to read of which statistics say that it is empty, or small;
 	// such plans are kept until there are new ones, for a minute or so.

@@ -63,9 +63,9 @@ func endedWith(t *testing.T, db *dbtest.DB, id int64) []string {
 	return db.List(t, `SELECT 'dead', job_key FROM {prefix}job_dead WHERE id = :id UNION ALL SELECT outcome, job_key FROM {prefix}job_done WHERE id = :id ORDER BY 1, 2`, sqlrun.Args{"id": id})
 }
 
-// Two jobs that have one id, in two blocks, are done like any others, from wherever they stand
-// and with all that may become of them: each once, its own unique key is free then, and what
-// follows in their blocks goes on.
+// Two jobs with the same id in two blocks are processed like any others, from whichever table
+// and with any outcome: each once, its own unique key is free afterwards, and the next jobs of
+// their blocks continue.
 func TestSameID(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, from := range []admin.State{admin.StateReady, admin.StateDelayed, admin.StateRunning} {
@@ -362,8 +362,8 @@ func TestSalt(t *testing.T) {
 	})
 }
 
-// A move takes the unique key of a job along, for as long as it is to be in use, and leaves that
-// of another which has its id.
+// A move takes along a job's unique key, for as long as it has to be in use, and leaves that of
+// another job with its id.
 func TestSameIDMove(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for block := range 2 {

@@ -58,7 +58,7 @@ func TestSentinels(t *testing.T) {
 	})
 }
 
-// views is what people see, where there are sentinels and a SQL prompt.
+// views are the views for people, with sentinels and a SQL prompt.
 func views(t *testing.T, db *dbtest.DB) []string {
 	t.Helper()
 	if !db.Dialect.PassesEnds {
@@ -76,7 +76,8 @@ func placeSentinels(t *testing.T, db *dbtest.DB, divided int) {
 	}
 }
 
-// effect is what a statement returns, or how many rows it changes, which it does not.
+// effect returns the result of a statement, or how many rows it would change; it does not
+// change them.
 func effect(t *testing.T, db *dbtest.DB, stmt *sqlrun.Stmt) (got string) {
 	t.Helper()
 	args, undo := sentinelArgs(stmt), errors.New("undo")
@@ -109,8 +110,8 @@ func anyRow(rows *sql.Rows) (string, error) {
 	return fmt.Sprint(values), err
 }
 
-// sentinelArgs have statements look at all there is. Nobody names the id of a sentinel, but for who
-// looks for a job.
+// sentinelArgs makes statements consider all rows. No argument is the id of a sentinel, except
+// when looking for a job.
 func sentinelArgs(stmt *sqlrun.Stmt) sqlrun.Args {
 	args := planArgs(stmt, 3)
 	for _, name := range []string{"after", "after1", "after2", "after3", "after4", "since", "first"} {

@@ -16,8 +16,8 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// A trigger enqueues what a table gets, in the order in which it gets it, and a worker
-// does it: also among jobs of the same keys that Go enqueues.
+// A trigger enqueues the rows of a table in their order, and a worker processes them: even
+// among jobs of the same keys enqueued from Go.
 func TestPromptInATrigger(t *testing.T) {
 	dbtest.SkipBare(t, "its transactions would have to be run again")
 	atPrompt(t, func(t *testing.T, db *dbtest.DB, p *prompt) {
@@ -101,7 +101,7 @@ func TestPromptAfterWaiting(t *testing.T) {
 	})
 }
 
-// waitsForOrder tells whether a session waits for a row of awaited_order.
+// waitsForOrder reports whether a session waits for a row of awaited_order.
 func waitsForOrder(t *testing.T, db *dbtest.DB) bool {
 	t.Helper()
 	if db.Dialect.Name == postgres.Dialect.Name {

@@ -41,13 +41,13 @@ func shownTaking(t *testing.T, db *dbtest.DB) []string {
 	return all
 }
 
-// What a seat can say of a job, as docs/queue-sql.md shows it.
+// What a session can report about a job, as docs/queue-sql.md shows it.
 var sayings = map[string][]string{
 	"routines": {"take", "extend", "complete", "fail", "fail later", "bury", "give back"},
 	"sqlite":   {"take", "extend", "complete", "fail", "bury", "give back"},
 }
 
-// A seat is a session at the SQL prompt that takes jobs by what the page shows.
+// A seat is a session at the SQL prompt that takes jobs as the page shows.
 type seat struct {
 	*prompt
 	shown map[string]string
@@ -122,12 +122,12 @@ func (s *seat) tryTake(ctx context.Context) (*taken, error) {
 	return &row, nil
 }
 
-// fill puts in what a program, or psql, fills in.
+// fill replaces what a program, or psql, would fill in.
 func (s *seat) fill(text string) string {
 	return strings.NewReplacer(":job", fmt.Sprint(s.last.job), ":'token'", "'"+s.last.token+"'", "'sql:web1:8f3a'", "'"+s.last.token+"'").Replace(text)
 }
 
-// say says what has become of the job that was taken last, and returns the answer.
+// say reports the outcome of the job taken last, and returns the answer.
 func (s *seat) say(t *testing.T, name string) string {
 	t.Helper()
 	text := s.fill(s.shown[name])
@@ -276,7 +276,7 @@ func TestPromptEndsTies(t *testing.T) {
 	})
 }
 
-// A session that has died loses its job, to another session or to a worker, and what it says
+// A session that has died loses its job to another session or to a worker, and what it reports
 // afterwards changes nothing.
 func TestPromptSessionDies(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
@@ -328,7 +328,7 @@ func TestPromptBuriesTheGuilty(t *testing.T) {
 	})
 }
 
-// What a worker has, what is paused, limited, or of another kind is not taken.
+// Jobs that a worker has, and jobs that are paused, limited or of another kind are not taken.
 func TestPromptPassesOver(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})

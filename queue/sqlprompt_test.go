@@ -58,7 +58,7 @@ func (p *prompt) do(t *testing.T, text string, args sqlrun.Args) {
 	must(t, err)
 }
 
-// A call is what dbcron_enqueue is given; nil is NULL, and runAt is µs from now.
+// A call has the arguments of dbcron_enqueue; nil is NULL, and runAt is µs from now.
 type call struct{ queue, kind, payload, key, runAt any }
 
 // enqueue calls dbcron_enqueue.
@@ -130,7 +130,8 @@ func TestPromptDividesAsGo(t *testing.T) {
 	})
 }
 
-// randomKey is a key that is allowed, of what is quoted, escaped or long in some engine.
+// randomKey returns a valid key with characters that some engine quotes or escapes, or that are
+// long.
 func randomKey(r *rand.Rand) string {
 	const letters = "aZ09 '\"\\%_$`{}:?éßñÄ�日本語👍🏽\U0010ffff"
 	all := []rune(letters)

@@ -146,8 +146,8 @@ func TestShareOfTheDead(t *testing.T) {
 	})
 }
 
-// A Receiver that nobody asked for a while takes its blocks back when it is asked, whoever
-// else counts as there.
+// A Receiver that nobody has asked for a while takes its blocks back when it is asked,
+// whichever other workers exist.
 func TestReceiverBesideTheDead(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
@@ -203,8 +203,8 @@ func TestUnreadableSettings(t *testing.T) {
 	})
 }
 
-// A worker that is stopped says so until it has been understood: others would wait for its
-// lease to end.
+// A worker that stops repeats its farewell until it is recorded: others would have to wait for
+// its lease to end.
 func TestLeavingInsists(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -266,8 +266,8 @@ func TestEndAfterItsBlockIsGone(t *testing.T) {
 	})
 }
 
-// With the default lease a killed worker's jobs are another's within ten seconds, and a
-// process that stands still for five keeps what it has.
+// With the default lease, another worker has a killed worker's jobs within ten seconds, and a
+// process that is paused for five seconds keeps its jobs.
 func TestDefaultLease(t *testing.T) {
 	if most := DefaultLease + 2*shareEvery; most > 10*time.Second {
 		t.Errorf("a killed worker's jobs wait for up to %v", most)

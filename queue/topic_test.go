@@ -12,7 +12,7 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// Each queue that has subscribed gets its copy, and what becomes of them can be told.
+// Each queue that has subscribed gets a copy, and the copies' outcomes can be read.
 func TestPublish(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})

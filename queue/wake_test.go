@@ -31,8 +31,7 @@ func idleWorker(t *testing.T, db *dbtest.DB) (*Worker, *block) {
 	return w, b
 }
 
-// flushOnce does a round of a block, and something between what is read and what is made
-// of it.
+// flushOnce runs a round for a block, with a hook between reading and applying the result.
 func flushOnce(t *testing.T, w *Worker, b *block, between func()) {
 	t.Helper()
 	w.mu.Lock()
@@ -169,14 +168,14 @@ func TestWakeOfMergedBells(t *testing.T) {
 	})
 }
 
-// toServe tells whether a worker has a block that is to be looked after.
+// toServe reports whether a worker has a block to serve.
 func toServe(w *Worker) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.serve) > 0
 }
 
-// waiters counts who waits for jobs of a worker.
+// waiters counts the handlers that wait for jobs of a worker.
 func waiters(w *Worker) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

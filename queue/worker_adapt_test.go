@@ -38,7 +38,8 @@ func TestBatchSize(t *testing.T) {
 	goOn(slowFor+time.Second, 200_000, 100, 200)
 }
 
-// A block's reads are larger after its row says so, and smaller before: so many may have ended a worker.
+// A block's reads get larger after its row says so, and smaller before: so many jobs may have
+// crashed a worker.
 func TestRebatch(t *testing.T) {
 	b := newBlock(leastBatch)
 	w := b.q.w

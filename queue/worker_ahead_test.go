@@ -21,7 +21,7 @@ func heavy(n int, job Job) []Job {
 	return all
 }
 
-// retained is how many bytes of payloads a worker has in memory, of jobs that it has read.
+// retained returns how many bytes of payloads a worker holds of jobs that it has read.
 func retained(w *Worker) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -35,7 +35,7 @@ func retained(w *Worker) (n int) {
 	return n
 }
 
-// counted is how many bytes a worker counts as read ahead.
+// counted returns how many bytes a worker counts as read ahead.
 func counted(w *Worker) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

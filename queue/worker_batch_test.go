@@ -88,7 +88,7 @@ func TestBatchByKey(t *testing.T) {
 		if got := r.all()[len(got):]; !slices.Equal(got, []string{"e: 0 1 2", "f: 0", "f: 1"}) {
 			t.Errorf("those that waited: %q", got)
 		}
-		// Behind one that goes on waiting, also by a kind that nobody does.
+		// Behind a job that keeps waiting, and one of a kind that nobody handles.
 		n := r.len()
 		for i, key := range []string{"h", "i"} {
 			enqueueMany(t, c, numbered("waits", key, 0, 1))
@@ -217,8 +217,8 @@ func TestBatchByKeyOrder(t *testing.T) {
 	})
 }
 
-// Of a batch that failed as its block changed hands some jobs may run yet where it was, and
-// some wait for their retry: whoever has the block then does them in their order.
+// After a batch that failed while its block changed hands, some jobs may still run in the old
+// worker, and some wait for their retry: the block's new holder runs them in order.
 func TestBatchInPieces(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
@@ -280,7 +280,7 @@ func TestBatchByKeyFailsAgain(t *testing.T) {
 	})
 }
 
-// A job that comes back before all that began with it have ended begins without what is behind
+// A job that comes back before all that began with it have ended begins without the jobs behind
 // these.
 func TestBatchBeginsAgain(t *testing.T) {
 	w := &Worker{lease: nodeLease{deadline: instant.Now().Add(longWait)}}

@@ -54,8 +54,8 @@ func TestPop(t *testing.T) {
 	})
 }
 
-// A linesModel is what a block should say of keys: jobs come in any order, of a key one
-// at a time is under way, and the others follow in order, whatever holds them.
+// A linesModel is how a block should treat keys: jobs come in any order, one of a key at a time
+// is under way, and the others follow in order, whatever holds them.
 type linesModel struct {
 	b       *block
 	next    int64
@@ -66,7 +66,7 @@ type linesModel struct {
 	running map[int64]*Delivery // popped
 }
 
-// ended notes that the turn of a key's job is over.
+// ended records that the turn of a key's job is over.
 func (m *linesModel) ended(key string, id int64) {
 	delete(m.foreign, key)
 	if next := m.away[key]; len(next) > 0 {
@@ -358,8 +358,8 @@ func TestLinesDoNotStopReading(t *testing.T) {
 	}
 }
 
-// A readModel is what the database has of a block: rows, of which a read sees those
-// that were committed when it was sent.
+// A readModel has a block's rows in the database, of which a read sees those committed when it
+// was sent.
 type readModel struct {
 	b    *block
 	w    *Worker
@@ -368,7 +368,7 @@ type readModel struct {
 	done map[int64]int
 }
 
-// modelNow is when the model's jobs are a second old.
+// modelNow is a time at which the model's jobs are a second old.
 var modelNow = store.Epoch.Add(time.Hour).UnixMicro()
 
 // read makes a round as a flusher does, with what happens in between.
@@ -494,8 +494,7 @@ func TestReading(t *testing.T) {
 	})
 }
 
-// A worker that was late in renewing its lease, and has it again, goes on with what
-// it has read.
+// A worker that renewed its lease late, but has it again, continues with what it has read.
 func TestReadyAfterALateRenewal(t *testing.T) {
 	b := newBlock(100)
 	w := b.q.w
@@ -539,7 +538,7 @@ type horizonModel struct {
 	read map[int64]bool
 }
 
-// pass lets time pass: what was drawn is committed in time.
+// pass advances the time: drawn ids are committed in time.
 func (m *horizonModel) pass(d time.Duration) {
 	m.at, m.us = m.at.Add(d), m.us+d.Microseconds()
 	m.open = slices.DeleteFunc(m.open, func(d *Delivery) bool {
@@ -551,7 +550,7 @@ func (m *horizonModel) pass(d time.Duration) {
 	})
 }
 
-// draw draws an id; runAt is when.
+// draw draws an id; runAt is when the job is due.
 func (m *horizonModel) draw(priority int, skew time.Duration) {
 	m.us++
 	m.last++
@@ -609,7 +608,7 @@ func (m *horizonModel) round(t *rapid.T, before, after time.Duration, fails bool
 	}
 }
 
-// do ends some of what was read.
+// do ends some of the jobs that were read.
 func (m *horizonModel) do(most int) {
 	for range most {
 		d := m.b.pop()
@@ -629,9 +628,9 @@ func (m *horizonModel) ring() {
 	}
 }
 
-// Whatever a worker does, or does not do, for however long: what is committed in time is
-// read once there is time and room, without a look at the whole block; and in a block
-// with keys before anything later of its priority.
+// Whatever a worker does or does not do, for however long: jobs committed in time are read once
+// there is time and room, without a read of the whole block; and in a block with keys before
+// any later job of their priority.
 func TestHorizon(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := &horizonModel{

@@ -13,14 +13,14 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// checksOut has a worker check jobs out after so long.
+// checksOut makes a worker check jobs out after the given time.
 func checksOut(w *Worker, after time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.slow = after
 }
 
-// settle says at another process what has become of a job.
+// settle reports the outcome of a job to another process.
 func settle(t *testing.T, c *Client, claim Claim, err error) error {
 	t.Helper()
 	return c.SettleClaims(t.Context(), []ClaimOutcome{{Claim: claim, Err: err}})[0]
@@ -102,7 +102,7 @@ func TestSettleClaims(t *testing.T) {
 	})
 }
 
-// What has failed elsewhere holds its key, and what is done elsewhere lets it go.
+// A job that has failed elsewhere holds its key, and one that is done elsewhere releases it.
 func TestSettleClaimsInOrder(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, elsewhere := client(t, db, Options{}), client(t, db, Options{})
@@ -246,7 +246,7 @@ func TestClaimsEnd(t *testing.T) {
 	})
 }
 
-// waitAt waits until so many wait at a receiver.
+// waitAt waits until n callers wait at a receiver.
 func waitAt(t *testing.T, r *Receiver, n int) {
 	t.Helper()
 	eventually(t, fmt.Sprint(n, " wait"), func() bool {
@@ -256,7 +256,7 @@ func waitAt(t *testing.T, r *Receiver, n int) {
 	})
 }
 
-// Those who wait get jobs in the order in which they came; one who has left gets none, and
+// Waiting callers get jobs in the order in which they came; one that has left gets none, and
 // takes none with it.
 func TestReceiveInTurn(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
@@ -293,8 +293,8 @@ func TestReceiveInTurn(t *testing.T) {
 	})
 }
 
-// Before it is said that there is nothing, it is looked into the database: what is there
-// when one asks is found, without a wait.
+// Before an empty answer, the database is read: a job that exists when a caller asks is found
+// without a wait.
 func TestReceiveLooks(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, elsewhere := client(t, db, Options{}), client(t, db, Options{})

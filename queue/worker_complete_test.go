@@ -206,8 +206,8 @@ func TestBatchByKeyAfterACrash(t *testing.T) {
 	})
 }
 
-// A job may take long before it is completed in its transaction, also where that
-// transaction keeps all others from writing: nobody waits for the other then.
+// A job may take long before it is completed in its transaction, even if that transaction
+// blocks all other writers: neither waits for the other then.
 func TestCompleteTxOfASlowJob(t *testing.T) {
 	dbtest.SkipBare(t, "its transaction does not see that the job was checked out")
 	each(t, func(t *testing.T, db *dbtest.DB) {
@@ -306,8 +306,8 @@ func TestCompleteTxOfASlowBatch(t *testing.T) {
 	})
 }
 
-// What a handler's transaction has locked may keep its job's check-out waiting. The job is
-// completed all the same, or the server breaks the circle and it is tried again.
+// The locks of a handler's transaction may block its job's check-out. The job is completed all
+// the same, or the server breaks the deadlock and it is retried.
 func TestCompleteTxThatHoldsTheCheckOut(t *testing.T) {
 	dbtest.SkipBare(t, "its transaction does not see that the job was checked out")
 	each(t, func(t *testing.T, db *dbtest.DB) {
@@ -351,7 +351,7 @@ func TestCompleteTxThatHoldsTheCheckOut(t *testing.T) {
 	})
 }
 
-// A worker AtMostOnce that is stopped does what it has removed, and nothing more.
+// A stopping AtMostOnce worker runs the jobs that it has removed, and nothing more.
 func TestAtMostOnceStopped(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -394,9 +394,9 @@ func TestAtMostOnceStopped(t *testing.T) {
 	})
 }
 
-// A worker that has lost its lease and does not know it, as after a step of the database's
-// clock, sees a job's row gone. It does not take that for the job's end: the next of its key
-// waits for whoever has the block now.
+// A worker that has lost its lease without knowing, as after a step of the database's clock,
+// finds a job's row gone. It does not take that for the job's end: the next job of its key
+// waits for the block's present holder.
 func TestCompleteTxAfterAnUnnoticedLoss(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})

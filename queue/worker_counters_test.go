@@ -13,7 +13,7 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// finished is what has been done in an hour.
+// finished returns the counts of an hour.
 func finished(t *testing.T, c *Client) (all []string) {
 	t.Helper()
 	list, err := adminOf(c).Finished(t.Context(), time.Hour)

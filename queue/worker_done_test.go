@@ -13,7 +13,7 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// keeps has the default queue keep what is done.
+// keeps makes the default queue keep done jobs.
 func keeps(q *admin.Queue) { q.KeepDone = time.Hour }
 
 // kept lists the jobs that are kept.
@@ -22,8 +22,8 @@ func kept(t *testing.T, db *dbtest.DB) []string {
 	return db.List(t, `SELECT id, kind, outcome, attempt FROM {prefix}job_done ORDER BY id`, nil)
 }
 
-// A queue that keeps what is done has each job once, however it ended, with all that it
-// was; the others keep nothing.
+// A queue that keeps done jobs has each job once, however it ended, with all its fields; other
+// queues keep nothing.
 func TestKeepDone(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -122,8 +122,8 @@ func TestKeepDone(t *testing.T) {
 	})
 }
 
-// What other sorts of workers have done is kept as well: what is received and completed,
-// and what is removed before it is done, which is kept from then on.
+// Jobs done by other kinds of workers are kept as well: those received and completed, and those
+// removed before they run, which are kept from then on.
 func TestKeepDoneOfOthers(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})

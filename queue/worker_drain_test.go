@@ -22,8 +22,8 @@ func once(t *testing.T, w *Worker) {
 	}
 }
 
-// All that is ready or due is done, and what that brings; what is due later, waits for
-// a retry, or is behind that is left.
+// RunOnce does everything that is ready or due, and what that enqueues; it leaves jobs that are
+// due later, wait for a retry, or are behind such jobs.
 func TestRunOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -75,15 +75,15 @@ func TestRunOnce(t *testing.T) {
 	})
 }
 
-// isOut tells whether a job has a row of its own.
+// isOut reports whether a job has a row of its own.
 func (d *Delivery) isOut() bool {
 	d.b.q.w.mu.Lock()
 	defer d.b.q.w.mu.Unlock()
 	return d.from == tableRunning
 }
 
-// A worker that ends by itself waits for what a worker that has died had, and for what
-// one that lives has read and not begun; not for what that runs for long.
+// A worker that ends by itself waits for the jobs of a worker that has died, and for those that
+// a live one has read and not begun; not for jobs that the latter runs for long.
 func TestRunOnceBesideOthers(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, cut := severed(t, db)

@@ -200,8 +200,8 @@ func TestFIFORunOnce(t *testing.T) {
 	})
 }
 
-// A queue becomes FIFO, and ceases to be so, while jobs come and workers do them: what is
-// enqueued after a change has taken effect is done by it, after all that was there before.
+// A queue becomes FIFO, and ceases to be so, while jobs come and workers process them: jobs
+// enqueued after a change has taken effect follow the new rule, after all that existed before.
 func TestFIFOChanges(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 3})

@@ -17,7 +17,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A doing counts what was done, and checks that it was by one who knows the kind.
+// A doing counts processed jobs, and checks that their workers handle the kind.
 type doing struct {
 	mu   sync.Mutex
 	done map[int64]int
@@ -42,7 +42,7 @@ func (p *doing) worker(t *testing.T, c *Client, opt WorkerOptions, kinds ...stri
 	return w
 }
 
-// timesTaken is how often blocks were taken.
+// timesTaken returns how often blocks were taken.
 func timesTaken(t *testing.T, db *dbtest.DB) (n int) {
 	t.Helper()
 	db.Scan(t, `SELECT SUM(fence) FROM {prefix}queue_block`, nil, &n)
@@ -64,8 +64,8 @@ func mixed(n int) (jobs []Job) {
 	return jobs
 }
 
-// Workers of different kinds do the jobs of one queue: each once, by one who does its kind, and
-// none is dead. A block changes hands for a job at the most that is done then.
+// Workers for different kinds share one queue: each job runs once, in a worker for its kind,
+// and none is dead. A block changes hands at most once per job that then runs.
 func TestKinds(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 4})
@@ -161,8 +161,8 @@ func TestKindsInOrder(t *testing.T) {
 	})
 }
 
-// What nobody does stays ready, and keeps no other job from anybody; that is logged once. Who
-// comes and does it finds it, and BuryUnknown makes it a dead letter.
+// A job that nobody handles stays ready, and blocks no other; it is logged once. A worker that
+// handles it later finds it, and BuryUnknown makes it a dead letter.
 func TestUnknownKind(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -199,7 +199,7 @@ func TestUnknownKind(t *testing.T) {
 	})
 }
 
-// A lockedBuffer is what several goroutines write to.
+// A lockedBuffer can be written by several goroutines.
 type lockedBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

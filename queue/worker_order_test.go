@@ -54,7 +54,7 @@ func TestOldestFirst(t *testing.T) {
 	}
 }
 
-// inTurn returns the ids of jobs by priority, and then as they were enqueued.
+// inTurn returns the ids of jobs by priority, and then in the order of enqueueing.
 func inTurn(jobs []Job, ids []int64) (want []int64) {
 	for p := Urgent; p <= Idle; p++ {
 		for i := range jobs {

@@ -112,7 +112,7 @@ func TestProgressOfTheMoved(t *testing.T) {
 	})
 }
 
-// Whoever has lost a job stores nothing, and is told so.
+// A worker that has lost a job stores nothing, and is told so.
 func TestProgressOfTheLost(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, lost := range []string{"lock_by = 'you'", "attempt = 2", "state = 'handed', started_at = {now}", "divided = 77", ""} {
@@ -183,8 +183,8 @@ func TestProgressOfTheDead(t *testing.T) {
 	})
 }
 
-// A job that is told to end, since its worker is being stopped, can store how far it is:
-// the next worker goes on from there, and no crash is counted.
+// A job that has to end because its worker is stopping can store its progress: the next worker
+// continues from there, and no crash is counted.
 func TestProgressAtTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
@@ -213,7 +213,7 @@ func TestProgressAtTheEnd(t *testing.T) {
 	})
 }
 
-// What cannot be stored is refused, and what is wrong is said.
+// Invalid progress is refused, and the error says why.
 func TestProgressInvalid(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
@@ -263,7 +263,7 @@ func TestProgressInvalid(t *testing.T) {
 	})
 }
 
-// A trip breaks a connection at one round trip, counted from when it is armed on.
+// A trip breaks a connection at one round trip, counted from when it is armed.
 type trip struct {
 	mu          sync.Mutex
 	armed       bool
@@ -286,8 +286,8 @@ func (f *trip) over(t *testing.T, db *dbtest.DB) *dbtest.DB {
 	return broken
 }
 
-// set says which round trip it is next; arm begins to count, disarm ends that, and reached
-// tells whether it has come.
+// set chooses the round trip; arm starts counting, disarm stops it, and reached reports whether
+// it was reached.
 func (f *trip) set(call int, after bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -326,8 +326,8 @@ func proceed(t *testing.T, c *Client, handlers func(w *Worker), over func() bool
 	})
 }
 
-// Wherever the connection of a worker breaks, the next attempt goes on from what was
-// stored last, or, if that is unknown, from what was being stored: never from before that.
+// Wherever a worker's connection breaks, the next attempt continues from what was stored last
+// or, if that is unknown, from what was being stored: never from before that.
 func TestProgressFaults(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})

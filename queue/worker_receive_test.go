@@ -24,7 +24,7 @@ func receiver(t *testing.T, c *Client, opt WorkerOptions) *Receiver {
 	return r
 }
 
-// receive receives so many jobs that must come.
+// receive receives n jobs that must come.
 func receive(t *testing.T, r *Receiver, n int) (all []*Delivery) {
 	t.Helper()
 	for len(all) < n {
@@ -87,7 +87,8 @@ func TestReceive(t *testing.T) {
 	})
 }
 
-// Whose rows were deleted by somebody else is told one by one, whatever is completed with them.
+// Jobs whose rows were deleted by somebody else are reported one by one, whatever is completed
+// with them.
 func TestReceiveDeleted(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -115,8 +116,8 @@ func TestReceiveDeleted(t *testing.T) {
 	})
 }
 
-// A job that is not finished in time has failed; Extend gives it more. One that was
-// cancelled is lost, and its context says so.
+// A job that is not finished in time has failed; Extend gives it more. A cancelled one is lost,
+// and its context says so.
 func TestReceiveTimeout(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -195,8 +196,8 @@ func TestReceiversWait(t *testing.T) {
 	})
 }
 
-// Close gives what was received its grace, and then leaves it to others, not as
-// crashed. What is said of it afterwards is not heard.
+// Close gives received jobs its grace, and then leaves them to others, not as crashed. Later
+// reports about them have no effect.
 func TestReceiverClose(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -246,8 +247,8 @@ func TestReceiverClose(t *testing.T) {
 	})
 }
 
-// Who asks for some gets so many, if they are ready: whether they were there before the receiver
-// was, or come while somebody waits.
+// A caller gets as many jobs as it asks for, if they are ready: whether they existed before the
+// receiver, or come while somebody waits.
 func TestReceiveFills(t *testing.T) {
 	for _, c := range []struct {
 		name   string

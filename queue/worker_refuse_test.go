@@ -14,7 +14,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// refuse has the database refuse what a statement does to rows of a table that are of kind bad.
+// refuse makes the database refuse a statement on rows of a table that are of kind bad.
 func refuse(t *testing.T, db *dbtest.DB, verb, table string) (allow func()) {
 	t.Helper()
 	switch {
@@ -44,8 +44,8 @@ func kindsLeft(t *testing.T, db *dbtest.DB) []string {
 	) AS jobs ORDER BY id`, nil)
 }
 
-// One job whose end the database refuses keeps no other job of its block from being read, done
-// and ended, but for those of its key, which go on in their order when it is refused no more.
+// One job whose end the database refuses keeps no other job of its block from being read, run
+// and ended, except those of its key, which continue in order when it is no longer refused.
 func TestRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, verb, table string
@@ -138,8 +138,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A job that runs goes on where it stands if the database refuses to check it out. One that is on
-// trial does not begin until it has been checked out.
+// A running job continues in place if the database refuses to check it out. One on trial does
+// not begin until it has been checked out.
 func TestRefusedCheckOut(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		allow := refuse(t, db, "INSERT", "job_running")
@@ -205,7 +205,7 @@ func TestRefusedTrial(t *testing.T) {
 	})
 }
 
-// Whoever says what has become of a job that was received is told that the database refuses it.
+// A caller that reports the outcome of a received job is told that the database refuses it.
 func TestRefusedReceived(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
@@ -332,8 +332,8 @@ func TestRefusedIsShown(t *testing.T) {
 	})
 }
 
-// A worker that is stopped does not wait for what is refused: it says so, and whoever takes the
-// block does the job again.
+// A stopping worker does not wait for refused outcomes: it says so, and the block's next holder
+// runs the job again.
 func TestRefusedAtTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		allow := refuse(t, db, "DELETE", "job")
@@ -399,7 +399,7 @@ func TestRefusedForward(t *testing.T) {
 	})
 }
 
-// A group that cannot be ended keeps no other from its end, also when nobody looks after it.
+// A group that cannot be ended does not block others, even if nobody attends to it.
 func TestRefusedGroupEnd(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		allow := refuse(t, db, "INSERT", "job")

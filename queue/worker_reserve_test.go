@@ -100,8 +100,8 @@ func TestSmallPool(t *testing.T) {
 	})
 }
 
-// Workers of several clients share what they keep of a pool, leave the other half to
-// handlers, and give all of it back.
+// Workers of several clients share their part of a pool, leave the other half to handlers, and
+// give everything back.
 func TestReserveIsShared(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		edit(t, client(t, db, Options{}), impatient) // makes the queue

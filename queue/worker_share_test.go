@@ -43,8 +43,8 @@ func shared(t *testing.T, c *Client, want ...int) {
 
 func nothing(context.Context, *Delivery) error { return nil }
 
-// Workers share a queue's blocks equally; who is stopped hands over at once, and who
-// is lost loses them when its lease is over.
+// Workers share a queue's blocks equally; a stopping one hands over at once, and a lost one
+// loses them when its lease ends.
 func TestShares(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 8})
@@ -332,8 +332,8 @@ func TestIsolated(t *testing.T) {
 	})
 }
 
-// What ran in a process that vanished is done by another, which counts that; after
-// MaxCrashes it is dead, and what was beside it is done.
+// A job that ran in a process that vanished is run by another, which counts the crash; after
+// MaxCrashes it is dead, and jobs beside it are done.
 func TestCrashes(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
@@ -418,8 +418,7 @@ func TestShareFaults(t *testing.T) {
 	})
 }
 
-// A job that was handed to a worker that has no place for it goes on to the next with
-// its block.
+// A job handed to a worker without a free slot moves on with its block.
 func TestHandedOn(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
@@ -436,7 +435,7 @@ func TestHandedOn(t *testing.T) {
 		crew(t, db, 1, WorkerOptions{Concurrency: 1, Grace: -1}, blocked)
 		enqueue(t, c, Job{Kind: "x"})
 		received(t, "the long one begins", began)
-		// A job that was handed over by a third: it is adopted, and waits.
+		// A job handed over by a third worker: it is adopted, and waits.
 		id := enqueue(t, c, Job{Kind: "x", Delay: time.Hour})
 		db.Do(t, `INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, state, kind, lock_by)
 			SELECT queue_id, divided, id, priority, 1, 'handed', kind, 'nobody' FROM {prefix}job_delayed`, nil)
@@ -452,8 +451,8 @@ func TestHandedOn(t *testing.T) {
 	})
 }
 
-// A worker that is drained hands its blocks over, ends what it has begun and takes nothing, also
-// under the new name that it has after a loss; others do its part. Then it shares again. Where all
+// A drained worker hands its blocks over, finishes what it has begun and takes nothing, even
+// under the new name that it has after a loss; others do its part. Then it shares again. If all
 // are drained, jobs wait.
 func TestDrainedNodes(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {

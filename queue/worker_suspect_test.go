@@ -16,8 +16,8 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A dock is a queue whose workers die at will. Its jobs are named by their payloads; those
-// whose names begin with "long" or "poison" run until they are told to end.
+// A dock is a queue whose workers die at will. Payloads name its jobs; those whose names begin
+// with "long" or "poison" run until they are told to end.
 type dock struct {
 	t  *testing.T
 	db *dbtest.DB
@@ -83,8 +83,8 @@ func (o *dock) hire(opt WorkerOptions, change func(*Worker)) {
 	o.die = func() {
 		off.Store(true)
 		lapse(o.t, o.db, w, 0)
-		// Cut off it could not end. So that it can, and hands nothing over that it remembers,
-		// what it had is that of a name which is not there any more.
+		// It could not end while cut off. So that it can, and hands over nothing that it
+		// remembers, its rows get a name that no longer exists.
 		must(o.t, orExec(o.db, store.ExpelNode, sqlrun.Args{"node": name}))
 		for _, table := range []string{"queue_block", "job_running"} {
 			o.db.Do(o.t, fmt.Sprintf(`UPDATE {prefix}%s SET lock_by = 'late' WHERE lock_by = :name`, table), sqlrun.Args{"name": name})
@@ -123,7 +123,7 @@ func (o *dock) runs(names ...string) {
 	}
 }
 
-// says waits for what a job's row says.
+// says waits for the state of a job's row.
 func (o *dock) says(id int64, state string) {
 	o.t.Helper()
 	got := ""
@@ -269,14 +269,14 @@ func TestPoisonBesideALongJob(t *testing.T) {
 	})
 }
 
-// hasLone tells whether a job runs alone.
+// hasLone reports whether a job runs alone.
 func (w *Worker) hasLone() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lone.began
 }
 
-// keepsWaiting tells whether a job is on trial, and another one waits for that.
+// keepsWaiting reports whether a job is on trial while another one waits for that.
 func (w *Worker) keepsWaiting(id int64) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -409,7 +409,7 @@ func TestLoneTrial(t *testing.T) {
 	})
 }
 
-// A job that waits to run alone is not done if it is cancelled, and goes to another worker if
+// A job that waits to run alone does not run if it is cancelled, and goes to another worker if
 // its own is stopped.
 func TestLoneTrialEnds(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
@@ -492,7 +492,8 @@ func TestAtMostOnceTakesOver(t *testing.T) {
 	})
 }
 
-// What was handed over says so, whatever its worker finds out late, or hands over twice.
+// The row of a handed over job says so, whatever its worker finds out late, or hands over
+// twice.
 func TestTrialOfTheHanded(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		world(t, db)

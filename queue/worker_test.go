@@ -137,8 +137,8 @@ func TestGoexit(t *testing.T) {
 	})
 }
 
-// The context of a job ends with its time, which is the job's or the queue's; what
-// the handler makes of that is its outcome. Extend gives more.
+// The context of a job ends with its timeout, which is the job's or the queue's; the handler's
+// reaction is its outcome. Extend gives more time.
 func TestTimeout(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -287,8 +287,8 @@ func TestMiddleware(t *testing.T) {
 	})
 }
 
-// A queue that is paused starts nothing, also of what was read before; what runs goes
-// on. Resumed, it goes on where it was.
+// A paused queue starts nothing, not even jobs read before; running jobs continue. Once
+// resumed, it continues where it was.
 func TestPause(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})

@@ -23,7 +23,7 @@ func elsewhere(t *testing.T, c *Client, name string, blocks int) {
 	must(t, c.create(t.Context(), name, blocks, false))
 }
 
-// moveAll moves jobs from the default queue to that one, and compares what has become of them.
+// moveAll moves jobs from the default queue to another, and compares the outcomes.
 func moveAll(t *testing.T, c *Client, opt MoveOptions, wanted Moved) {
 	t.Helper()
 	got, err := c.Move(t.Context(), "", "to", opt)
@@ -190,7 +190,7 @@ func TestMoveBesideRunning(t *testing.T) {
 	})
 }
 
-// A retry that holds its key goes on to do so, after as many attempts as before.
+// A retry that holds its key still does so, after as many attempts as before.
 func TestMoveRetries(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
@@ -247,8 +247,8 @@ func TestMoveUnique(t *testing.T) {
 	})
 }
 
-// While workers of both queues do them, and producers go on, jobs are moved: each is done
-// once, and those of a key in their order.
+// Jobs are moved while workers of both queues process them, and producers continue: each runs
+// once, and those of a key in order.
 func TestMoveUnderWay(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 4})
