@@ -329,7 +329,7 @@ func contestantOf(p peer, do func(ctx context.Context, n int) error) contestant 
 	return contestant{p.String(), do, p.left, p.wipe}
 }
 
-// adminOf returns what looks after the queues of a client's database.
+// adminOf returns an admin client for a client's database.
 func adminOf(c *queue.Client) *admin.Client {
 	a, err := admin.New(c.DB(), admin.Options{})
 	if err != nil {

@@ -361,7 +361,7 @@ func (w *world) settings(b *tab) {
 	b.has("It takes work again.")
 }
 
-// Three questions that an operator has, each answered three clicks from the overview at the most.
+// Three questions of an operator, each answered at most three clicks from the overview.
 func TestQuestions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		life(t, db, 500)

@@ -264,7 +264,7 @@ func migrate(t *testing.T, db *dbtest.DB) error {
 	return sqlschema.Migrate(t.Context(), db.DB)
 }
 
-// adminOf returns what looks after the queues of a client's database.
+// adminOf returns an admin client for a client's database.
 func adminOf(c *queue.Client) *admin.Client {
 	a, err := admin.New(c.DB(), admin.Options{})
 	if err != nil {

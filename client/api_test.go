@@ -217,7 +217,7 @@ func TestProblems(t *testing.T) {
 	})
 }
 
-// What is before a daemon answers with what it likes, and clients give up after a while.
+// A proxy in front of a daemon answers with anything, and clients give up after a while.
 func TestAnswersThatAreNone(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int32

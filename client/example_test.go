@@ -36,7 +36,7 @@ func Example() {
 		panic(err)
 	}
 	err = c.Work(ctx, client.WorkOptions{Queue: "mail", Handle: func(_ context.Context, j *client.Claimed) (any, error) {
-		defer stop() // a program would go on
+		defer stop() // a program would continue
 		var mail struct{ To string }
 		if err := j.Decode(&mail); err != nil {
 			return nil, client.Bury(err) // it will be wrong the next time as well

@@ -186,8 +186,8 @@ func TestWorkerGivesBack(t *testing.T) {
 	}
 }
 
-// A job whose lease the daemon has given to somebody else is told to end, and is not
-// completed by the one who lost it.
+// A job whose lease the daemon has given to somebody else is told to end, and the previous
+// holder does not complete it.
 func TestWorkerLosesJobs(t *testing.T) {
 	t.Parallel()
 	p := startPuller(t)

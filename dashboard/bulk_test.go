@@ -101,7 +101,7 @@ func TestBulk(t *testing.T) {
 	})
 }
 
-// Very many jobs are dealt with in parts, which go on where the last one ended.
+// Very many jobs are processed in parts, each of which continues where the last one ended.
 func TestBulkInParts(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		const n = bulkPart + 2000
@@ -177,7 +177,7 @@ func TestClone(t *testing.T) {
 	})
 }
 
-// The timeline tells what a row knows of a job's life.
+// The timeline shows the history of a job as far as its row has it.
 func TestTimeline(t *testing.T) {
 	now := time.Date(2026, 11, 24, 6, 0, 0, 0, time.UTC)
 	at := func(ago time.Duration) time.Time { return now.Add(-ago) }

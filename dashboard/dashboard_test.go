@@ -121,7 +121,7 @@ func TestEmpty(t *testing.T) {
 	})
 }
 
-// Lists go on where a page ends.
+// Lists continue where a page ends.
 func TestLists(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		ctx := t.Context()
@@ -197,7 +197,8 @@ func TestManyJobs(t *testing.T) {
 	})
 }
 
-// Where there are many queues, the overview counts fewer jobs of each, and says so. The list of queues has them all.
+// With many queues, the overview counts fewer jobs of each, and says so. The list of queues
+// counts them all.
 func TestManyQueues(t *testing.T) {
 	for queues, want := range map[int]int{0: 10_000, 1: 10_000, 5: 10_000, 6: 8000, 10: 5000, 49: 1000, 50: 1000, 1000: 1000} {
 		if got := glanceLimit(queues); got != want {
@@ -222,7 +223,7 @@ func TestManyQueues(t *testing.T) {
 	})
 }
 
-// Each action does what it says, tells so, and says why it could not be done.
+// Each action does what it says and reports that, or says why it failed.
 func TestActions(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		w, ctx := newWorld(t, db), t.Context()
@@ -331,8 +332,8 @@ func TestLink(t *testing.T) {
 	}
 }
 
-// Payloads are shown with the numbers and the order of their text, and what is no JSON, or too
-// much, as text.
+// Payloads are shown with the numbers and the order of their text; payloads that are not JSON,
+// or too large, are shown as text.
 func TestPayload(t *testing.T) {
 	deep := strings.Repeat("[", 200) + strings.Repeat("]", 200)
 	wide := "[" + strings.Repeat("0,", foldedNodes) + "0]"
@@ -497,8 +498,8 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// What a page of another origin has a browser send is refused, whoever is signed in; and as
-// long as there is no token, so is what does not come from this host.
+// Requests sent by a page of another origin are refused, whoever is signed in; and while there
+// is no token, so are requests from other hosts.
 func TestForeign(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		newWorld(t, db)
@@ -536,8 +537,8 @@ func TestForeign(t *testing.T) {
 	})
 }
 
-// A database that does not answer in time ends in a page that says so, and is loaded again, and
-// not in a browser that waits. What can be read of the overview is shown.
+// If the database does not answer in time, the browser gets a page that says so and is
+// reloaded, instead of waiting. The overview shows what could be read.
 func TestTroubles(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		newWorld(t, db)
@@ -551,8 +552,8 @@ func TestTroubles(t *testing.T) {
 	})
 }
 
-// A page does not wait for a table that somebody has locked: it says so, and its statement ends in
-// the server, too. On SQLite nobody can keep others from reading.
+// A page does not wait for a table that somebody has locked: it says so, and its statement ends
+// in the server, too. On SQLite nobody can block readers.
 func TestHang(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		how := map[string]struct{ lock, unlock, running string }{

@@ -64,7 +64,7 @@ func TestSettingsOfTheDatabase(t *testing.T) {
 	})
 }
 
-// What is a little too old is shown while it is read anew, and what is much older is not shown.
+// A slightly outdated result is shown while a new one is read, and a much older one is not.
 func TestCacheInTheBackground(t *testing.T) {
 	const every = 1000 * checkedEvery // nothing here takes as long, wherever it runs
 	c := cache[int]{every: every}

@@ -26,7 +26,7 @@ type form struct {
 	buttons      []string // what do may be
 }
 
-// forms are those of a page that do something.
+// forms returns the forms of a page that have actions.
 func (a *answer) forms() (all []form) {
 	a.t.Helper()
 	for _, m := range postForms.FindAllStringSubmatch(a.text, -1) {
@@ -59,9 +59,9 @@ func (a *answer) forms() (all []form) {
 	return all
 }
 
-// Every form of every page works as it stands, without JavaScript: it is done, or the page says
-// why it cannot be. Everything that can be done has a form, each page is looked at by these
-// tests, and a page of another origin can do none of it.
+// Every form of every page works unchanged, without JavaScript: it succeeds, or the page says
+// why not. Every action has a form, these tests visit each page, and a page of another origin
+// can do none of it.
 func TestForms(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorld(t, db)
@@ -69,7 +69,7 @@ func TestForms(t *testing.T) {
 		offered, visited, sent := map[string]bool{}, map[string]bool{}, 0
 		pages := append(w.pages(), link("bulk", "queue", "mail", "state", "delayed", "do", "run"),
 			link("bulk", "queue", "mail", "state", "dead", "do", "delete"), link("job", "queue", "mail", "id", w.delayed))
-		for range 2 { // what is paused can be resumed
+		for range 2 { // a paused queue can be resumed
 			var all []form
 			for _, path := range pages {
 				page, _, _ := strings.Cut(path, "?")

@@ -44,7 +44,7 @@ func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 
 var must = dbtest.Must
 
-// A site is a dashboard that is served, and a browser that looks at it.
+// A site is a served dashboard, and a browser that visits it.
 type site struct {
 	t      *testing.T
 	url    string // below which it is
@@ -88,7 +88,7 @@ func (s *site) another() *site {
 	return &other
 }
 
-// An answer is what a request got.
+// An answer is the answer to a request.
 type answer struct {
 	t      *testing.T
 	what   string
@@ -131,7 +131,7 @@ func (s *site) get(path string) *answer {
 	return s.do(http.MethodGet, path, nil).is(200)
 }
 
-// post sends a form as a page of ours does, and follows to the page that tells of it.
+// post sends a form as the dashboard's own page does, and follows the redirect to the result.
 func (s *site) post(path string, pairs ...string) *answer {
 	s.t.Helper()
 	a := s.try(path, pairs...).is(303)
@@ -156,7 +156,7 @@ func (a *answer) is(status int) *answer {
 	return a
 }
 
-// banner is what a page says is wrong, for messages.
+// banner returns a page's error, for messages.
 func (a *answer) banner() string {
 	if _, text, ok := strings.Cut(a.text, `class="banner`); ok {
 		text, _, _ = strings.Cut(text, "</p>")
@@ -282,7 +282,7 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 	return w
 }
 
-// pages are all pages of a world that can be looked at.
+// pages are all pages of a world.
 func (w *world) pages() []string {
 	return []string{
 		"", "queues", link("queue", "name", "mail"), link("queue", "name", hostile), link("jobs", "queue", "mail"),
@@ -306,7 +306,7 @@ func (w *world) pages() []string {
 	}
 }
 
-// adminOf returns what looks after the queues of a client's database.
+// adminOf returns an admin client for a client's database.
 func adminOf(c *queue.Client) *admin.Client {
 	a, err := admin.New(c.DB(), admin.Options{})
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// A trusted proxy says who looks, and such a person may do what the proxy's users may; from
-// anybody else its header says nothing, before the first token and after.
+// A trusted proxy names the visitor, who may do what the proxy's users may; from anybody else
+// its header is ignored, before the first token and after.
 func TestProxyUsers(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		newWorld(t, db)

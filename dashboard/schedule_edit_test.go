@@ -13,7 +13,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// editForm is what the form that edits a schedule holds.
+// editForm returns the contents of the form that edits a schedule.
 func (a *answer) editForm() url.Values {
 	a.t.Helper()
 	for _, f := range a.forms() {
@@ -36,8 +36,9 @@ func (s *site) edit(path string, form url.Values, pairs ...string) *answer {
 	return s.do("POST", path, form, "Sec-Fetch-Site: same-origin")
 }
 
-// A schedule that no file owns is edited on its page: what is wrong stands beside the field, what
-// somebody else has changed since is not overwritten unseen, and what the form lacks stays.
+// A schedule that no file owns is edited on its page: errors appear beside their fields,
+// changes by somebody else are not overwritten unnoticed, and settings that the form lacks
+// stay.
 func TestEditSchedule(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		newWorld(t, db)
@@ -74,7 +75,7 @@ func TestEditSchedule(t *testing.T) {
 		if is := get("digest"); is.Spec != "30 4 * * *" {
 			t.Errorf("a change made meanwhile was overwritten: %s", is.Spec)
 		}
-		// Somebody who is told of a mistake has not been told of a change made meanwhile.
+		// A visitor who sees an error has not been told of a change made meanwhile.
 		wrong := s.edit(digest, now, "spec", "nonsense").is(422).editForm()
 		is.Spec = "0 5 * * *"
 		must(t, scheduler.Edit(ctx, db.DB, is))

@@ -18,7 +18,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// done is what the audit has of an action, the newest first.
+// done returns the audit entries of an action, newest first.
 func done(t *testing.T, db *dbtest.DB, action string) (all []string) {
 	t.Helper()
 	entries, _, err := audit.List(t.Context(), db.DB, audit.Filter{Action: action})

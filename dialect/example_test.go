@@ -41,7 +41,7 @@ func ExampleDB_Tx() {
 	// Output: 1 <nil>
 }
 
-// A Dialect tells what a driver's error means.
+// A Dialect interprets a driver's error.
 func ExampleDialect_errors() {
 	ctx := context.Background()
 	db, closeDB := openExample(ctx)

@@ -15,7 +15,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// A tally is what became of the slots of a chaos.
+// A tally has the outcomes of the slots of a chaos test.
 type tally struct {
 	slots                int64
 	states               map[string]int64
@@ -209,9 +209,8 @@ func (b *book) newest() [][]scheduler.Run {
 	return b.slots[i:]
 }
 
-// resumedAt tells whether a slot comes in the place of another one because the
-// schedule was resumed, from when on @every counts: perhaps several times, each
-// before the slot that was next.
+// resumedAt reports whether a slot replaces another one because the schedule was resumed, from
+// when on @every counts: perhaps several times, each before the next slot.
 func (b *book) resumedAt(instead, slot time.Time) bool {
 	const planned = 10 * time.Second // so much later at the most
 	every, err := time.ParseDuration(strings.TrimPrefix(b.Spec, "@every "))
@@ -233,9 +232,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// tried looks at the attempts at each slot: they are counted, each is followed
-// by another one only if it was cut off or may be repeated, and the last one
-// has ended.
+// tried checks the attempts at each slot: they are counted, each is followed by another one
+// only if it was cut off or may be repeated, and the last one has ended.
 func (b *book) tried(sum *tally) error {
 	var errs []error
 	for _, runs := range b.slots {
@@ -266,7 +264,7 @@ func (b *book) tried(sum *tally) error {
 	return errors.Join(errs...)
 }
 
-// last tells what is wrong with the last attempt at a slot.
+// last says what is wrong with the last attempt at a slot.
 func (b *book) last(run scheduler.Run) string {
 	switch run.State {
 	case "ok", "failed", "timeout", "cancelled", "skipped", "missed":
@@ -280,7 +278,7 @@ func (b *book) last(run scheduler.Run) string {
 	return "it has not ended"
 }
 
-// repeated tells what is wrong with there being an attempt after a run.
+// repeated says what is wrong with an attempt that follows a run.
 func (b *book) repeated(run, next scheduler.Run, failures int) string {
 	switch {
 	case run.State == "lost", run.State == "retry":
@@ -297,8 +295,8 @@ func (b *book) repeated(run, next scheduler.Run, failures int) string {
 	return ""
 }
 
-// inOrder looks at the fences: no two runs have the same, and those that must
-// not overlap ended before the one with the next fence began.
+// inOrder checks the fences: no two runs have the same, and runs that must not overlap ended
+// before the one with the next fence began.
 func (b *book) inOrder(sum *tally) error {
 	var errs []error
 	runs := slices.DeleteFunc(slices.Clone(b.runs), func(r scheduler.Run) bool { return r.Fence == 0 })
@@ -317,8 +315,7 @@ func (b *book) inOrder(sum *tally) error {
 	return errors.Join(errs...)
 }
 
-// allowed looks whether what became of the runs is what the schedule's policies
-// and its work allow.
+// allowed checks whether the schedule's policies and its work allow the runs' outcomes.
 func (b *book) allowed(*tally) error {
 	var errs []error
 	for _, runs := range b.slots {
@@ -338,8 +335,7 @@ func (b *book) allowed(*tally) error {
 // crashes is how many attempts at a slot may be lost, as daemons have it.
 const crashes = 3
 
-// mustNot tells why a run must not have become what it is. So many attempts at
-// its slot were lost before.
+// mustNot says why a run must not have its outcome, after so many lost attempts at its slot.
 func (b *book) mustNot(run scheduler.Run, lost int) string {
 	switch run.State {
 	case "ok":
@@ -376,8 +372,7 @@ func (b *book) mustNot(run scheduler.Run, lost int) string {
 	return ""
 }
 
-// followed looks whether each slot that calls for a run of another schedule has
-// one there.
+// followed checks whether each slot that calls for a run of another schedule has one.
 func (b *book) followed(books map[string]*book) error {
 	var errs []error
 	for _, runs := range b.slots {
@@ -395,9 +390,8 @@ func (b *book) followed(books map[string]*book) error {
 	return errors.Join(errs...)
 }
 
-// began looks at what commands have written down when they began: each was
-// begun once, those that ended well were begun at all, and where runs must not
-// overlap, fences rise.
+// began checks the records that commands write when they begin: each began once, those that
+// ended well began at all, and where runs must not overlap, fences rise.
 func (c *chaos) began(books map[string]*book, byID map[int64]scheduler.Run, sum *tally) error {
 	var errs []error
 	seen, fences := map[int64]bool{}, map[string]int64{}
@@ -453,8 +447,7 @@ func (c *chaos) effects(books map[string]*book, _ map[int64]scheduler.Run, sum *
 	return errors.Join(errs...)
 }
 
-// requested looks at the requests that have come: each attempt once, and those
-// that are ok at all.
+// requested checks the requests received: each attempt once, and those that are ok at all.
 func (c *chaos) requested(books map[string]*book, _ map[int64]scheduler.Run, sum *tally) error {
 	var errs []error
 	known := map[string]bool{}
@@ -480,7 +473,7 @@ func (c *chaos) requested(books map[string]*book, _ map[int64]scheduler.Run, sum
 	return errors.Join(errs...)
 }
 
-// promised expects that what was started by hand has run, or was cancelled.
+// promised expects that runs started by hand have run, or were cancelled.
 func (c *chaos) promised(books map[string]*book, _ map[int64]scheduler.Run, _ *tally) error {
 	var errs []error
 	for _, run := range c.byHand {
@@ -535,7 +528,7 @@ func middle(sorted []time.Duration) (p50, last time.Duration) {
 	return sorted[len(sorted)/2], sorted[len(sorted)-1]
 }
 
-// down tells whether the database took no writes at a time from one to another.
+// down reports whether the database took no writes at some time in a period.
 func (c *chaos) down(from, to time.Time) bool {
 	return slices.ContainsFunc(c.outages, func(o [2]time.Time) bool { return from.Before(o[1]) && to.After(o[0]) })
 }

@@ -79,8 +79,7 @@ type given struct {
 	resumed []time.Time // when it was
 }
 
-// policies are those that go together: missed all and overlap replace are
-// refused.
+// policies are valid combinations: missed all and overlap replace are refused.
 var policies = []struct {
 	overlap string
 	missed  []string

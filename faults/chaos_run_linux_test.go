@@ -26,7 +26,7 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// A plan says what a chaos has, and how often what happens to it.
+// A plan says what a chaos test has, and how often it does what.
 type plan struct {
 	cross     bool  // each job with all policies
 	schedules int   // and so many in all
@@ -51,11 +51,10 @@ func planned() plan {
 	}
 }
 
-// Four daemons share a database. All the time one of them is killed, or stopped
-// for longer than its lease, and the server is killed too; operators start,
-// cancel, pause and backfill. Each slot of each schedule has one outcome, no
-// attempt is made twice, runs that must not overlap do not, fences rise, and
-// what was cut off is taken over in time.
+// Four daemons share a database. All the time one of them is killed, or stopped for longer than
+// its lease, and the server is killed, too; operators start, cancel, pause and backfill. Each
+// slot of each schedule has one outcome, no attempt is made twice, runs that must not overlap
+// do not, fences rise, and interrupted runs are taken over in time.
 func TestChaos(t *testing.T) {
 	binary := build(t)
 	var tables tables
@@ -128,7 +127,7 @@ type seat struct {
 	stopped bool
 }
 
-// A leaseEnd is what a run's lease was when its daemon was killed or stopped.
+// A leaseEnd has a run's lease when its daemon was killed or stopped.
 type leaseEnd struct{ at, end time.Time }
 
 func (c *chaos) run() {
@@ -298,8 +297,8 @@ func (c *chaos) stopSome(ctx context.Context) {
 	})
 }
 
-// blocked tells whether a stopped daemon is the one writer that the engine has:
-// then nobody can take over before it goes on.
+// blocked reports whether a stopped daemon is the engine's one writer: then nobody can take
+// over before it continues.
 func (c *chaos) blocked() bool {
 	if c.db.Dialect.SkipLocked != "" {
 		return false

@@ -46,7 +46,7 @@ var (
 	buildFolder string   // TestMain makes and removes it
 )
 
-// A rig is what the daemons of a test have in common.
+// A rig is what the daemons of a test share.
 type rig struct {
 	t      *testing.T
 	db     *dbtest.DB
@@ -69,7 +69,7 @@ type daemon struct {
 	guardians []int // that it had when it was last signalled
 }
 
-// A logbook is what a daemon has said so far.
+// A logbook is a daemon's log so far.
 type logbook struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -112,7 +112,7 @@ func (r *rig) serve(binary, node string, args ...string) *daemon {
 	return d
 }
 
-// ended tells whether a daemon has ended.
+// ended reports whether a daemon has ended.
 func (d *daemon) ended() bool {
 	select {
 	case <-d.done:

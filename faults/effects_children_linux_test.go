@@ -39,7 +39,7 @@ type link struct {
 	Pad   string `json:",omitempty"`
 }
 
-// A producer enqueues chains and notes in a journal what was acknowledged.
+// A producer enqueues chains and records acknowledged jobs in a journal.
 type producer struct {
 	*actor
 	c       *queue.Client
@@ -47,8 +47,8 @@ type producer struct {
 	full    atomic.Bool // so many jobs wait that no more are enqueued
 }
 
-// mostWaiting is how many jobs wait at most, or a few more: what is left at the end has to
-// be done, too.
+// mostWaiting is approximately the maximum number of waiting jobs: those left at the end have
+// to be done, too.
 const mostWaiting = 2000
 
 // watch notes again and again whether enough jobs wait.

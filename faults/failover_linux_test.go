@@ -50,7 +50,7 @@ func asksForFailover(t *testing.T) {
 	}
 }
 
-// A cluster is what a test fails over.
+// A cluster is a database whose failover is tested.
 type cluster struct {
 	product string   // and version
 	urls    []string // a daemon and a worker connect to each
@@ -59,13 +59,13 @@ type cluster struct {
 	primary string       // knows the tables; default: the first of urls
 }
 
-// A mishap is what happens to a cluster.
+// A mishap is an event in a cluster.
 type mishap struct {
 	what string
 	do   func(c *crew)
 }
 
-// A figure is what came of a mishap.
+// A figure is the measured effect of a mishap.
 type figure struct {
 	what string
 	gap  time.Duration // the longest time in which no job ended
@@ -415,7 +415,7 @@ func (c *crew) endings() (all []ending) {
 	return all
 }
 
-// until waits until so many jobs have ended since an instant.
+// until waits until n jobs have ended since an instant.
 func (c *crew) until(what string, n int, since instant.Instant) {
 	c.t.Helper()
 	for begun := instant.Now(); ; {
@@ -543,7 +543,7 @@ func (c *crew) settle(db *dbtest.DB) {
 	}
 }
 
-// account compares what was acknowledged with what was done.
+// account compares acknowledged jobs with those done.
 func (c *crew) account(db *dbtest.DB, figures []figure) {
 	t := c.t
 	effects := map[int64]int{}

@@ -296,12 +296,12 @@ func repeats(all []delivery) []delivery {
 	})
 }
 
-// by tells whether a job was delivered by a sender.
+// by reports whether a job was delivered by a sender.
 func by(all []delivery, id int64, sender string) bool {
 	return slices.ContainsFunc(all, func(d delivery) bool { return d.id == id && d.by == sender })
 }
 
-// count is how many jobs were delivered.
+// count returns how many jobs were delivered.
 func count(all []delivery) int {
 	seen := map[int64]bool{}
 	for _, d := range all {

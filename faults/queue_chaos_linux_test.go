@@ -198,7 +198,7 @@ func queueChaos(t *testing.T, db *dbtest.DB, crash func()) {
 		kills, stops, crashes, instant.Now().Sub(begun).Round(time.Second))
 }
 
-// checkDiary looks whether what the workers wrote is what was promised.
+// checkDiary checks that the workers' diary keeps the promises.
 func checkDiary(t *testing.T, db *dbtest.DB, file string, all sent) {
 	t.Helper()
 	lines, err := readDiary(file)

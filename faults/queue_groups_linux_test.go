@@ -109,7 +109,7 @@ func TestReport(t *testing.T) {
 	}, (*testing.T).Parallel)
 }
 
-// adminOf returns what looks after the queues of a client's database.
+// adminOf returns an admin client for a client's database.
 func adminOf(c *queue.Client) *admin.Client {
 	a, err := admin.New(c.DB(), admin.Options{})
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// Of a queue with a limit never more jobs run at a time, over processes that are killed
-// and begun all the time, and all jobs are done: what the dead had is free when their
-// leases have ended, and not before.
+// In a queue with a limit, no more jobs than that ever run at a time, across processes that are
+// killed and started all the time, and all jobs are done: permits of dead processes are free
+// when their leases have ended, and not before.
 func TestLimitOfTheKilled(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {

@@ -51,8 +51,8 @@ func old(t *testing.T) string {
 	return binary
 }
 
-// An upgrade as docs/upgrading.md has it: a new daemon migrates beside daemons and workers of
-// the release, which go on; then they are replaced. No slot and no job is lost, or done twice.
+// An upgrade as in docs/upgrading.md: a new daemon migrates beside daemons and workers of the
+// release, which continue; then they are replaced. No slot and no job is lost, or done twice.
 // And back again.
 func TestUpgradeFromTheRelease(t *testing.T) {
 	t.Parallel()

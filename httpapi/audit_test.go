@@ -12,7 +12,7 @@ import (
 	"github.com/dbcron/dbcron/internal/audit"
 )
 
-// auditLines is what the audit has, the oldest first.
+// auditLines returns the audit log, oldest entry first.
 func auditLines(t *testing.T, db *dbtest.DB) (lines []string) {
 	t.Helper()
 	all, _, err := audit.List(t.Context(), db.DB, audit.Filter{Limit: 1000})
@@ -25,9 +25,8 @@ func auditLines(t *testing.T, db *dbtest.DB) (lines []string) {
 	return lines
 }
 
-// What was done is written down, with who it was and to how many, and read again by pages.
-// What failed, what was only looked at, and what programs do as their work is not; and nothing
-// of a payload or a secret.
+// Actions are recorded, with the actor and the number of objects, and can be read page by page.
+// Failures, reads, and the routine work of programs are not; and no payload or secret is.
 func TestAudit(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
@@ -96,7 +95,8 @@ type entryText struct {
 	Detail                                       string
 }
 
-// The act is done, and answered so, when the audit cannot be written: the log tells that.
+// If the audit entry cannot be written, the action is still done, and answered so: the log
+// reports it.
 func TestAuditThatCannotBeWritten(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})

@@ -101,7 +101,7 @@ func TestParametersOnce(t *testing.T) {
 	})
 }
 
-// A problem lists 20 errors at the most, its text tells the first, and nothing in it is long.
+// A problem lists at most 20 errors, its text is the first, and nothing in it is long.
 func TestFewErrors(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
@@ -173,8 +173,8 @@ func TestContentTypes(t *testing.T) {
 	})
 }
 
-// A body is no larger than its operation needs, and its size is told in the document. One that
-// says that it is larger is not read.
+// A body is limited to what its operation needs, and the document has the limit. One that
+// declares to be larger is not read.
 func TestBodySizes(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{MaxBody: 8 << 20})

@@ -36,8 +36,8 @@ func methods(item *huma.PathItem) iter.Seq2[string, *huma.Operation] {
 	}
 }
 
-// The document is whole: what it refers to is there, each operation has a name of its own,
-// a scope and an answer, and its path has the parameters that it describes.
+// The document is complete: its references exist, each operation has a name of its own, a scope
+// and an answer, and its path has the parameters that it describes.
 func TestDocument(t *testing.T) {
 	text, err := Document("1.2.3")
 	must(t, err)

@@ -76,8 +76,8 @@ func (e *ear) ends() {
 	}
 }
 
-// What happens to runs and queues is told to all who listen, by one who looks for them, and
-// only while there is somebody.
+// All followers get the events of runs and queues, which one reader finds for all of them, and
+// only while there are any.
 func TestEvents(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s, elsewhere := serve(t, db.DB, Options{}), other(t, db)
@@ -106,7 +106,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// Who comes back is told what has become of all runs that had not ended, or were not there.
+// A client that reconnects gets the outcomes of all runs that had not ended, or did not exist.
 func TestEventsAgain(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
@@ -144,8 +144,8 @@ func watched(t *testing.T, h *hub) (*watch, *follower) {
 	return w, l
 }
 
-// Of what one look has seen only the last run says how far it goes: who has got the first one
-// alone comes back for the others.
+// Of the runs found in one look, only the last event has the mark: a client that received only
+// the first reconnects for the others.
 func TestEventsOfOneLook(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
@@ -172,7 +172,7 @@ func TestEventsOfOneLook(t *testing.T) {
 	})
 }
 
-// Runs are told of also when the queues cannot be looked at.
+// Events of runs are sent even if the queues cannot be read.
 func TestEventsWithoutFigures(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
@@ -222,7 +222,7 @@ func TestEventsEnd(t *testing.T) {
 	})
 }
 
-// One token takes a fifth of the places at the most, so that others find some.
+// One token can use at most a fifth of the places, so that others find some.
 func TestEventsOfOneToken(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s, tokens := serve(t, db.DB, Options{}), NewTokens(db.DB)
@@ -281,7 +281,7 @@ func TestEventsOutlastTheServersTime(t *testing.T) {
 	})
 }
 
-// One that does not keep up is sent away, and comes back for what it has missed.
+// A client that does not keep up is disconnected, and reconnects for what it has missed.
 func TestSlowFollower(t *testing.T) {
 	t.Parallel()
 	h := &hub{followers: map[*follower]struct{}{}}

@@ -53,7 +53,7 @@ func Example() {
 	// Output: 201 Created
 }
 
-// A token has scopes, and may be looked at by the server of other pages.
+// A token has scopes, which the server of other pages may check.
 func ExampleTokens_Verify() {
 	ctx := context.Background()
 	db, closeDB := openExample(ctx)

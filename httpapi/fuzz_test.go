@@ -25,8 +25,8 @@ var (
 )
 
 // TestDocumentedAnswers sends requests to each operation that are made from the document:
-// right ones, wrong ones and broken ones. No answer is a server's error, and each is one
-// that the document has for the operation, with a body as it is described there.
+// valid, invalid and malformed ones. No answer is a server error, and each is documented for
+// the operation, with a body as described there.
 func TestDocumentedAnswers(t *testing.T) {
 	seed := *fuzzSeed
 	if seed == 0 {
@@ -93,7 +93,7 @@ type generator struct {
 	sent    string   // the last body
 	ticket  string   // of the lock q
 
-	name, forced string // what the parameter or field of that name is
+	name, forced string // values by the name of the parameter or field
 }
 
 // texts lists the parameters of an operation, and the fields of its body that are texts.
@@ -183,7 +183,7 @@ func (g *generator) text(name string, s *huma.Schema) string {
 	return pick(g, "q", "r", "default", "other")
 }
 
-// value is what a schema takes, mostly.
+// value returns a value that mostly fits a schema.
 func (g *generator) value(name string, s *huma.Schema, depth int) any {
 	for s.Ref != "" {
 		s = g.schemas.SchemaFromRef(s.Ref)

@@ -42,7 +42,7 @@ func TestMakeGroups(t *testing.T) {
 	})
 }
 
-// What is wrong with a group is told by field, and nothing is stored.
+// Problems of a group are reported by field, and nothing is stored.
 func TestMakeGroupsRefuses(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})

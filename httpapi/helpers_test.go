@@ -37,7 +37,7 @@ func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 // Short names of dbtest's.
 var must, eventually, quiet = dbtest.Must, dbtest.Eventually, dbtest.Quiet
 
-// A logbook is what was logged, as text.
+// A logbook has the log as text.
 type logbook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -97,7 +97,7 @@ func other(t *testing.T, db *dbtest.DB) *service {
 	return serve(t, dbtest.Open(t, db.URL, dialect.Options{MaxConns: 5}).DB, Options{})
 }
 
-// An answer is what a request got.
+// An answer is the answer to a request.
 type answer struct {
 	t      *testing.T
 	what   string
@@ -173,8 +173,8 @@ func (s *service) operation(r *http.Request) *huma.Operation {
 	return nil
 }
 
-// undocumented tells why an answer is none that the document has for an operation. All that
-// tests get is looked at so.
+// undocumented says why an answer is not one that the document has for an operation. All
+// answers in tests are checked with it.
 func undocumented(api *API, op *huma.Operation, a *answer) string {
 	described := op.Responses[fmt.Sprint(a.status)]
 	if described == nil {

@@ -65,7 +65,7 @@ func TestJobs(t *testing.T) {
 	})
 }
 
-// Lists go on where the page before has ended, by filter.
+// Lists continue where the previous page has ended, by filter.
 func TestListJobs(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
@@ -110,7 +110,7 @@ func TestListJobs(t *testing.T) {
 	})
 }
 
-// A list ends early that would be large, and goes on at its cursor.
+// A list that would be large ends early, and continues at its cursor.
 func TestListLargeJobs(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
@@ -345,7 +345,7 @@ func TestBulk(t *testing.T) {
 	})
 }
 
-// adminOf returns what looks after the queues of a client's database.
+// adminOf returns an admin client for a client's database.
 func adminOf(c *queue.Client) *admin.Client {
 	a, err := admin.New(c.DB(), admin.Options{})
 	if err != nil {

@@ -53,7 +53,8 @@ func TestLockTickets(t *testing.T) {
 	})
 }
 
-// Sent again with its Idempotency-Key, a request gets what it has got, and another does not.
+// A request repeated with its Idempotency-Key gets the same ticket, and another request does
+// not.
 func TestAcquireAgain(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s, elsewhere := serve(t, db.DB, Options{}), other(t, db)
@@ -68,7 +69,7 @@ func TestAcquireAgain(t *testing.T) {
 	})
 }
 
-// What is wrong is told by field, and no row is made.
+// Problems are reported by field, and no row is created.
 func TestLockTicketsRefuse(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})

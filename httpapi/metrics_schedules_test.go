@@ -21,7 +21,7 @@ func (m *Metrics) look(t *testing.T) string {
 	return scrape(t, m)
 }
 
-// has tells of lines that a scrape does not have.
+// has reports lines that a scrape lacks.
 func has(t *testing.T, text string, want ...string) {
 	t.Helper()
 	for _, line := range want {
@@ -31,7 +31,8 @@ func has(t *testing.T, text string, want ...string) {
 	}
 }
 
-// put writes a run by hand, which began so many minutes ago and took three seconds.
+// put inserts a run by hand, which began the given number of minutes ago and took three
+// seconds.
 func put(t *testing.T, db *dbtest.DB, schedule, state string, ago time.Duration) {
 	t.Helper()
 	ended := "{now + :ended}"
@@ -45,7 +46,7 @@ func put(t *testing.T, db *dbtest.DB, schedule, state string, ago time.Duration)
 	})
 }
 
-// Schedules are told of one by one: up to a number of them, by name.
+// Metrics of single schedules are limited to a number of them, by name.
 func TestMetricsOfSchedules(t *testing.T) {
 	t.Parallel()
 	dbtest.EachClock(t, func(t *testing.T, db *dbtest.DB) {
@@ -63,7 +64,7 @@ func TestMetricsOfSchedules(t *testing.T) {
 		put(t, db, "fine", "ok", time.Hour)
 		put(t, db, "fine", "running", time.Minute)
 		put(t, db, "bad", "ok", 100*time.Hour)
-		for i := range 25 { // more than are looked at as a rule
+		for i := range 25 { // more than are usually examined
 			put(t, db, "bad", []string{"failed", "timeout", "lost"}[i%3], time.Duration(25-i)*time.Hour)
 		}
 		put(t, db, "late", "failed", 3*time.Hour)
@@ -130,7 +131,8 @@ func TestMetricsOfProcesses(t *testing.T) {
 	})
 }
 
-// What hooks count is told, and jobs with endpoints of their own do not add labels for ever.
+// The counts of hooks are reported, and jobs with endpoints of their own do not add labels
+// forever.
 func TestMetricsOfHooks(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		m, err := NewMetrics(db.DB, MetricsOptions{})

@@ -74,7 +74,7 @@ func TestMetrics(t *testing.T) {
 		m.Sent("https://example.org:443", 200, time.Second)
 		promtool(t, scrape(t, m))
 
-		// What is done after the first look is counted, and each time what is new.
+		// Work done after the first scrape is counted, and each scrape adds what is new.
 		db.Do(t, `UPDATE {prefix}job_count SET done = 7, failed = 1, wait_us = 2500000`, nil)
 		if again := scrape(t, m); !strings.Contains(again, `dbcron_jobs_done_total{queue="mail"} 0`) {
 			t.Errorf("the tables were looked at again at once")
@@ -90,7 +90,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// Without the database the rest is told.
+// Without the database, the other metrics are reported.
 func TestMetricsWithoutADatabase(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		gone := dbtest.Open(t, db.URL, dialect.Options{MaxConns: 2})
@@ -116,7 +116,7 @@ func TestMetricsOfAQueueThatIsNotText(t *testing.T) {
 	})
 }
 
-// The figures of all queues are told at once.
+// The figures of all queues are read at once.
 func TestAllQueueStats(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})

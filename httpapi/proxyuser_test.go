@@ -10,9 +10,9 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-// Whom a trusted proxy names may do what the scopes say, and the audit has the name. A request
-// of that proxy that names nobody, or two, is refused; and from anybody else the header says
-// nothing, with and without tokens.
+// A user named by a trusted proxy may do what the scopes allow, and the audit log has the name.
+// A request of that proxy that names nobody, or two users, is refused; from anybody else the
+// header is ignored, with and without tokens.
 func TestProxyUsers(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		const header, path, pause = "X-Forwarded-User", "/api/v1/queues", "/api/v1/queues/mail/pause"

@@ -35,7 +35,7 @@ type claimedJob struct {
 	CallbackOf       string `json:"callback_of"`
 }
 
-// tokens are what says of the jobs what has become of them.
+// tokens returns the jobs' tokens, for reporting their outcomes.
 func (l *claimedList) tokens() (all []object) {
 	for _, j := range l.Jobs {
 		all = append(all, object{"token": j.Token})
@@ -60,7 +60,7 @@ func (s *service) one() claimedList {
 	return got
 }
 
-// say says what has become of claims.
+// say reports the outcomes of claims.
 func (s *service) say(what string, claims []object) *answer {
 	s.t.Helper()
 	return s.post("/api/v1/claims/"+what, object{"claims": claims})
@@ -79,7 +79,7 @@ func (s *service) eventually(what string, is func() bool) {
 	}
 }
 
-// waits waits until so many claims wait.
+// waits waits until n claims wait.
 func (s *service) waits(n int) {
 	s.t.Helper()
 	s.eventually(fmt.Sprint(n, " wait"), func() bool {
@@ -95,7 +95,7 @@ func (s *service) makeQueue() {
 	s.put("/api/v1/queues/q", object{"retry_delay": "1ms", "retry_max_delay": "1ms", "max_attempts": 7}).is(201)
 }
 
-// A claim gives a job out with all that it is, and what is said of it is done.
+// A claim returns a job with all its fields, and its reported outcome is recorded.
 func TestClaim(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
@@ -135,8 +135,8 @@ func TestClaim(t *testing.T) {
 	})
 }
 
-// What is wrong in a request is told, and nothing is done.
-// A claim of some kinds gets as many of them as there are, and the others stay for who claims them.
+// Problems in a request are reported, and nothing is done. A claim of some kinds gets as many
+// such jobs as exist, and the others stay for those who claim them.
 func TestClaimKinds(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
@@ -317,7 +317,7 @@ func TestLongPoll(t *testing.T) {
 				t.Errorf("got %+v", got)
 			}
 			id := producer.enqueue(object{"kind": "x", "queue": "q"})
-			got := s.claim(object{"lease": "12h"}) // it is looked before the answer is empty
+			got := s.claim(object{"lease": "12h"}) // the database is read before an empty answer
 			if len(got.Jobs) != 1 || got.Jobs[0].ID != id {
 				t.Fatalf("%s is there, and came %+v", id, got)
 			}
@@ -449,8 +449,8 @@ func TestClaimsAfterRestart(t *testing.T) {
 	})
 }
 
-// A daemon that stops answers those who wait with nothing, gives nothing out any more, and
-// waits for what it has given out.
+// A stopping daemon answers waiting claims with no jobs, hands out no more, and waits for what
+// it has handed out.
 func TestClaimsDrain(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
@@ -589,7 +589,7 @@ func TestClaimInOrder(t *testing.T) {
 	})
 }
 
-// A token says what it was made of, and what is none is refused.
+// A token decodes to what it was made of, and other texts are refused.
 func TestClaimTokens(t *testing.T) {
 	for _, c := range []queue.Claim{
 		{Node: "host:1:abc", Queue: "q", Block: 3, Fence: 1 << 40, Priority: 2, Job: 1 << 61, Attempt: 1, Group: true},

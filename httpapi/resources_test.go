@@ -140,7 +140,7 @@ func TestQueues(t *testing.T) {
 	})
 }
 
-// Names that differ are different queues, and what is no name is refused before anything is
+// Names that differ are different queues, and invalid names are refused before anything is
 // stored.
 func TestNames(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
@@ -238,7 +238,7 @@ func TestTopics(t *testing.T) {
 	})
 }
 
-// Groups tell what has become of their jobs.
+// Groups show the outcomes of their jobs.
 func TestGroups(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
@@ -274,7 +274,7 @@ func TestGroups(t *testing.T) {
 	})
 }
 
-// Schedules are looked at, run, paused and resumed; what may be secret is not shown.
+// Schedules can be shown, run, paused and resumed; secret parts are not shown.
 func TestSchedules(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})

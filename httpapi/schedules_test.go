@@ -13,7 +13,7 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// What is sent of a schedule is what the scheduler has then, and what is not sent stays.
+// Fields of a schedule that are sent are stored, and other fields stay.
 func TestSetSchedule(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{AllowCommands: true})
@@ -48,7 +48,7 @@ func TestSetSchedule(t *testing.T) {
 	})
 }
 
-// What is wrong with a schedule is told by field, and nothing is stored.
+// Problems of a schedule are reported by field, and nothing is stored.
 func TestSetScheduleRefuses(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{AllowCommands: true})

@@ -75,8 +75,8 @@ func TestOperators(t *testing.T) {
 	})
 }
 
-// Whoever could enqueue into dbcron's own queues would send mail and run commands, and whoever could
-// claim from them would read them. A token for jobs may do neither, by no operation that takes jobs.
+// Enqueueing into dbcron's own queues would send mail and run commands, and claiming from them
+// would read these. A token for jobs may do neither, with any operation on jobs.
 func TestReservedQueues(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		tokens := NewTokens(db.DB)

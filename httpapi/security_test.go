@@ -96,8 +96,8 @@ func (a *answer) status200(t *testing.T) {
 	}
 }
 
-// As long as there is no token, the API answers programs on this host, and neither pages
-// that were given a name of it nor what a proxy hands on.
+// While there is no token, the API answers programs on this host, but neither pages that use a
+// name of this host nor requests passed on by a proxy.
 func TestWithoutTokens(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
@@ -144,7 +144,8 @@ func TestWithoutTokens(t *testing.T) {
 				t.Errorf("with %s: %d", h, got)
 			}
 		}
-		// With a token, none of it matters; and it is needed from then on, also if it is revoked.
+		// With a token, none of that matters; and a token is needed from then on, even if it is
+		// revoked.
 		secret, err := NewTokens(db.DB).Create(t.Context(), "x", []Scope{ScopeRead}, 0)
 		must(t, err)
 		with := "Authorization: Bearer " + secret
@@ -452,8 +453,8 @@ func TestTouch(t *testing.T) {
 	})
 }
 
-// What is wrong with a request is told with its field, nothing is stored, and nothing of
-// what was sent is told back that may be secret.
+// Problems of a request are reported with the field, nothing is stored, and the answer repeats
+// nothing that may be secret.
 func TestBadInput(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{MaxBody: 4096})

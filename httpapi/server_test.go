@@ -170,8 +170,8 @@ func certificate(t *testing.T, dir, name string) (cert, key string) {
 	return cert, key
 }
 
-// A certificate is read again when it changes; while its files are wrong the one before
-// goes on.
+// A certificate is read again when it changes; while its files are invalid, the previous one
+// stays in use.
 func TestCertificate(t *testing.T) {
 	dir, logs := t.TempDir(), &logbook{}
 	cert, key := certificate(t, dir, "first.example")
@@ -213,7 +213,8 @@ func listener(t *testing.T) net.Listener {
 	return at
 }
 
-// A daemon is alive while it answers, and ready while its database does and it goes on.
+// A daemon is alive while it answers, and ready while its database answers and it is not
+// stopping.
 func TestHealth(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		stopping := make(chan struct{})

@@ -67,7 +67,7 @@ func TestElectionOnOneConnection(t *testing.T) {
 	})
 }
 
-// cut ends all sessions with this database but the one that says so.
+// cut ends all sessions with this database except its own.
 func cut(t *testing.T, db *dbtest.DB) {
 	t.Helper()
 	if db.Dialect.Notify != nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/dbcron/dbcron/dialect/engines"
 )
 
-// The connection is cut at each round trip in turn, before or after the server
-// has done the work. Whatever comes of it: no two leases are valid at a time,
-// what was reported as done is done, and the lock is not lost to all.
+// The connection is cut at each round trip in turn, before or after the server has done the
+// work. Whatever happens: no two leases are valid at the same time, everything reported as done
+// is done, and the lock is not lost to all.
 func TestFaults(t *testing.T) {
 	scenarios := map[string]func(ctx context.Context, l *Locker) (*Lease, error){
 		"a lock": func(ctx context.Context, l *Locker) (*Lease, error) { return l.TryAcquire(ctx, "x") },

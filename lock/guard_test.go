@@ -83,8 +83,8 @@ func TestGuardTakesNoSecondConnection(t *testing.T) {
 	})
 }
 
-// Even one who believes that it still has the lease, and whose transaction sees
-// the lock's row as it was then, is refused once a later one has passed.
+// A process that believes that it still has the lease, and whose transaction sees the lock's
+// row as it was then, is refused once a later holder has passed.
 func TestGuardOfAStaleSnapshot(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{TTL: time.Minute})
@@ -92,7 +92,7 @@ func TestGuardOfAStaleSnapshot(t *testing.T) {
 		db.Advance(t, time.Minute)
 		second := l.mustTake(t, "x")
 		must(t, guarded(t, db, second, sql.LevelDefault, nothing))
-		// The row says again what it said when the first one had it.
+		// The row has the same content again as when the first holder had it.
 		db.Do(t, `UPDATE {prefix}lock SET lock_by = :by, fence = :fence, expire_at = {now + :us}`,
 			sqlrun.Args{"by": first.Owner(), "fence": first.Fence(), "us": time.Hour.Microseconds()})
 		want(t, "a late one", guarded(t, db, first, sql.LevelDefault, nothing), ErrLost)

@@ -42,8 +42,8 @@ func clocked(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.EachClock(t, f, (*testing.T).Parallel)
 }
 
-// locker returns a Locker on connections of its own, whose leases are not renewed and
-// outlast any test, unless opt says so.
+// locker returns a Locker on connections of its own. Its leases are not renewed and outlast any
+// test, unless opt says otherwise.
 func locker(t *testing.T, db *dbtest.DB, opt Options) *Locker {
 	t.Helper()
 	other := dbtest.Open(t, db.URL, dialect.Options{})
@@ -111,7 +111,7 @@ func want(t *testing.T, what string, err, target error) {
 // Short names of dbtest's.
 var must, eventually = dbtest.Must, dbtest.Eventually
 
-// state reads what the table says of a lock that must be there.
+// state reads the row of a lock that must exist.
 func state(t *testing.T, l *Locker, name string) Info {
 	t.Helper()
 	rows, err := l.Get(t.Context(), name)
@@ -131,7 +131,7 @@ func ended(t *testing.T, ctx context.Context) error {
 	}
 }
 
-// result waits for what a goroutine sends.
+// result waits for a value from a goroutine.
 func result[T any](t *testing.T, c <-chan T) T {
 	t.Helper()
 	select {

@@ -17,7 +17,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// What clients do to one lock, and what they are told.
+// What clients do to one lock, and the answers they get.
 type (
 	call struct {
 		name  string
@@ -32,8 +32,8 @@ type (
 	}
 )
 
-// A lockState is what the row of a lock may be: who has it by its fence, and
-// from when to when its lease may end, since an answer takes time.
+// A lockState is a possible state of a lock's row: its holder by fence, and the earliest and
+// latest end of its lease, since an answer takes time.
 type lockState struct {
 	fence     int64
 	held      bool
@@ -129,9 +129,9 @@ var lockModel = porcupine.NondeterministicModel{
 	},
 }
 
-// TestHistory has clients take, renew, forget and release locks while
-// connections are cut at random and leases are ended by force, and asks whether
-// what they were told can have come from locks that do what is promised.
+// TestHistory has clients take, renew, forget and release locks while connections are cut at
+// random and leases are ended by force. It checks whether locks that keep their promises could
+// have given these answers.
 func TestHistory(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		const clients, names, steps = 12, 4, 45

@@ -124,8 +124,7 @@ func TestExtend(t *testing.T) {
 	})
 }
 
-// A row that says something else than the lease, in any of what a lease is
-// known by, is not the lease's.
+// A row that differs from the lease in anything that identifies a lease is not the lease's.
 func TestOnlyItsOwn(t *testing.T) {
 	for _, change := range []string{"lock_by = 'x'", "fence = fence + 1", "released_at = {now}", "state = 'FREE'", "expire_at = {now}"} {
 		t.Run(change, func(t *testing.T) {

@@ -10,8 +10,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// A table that is read from its start. Beyond that, no plan of these needs to
-// be looked at: a primary key is all that there is.
+// A table read from its start. No other plan needs checking: a primary key is the only index.
 var scans = regexp.MustCompile(`Seq Scan|SCAN \S*_lock(_fence)?\b|select_type=[^I]\S* table=\S*_lock(_fence)? type=(ALL|index)\b`)
 
 // Every statement finds its row by the key, among 20 000 locks, with and without

@@ -154,7 +154,7 @@ func TestResize(t *testing.T) {
 		if len(fences) != 7 || fences[1] != 2 {
 			t.Errorf("the fences are %v", fences)
 		}
-		// Programs that ask for another size are told.
+		// Programs that ask for another size get an error.
 		_, err = l.mustPool(t, "p", 3).TryAcquire(t.Context())
 		want(t, "another size", err, ErrPool)
 	})

@@ -11,8 +11,8 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-// A ticket keeps others out until it is released or its time is over, whichever process
-// renews and releases it.
+// A ticket keeps others out until it is released or expires, whichever process renews and
+// releases it.
 func TestTicket(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		l, other := locker(t, db, Options{}), locker(t, db, Options{})
@@ -149,7 +149,7 @@ func TestTicketAgainWhileOthersWait(t *testing.T) {
 	})
 }
 
-// Who waits gets the lock when it is released, by whomever.
+// A waiter gets the lock when it is released, by whomever.
 func TestTicketWaits(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		l, other := locker(t, db, Options{}), locker(t, db, Options{})

@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-// What a failure starts is told of it: a command, a request, a function and a job.
+// A failure is passed on to what it starts: a command, a request, a function and a job.
 func TestCauseIsTold(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		headers := make(chan http.Header, 1)

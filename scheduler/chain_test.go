@@ -74,9 +74,8 @@ func TestChain(t *testing.T) {
 	})
 }
 
-// A chain that leads back to its start ends there; one to nowhere does no harm;
-// one to a schedule that is paused is recorded; and what follows runs after
-// what is under way.
+// A chain that leads back to its start ends there; one to nowhere does no harm; one to a paused
+// schedule is recorded; and the next schedule runs after what is under way.
 func TestChainsEnd(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		for name, next := range map[string]string{

@@ -189,7 +189,7 @@ func TestSkippedSlots(t *testing.T) {
 		finished(t, s, long[0], 0)
 		db.Advance(t, time.Minute)
 		long = claimed(t, s, 10)
-		db.Advance(t, 3*time.Minute) // nobody looked for two slots, but the run was there all the time
+		db.Advance(t, 3*time.Minute) // nobody checked for two slots, but the run existed all the time
 		claimed(t, s, 10)
 		finished(t, s, long[0], 0)
 		db.Advance(t, time.Minute)
@@ -293,8 +293,8 @@ func TestClaimDoesNotWait(t *testing.T) {
 	})
 }
 
-// unblocked is how long something may take that waits for no transaction: long, on a slow
-// machine, but for a mutant that does wait.
+// unblocked is how long an operation may take that waits for no transaction: long, on a slow
+// machine, except for a mutant that does wait.
 func unblocked() time.Duration {
 	if dbtest.Mutated != nil {
 		return 3 * time.Second

@@ -20,7 +20,7 @@ func forbid(t *testing.T, db *dbtest.DB, schedule string) (permit func()) {
 	}
 }
 
-// stepOnce is one look of a daemon, and the end of what it begins.
+// stepOnce runs one step of a daemon, and waits for what it begins.
 func stepOnce(t *testing.T, s *Scheduler) time.Duration {
 	t.Helper()
 	wait, err := s.step(t.Context(), context.Background())

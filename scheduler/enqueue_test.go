@@ -29,8 +29,7 @@ func addEnqueuing(t *testing.T, db *dbtest.DB, name, spec string, more ...func(*
 	}
 }
 
-// claimJobs claims what is due in the lane of jobs, and what waits there. None of it
-// is left to be executed.
+// claimJobs claims everything due or waiting in the lane of jobs. Nothing is left to execute.
 func claimJobs(t *testing.T, s *Scheduler) {
 	t.Helper()
 	for {
@@ -204,7 +203,7 @@ func TestEnqueueHerd(t *testing.T) {
 	})
 }
 
-// skippedBy says what the run of a slot whose unique key is in use looks like.
+// skippedBy returns the expected run of a slot whose unique key is in use.
 func skippedBy(t *testing.T, db *dbtest.DB, schedule string, of Run) {
 	t.Helper()
 	which := strings.TrimSuffix(of.Output, "\n")
@@ -215,8 +214,8 @@ func skippedBy(t *testing.T, db *dbtest.DB, schedule string, of Run) {
 	}
 }
 
-// While the last job waits or runs, slots of a unique job enqueue nothing, and say so. Once it is
-// done, the next slot enqueues again. It does not matter which daemon has the slot.
+// While the last job waits or runs, slots of a unique job enqueue nothing, and say so. Once it
+// is done, the next slot enqueues again, whichever daemon has the slot.
 func TestEnqueueUnique(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		addEnqueuing(t, db, "one", "@every 1s", func(s *Schedule) {
@@ -380,8 +379,8 @@ func TestEnqueueMissed(t *testing.T) {
 	})
 }
 
-// Whatever is cut, no slot has two jobs, no run is ok without its job, and no job is
-// without a run. Afterwards a healthy daemon makes what is missing.
+// Whatever is cut, no slot has two jobs, no run is ok without its job, and no job lacks a run.
+// Afterwards a healthy daemon creates what is missing.
 func TestFaultsInEnqueue(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		var firsts map[string]time.Time
@@ -430,8 +429,8 @@ func TestFaultsInEnqueue(t *testing.T) {
 	})
 }
 
-// What a queue refuses fails with its reason. The other schedules do not notice, and
-// this one goes on.
+// A job refused by its queue fails its run with the reason. Other schedules do not notice, and
+// this one continues.
 func TestEnqueueRefused(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `INSERT INTO {prefix}queue (name, state, max_payload) VALUES ('gone', 'deleted', 100), ('small', 'active', 5)`, nil)
@@ -589,7 +588,7 @@ func TestEnqueueByHand(t *testing.T) {
 	})
 }
 
-// adminOf returns what looks after the queues of a client's database.
+// adminOf returns an admin client for a client's database.
 func adminOf(c *queue.Client) *admin.Client {
 	a, err := admin.New(c.DB(), admin.Options{})
 	if err != nil {

@@ -54,7 +54,7 @@ func Example() {
 	}
 	err = s.Handle("clean up", func(ctx context.Context, run *scheduler.Running) error {
 		fmt.Println("cleaning up, attempt", run.Attempt, "of", run.Input)
-		stop() // a program would run until it is told to end
+		stop() // a program would run until it is stopped
 		return ctx.Err()
 	})
 	if err != nil {
@@ -106,7 +106,7 @@ func ExamplePeriodicJob() {
 	}
 	err = queue.HandleKind(w, digest, func(ctx context.Context, args digestArgs, d *queue.Delivery) error {
 		once.Do(func() { fmt.Println("a digest for", args.To) })
-		stop() // a program would go on
+		stop() // a program would continue
 		return nil
 	})
 	if err != nil {
@@ -121,7 +121,7 @@ func ExamplePeriodicJob() {
 
 var once sync.Once
 
-// A schedule says what becomes of slots when not all goes as planned.
+// A schedule's policy decides about slots that cannot run as planned.
 func ExampleAdd() {
 	ctx := context.Background()
 	db, done := open(ctx)
@@ -130,7 +130,7 @@ func ExampleAdd() {
 		Name: "report", Spec: "0 6 * * 1-5", Zone: "America/New_York",
 		Kind: "argv", Command: scheduler.Argv("/usr/bin/report", "--format", "two words"), Env: map[string]string{"LANG": "C.UTF-8"},
 		Policy: scheduler.Policy{
-			Missed:  "all",   // what was missed is made up for, oldest first,
+			Missed:  "all",   // catch up on missed slots, oldest first,
 			Overlap: "queue", // one after another
 
 			MaxAttempts: 3, RetryDelay: time.Minute,
@@ -170,7 +170,7 @@ func ExampleSchedule_Problems() {
 	// missed: "most" is not known; use skip, once, all
 }
 
-// Host cron or a timer can run what is due, instead of a daemon.
+// Host cron or a timer can run due schedules, instead of a daemon.
 func ExampleScheduler_RunOnce() {
 	ctx := context.Background()
 	db, done := open(ctx)

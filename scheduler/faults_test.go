@@ -10,10 +10,9 @@ import (
 	"github.com/dbcron/dbcron/internal/guardian"
 )
 
-// faults runs f with each round trip to the server cut in turn, after the server
-// did its work, until f makes no more calls. Each third is also cut before: what
-// was not done has fewer ways to go wrong. Before each, the tables are emptied and
-// prepared.
+// faults runs f with each round trip to the server cut in turn, after the server did its work,
+// until f makes no more calls. Every third one is also cut before: an operation that did not
+// happen has fewer ways to go wrong. Before each run, the tables are emptied and prepared.
 func faults(t *testing.T, db *dbtest.DB, prepare func(), f func(broken *dbtest.DB, what string)) {
 	t.Helper()
 	for n := 1; ; n++ {

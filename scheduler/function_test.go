@@ -31,8 +31,7 @@ func addFunc(t *testing.T, db *dbtest.DB, name string, p Policy) {
 	addJob(t, db, Schedule{Name: name, Kind: "func", Command: name, Policy: p})
 }
 
-// A function is told of its run, what it writes is the run's output, and its
-// error is a failure.
+// A function gets its run; what it writes is the run's output, and its error is a failure.
 func TestFunctions(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		s := daemon(t, db, Options{Tags: []string{"batch"}})
@@ -67,7 +66,7 @@ func TestFunctions(t *testing.T) {
 	})
 }
 
-// A panic is a failure, its stack is in the output, and the daemon goes on.
+// A panic is a failure, with its stack in the output, and the daemon continues.
 func TestAFunctionThatPanics(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		s := daemon(t, db, Options{})
@@ -234,9 +233,9 @@ func TestDrainTellsFunctions(t *testing.T) {
 	})
 }
 
-// A function that goes on although it was told to end may do its work yet: when
-// the daemon stops, nothing is written, so that its lease ends the run; a
-// timeout and a cancellation are recorded, and say that it may be going on.
+// A function that continues after being told to end may still do its work. When the daemon
+// stops, nothing is written, so that its lease ends the run; a timeout and a cancellation are
+// recorded, and say that it may be continuing.
 func TestFunctionsThatDoNotReturn(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		forever := make(chan struct{})

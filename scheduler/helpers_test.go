@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	flag.Parse()
-	// A database takes longer than memory, and mostly it is waited for. The seed
+	// A database is slower than memory, and most of the time is spent waiting for it. The seed
 	// is printed; files of failures would be committed by mistake.
 	for name, value := range map[string]string{"rapid.checks": "20", "rapid.steps": "40", "rapid.nofailfile": "true", "test.parallel": "6"} {
 		if f := flag.Lookup(name); f.Value.String() == f.DefValue {
@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// childLease is longer than what a slow machine takes to kill the child after it has begun.
+// childLease exceeds the time that a slow machine takes to kill the child after it has begun.
 const childLease = 6 * time.Second
 
 func childDaemon(url string) error {

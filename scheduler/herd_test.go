@@ -26,8 +26,8 @@ func addHerd(t *testing.T, db *dbtest.DB, n int) (lane string) {
 // quick makes a lane one of functions that end at once, so that its runs are claimed ahead.
 func quick(s *Scheduler, lane string) { s.noteTook(lane, time.Microsecond) }
 
-// A claim that has locked all that it may take begins another one beside it, before it commits, on
-// engines where one skips what the other has locked.
+// A claim that has locked as many rows as it may starts another one in parallel, before it
+// commits, on engines that can skip locked rows.
 func TestHerdIsClaimedSideBySide(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.SkipLocked == "" {

@@ -49,8 +49,8 @@ func TestUpcoming(t *testing.T) {
 	})
 }
 
-// RecentRuns goes through all runs, page by page, and with a filter it looks at so many and
-// says where to go on.
+// RecentRuns goes through all runs, page by page. With a filter it examines a number of them,
+// and returns where to continue.
 func TestRecentRuns(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		const all = runDepth + 500

@@ -30,7 +30,7 @@ type model struct {
 	cut      bool             // a was deleted, so that a run of it that ended later started nothing
 }
 
-// policies are those of the schedules that people make; a's runs start m.
+// policies are those of the schedules that people create; a's runs start m.
 var policies = map[string]Policy{
 	"a": {OnSuccess: "m"},
 	"b": {Overlap: "queue", Missed: "all", MissedWindow: time.Minute, MaxAttempts: 3, RetryDelay: 5 * time.Second, RetryPastNext: true},
@@ -129,7 +129,7 @@ func (m *model) obey(r *rapid.T, who int) {
 	})
 }
 
-// begun keeps what a daemon has begun, and looks at the fences.
+// begun records what a daemon has begun, and checks the fences.
 func (m *model) begun(r *rapid.T, who int, held []*execution) {
 	m.held[who] = append(m.held[who], held...)
 	slices.SortFunc(held, func(a, b *execution) int { return cmp.Compare(a.fence, b.fence) })
@@ -141,8 +141,8 @@ func (m *model) begun(r *rapid.T, who int, held []*execution) {
 	}
 }
 
-// plan lets a daemon plan what was resumed: the slots that had come meanwhile
-// are skipped, and others begin.
+// plan lets a daemon plan resumed schedules: slots that came meanwhile are skipped, and others
+// begin.
 func (m *model) plan(r *rapid.T, who int) {
 	before := m.schedules()
 	unplanned := m.db.List(m.t, `SELECT id FROM {prefix}schedule WHERE state = 'active' AND next_exec IS NULL`, nil)

@@ -124,7 +124,7 @@ func putRun(t *testing.T, db *dbtest.DB, columns map[string]string) (id int64) {
 	return id
 }
 
-// states are those of runs; the first three have not ended.
+// states are the states of runs; the first three have not ended.
 var states = []string{"waiting", "running", "retry", "ok", "failed", "timeout", "lost", "cancelled", "skipped", "missed"}
 
 // Each statement changes, and finds, what its WHERE says, and nothing else.
@@ -403,7 +403,7 @@ func TestGuards(t *testing.T) {
 			}},
 			{"surplus", func(t *testing.T) {
 				byState(t, map[string]string{"purge_at": "{now + 1000000}"})
-				for stmt, n := range map[*sqlrun.Stmt]int{surplus: 4, outdated: 0} { // of 10 the newest 3 stay, and what has not ended
+				for stmt, n := range map[*sqlrun.Stmt]int{surplus: 4, outdated: 0} { // of 10 the newest 3 stay, and those that have not ended
 					ids, err := sqlrun.Select(t.Context(), &db.Session, stmt, sqlrun.Args{"schedule": "job", "keep": 3, "limit": 100},
 						func(rows *sql.Rows) (id int64, err error) {
 							return id, rows.Scan(&id)

@@ -8,8 +8,8 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-// A daemon that is drained claims nothing, takes nothing over, and ends what it has; others go
-// on, and it does again when that is taken back.
+// A drained daemon claims nothing, takes nothing over, and finishes what it has; others
+// continue, and so does it once it is undrained.
 func TestDrain(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		addWith(t, db, "job", "@every 1h", Policy{Overlap: "allow"})

@@ -39,8 +39,7 @@ func resumed(t *testing.T, db *dbtest.DB, name string) {
 	}
 }
 
-// Start runs a schedule now, whatever its state and its slots are, and leaves
-// both as they are.
+// Start runs a schedule now, whatever its state and its slots, and changes neither.
 func TestStart(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "active", "@every 1h")
@@ -300,9 +299,9 @@ func TestCancelBetweenAttempts(t *testing.T) {
 	})
 }
 
-// What comes while a schedule is paused is recorded as skipped when it is
-// resumed, and it goes on with the slot that is next. Runs under way go on, and
-// those that wait are cancelled when their turn comes.
+// Slots that come while a schedule is paused are recorded as skipped when it is resumed, and it
+// continues with the next slot. Runs under way continue, and waiting ones are cancelled when
+// their turn comes.
 func TestPauseAndResume(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		for name, spec := range map[string]string{"cron": "0 * * * *", "interval": "@every 1h"} {
@@ -388,8 +387,8 @@ func TestAPauseBetweenSlots(t *testing.T) {
 	})
 }
 
-// A schedule that has failed too often goes on when it is resumed, and its
-// failures are counted anew.
+// A schedule that has failed too often continues when it is resumed, and its failures are
+// counted from zero.
 func TestResumeAfterFailures(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		addJob(t, db, Schedule{Name: "job", Command: "false", Policy: Policy{MaxFailures: 2}})
@@ -592,7 +591,7 @@ func TestBackfillRefuses(t *testing.T) {
 	})
 }
 
-// The daemons go on with what others run while a backfill is under way.
+// The daemons continue with other runs while a backfill is under way.
 func TestManyBackfilledRuns(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		addJob(t, db, Schedule{Name: "many", Spec: "@every 1s", Kind: "func", Command: "many", Policy: Policy{KeepRuns: -1}})

@@ -38,15 +38,15 @@ func none(t *testing.T, held []*execution) {
 	}
 }
 
-// handedBack is what a daemon does that is stopped.
+// handedBack stands for a daemon that is stopped.
 func handedBack(t *testing.T, s *Scheduler, e *execution) {
 	t.Helper()
 	e.stopFor(stop{cause: drained}, true)
 	ended(t, s, e, guardian.Result{Cause: guardian.Stopped, ExitCode: 143})
 }
 
-// obeyed is what a daemon does that was asked to end runs: it returns those that
-// it was asked to end, and has ended.
+// obeyed stands for a daemon that was asked to end runs: it returns those that it was asked to
+// end, and has ended.
 func obeyed(t *testing.T, s *Scheduler) (ids []int64) {
 	t.Helper()
 	if err := s.cancelRequests(t.Context()); err != nil {

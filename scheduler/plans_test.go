@@ -11,15 +11,15 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// The ways in which engines say that they read a whole table, or a whole index.
-// An index of what is running, and nothing else, is small.
+// How engines say that they read a whole table, or a whole index. An index of running runs only
+// is small.
 var (
 	scansTable = regexp.MustCompile(`Seq Scan on \S*_(schedule|run)\b|SCAN \S*_(schedule|run)\b|Filter: .*next_exec.*<=`)
 	scansSmall = regexp.MustCompile(`SCAN \S*_run USING (COVERING )?INDEX \S*run_next\b`)
 )
 
-// wrong tells whether a line of a plan is bad. Engines that say how many rows
-// are read do not count in that a LIMIT ends it, if nothing has to be sorted.
+// wrong reports whether a line of a plan is bad. Engines that estimate rows do not consider
+// that a LIMIT ends a read, if nothing has to be sorted.
 func wrong(l dbtest.PlanLine, limited bool) bool {
 	for _, text := range l {
 		if scansTable.MatchString(text) && !scansSmall.MatchString(text) {

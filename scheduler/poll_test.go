@@ -24,8 +24,8 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// RunOnce runs what is due and what follows from it, and returns; a retry that
-// is due later is left to the next call.
+// RunOnce runs what is due and what follows from it, and returns; a retry that is due later is
+// left to the next call.
 func TestRunOnce(t *testing.T) {
 	dbtest.EachClock(t, func(t *testing.T, db *dbtest.DB) {
 		leaks := goleak.IgnoreCurrent()
@@ -132,8 +132,8 @@ func around(t *testing.T, db *dbtest.DB, f sqlconn.Around) *dbtest.DB {
 	return &dbtest.DB{DB: other.WithNow(db.Dialect.Now), URL: db.URL}
 }
 
-// A run that ends just after the daemon has looked for what is due may have
-// started another one, which RunOnce does as well.
+// A run that ends just after the daemon has checked for due work may have started another one,
+// which RunOnce executes as well.
 func TestRunOnceSeesWhatFollows(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		var s *Scheduler
@@ -163,8 +163,7 @@ func TestRunOnceSeesWhatFollows(t *testing.T) {
 	})
 }
 
-// floored returns a daemon that has looked through everything, and begins later
-// looks at a floor.
+// floored returns a daemon that has searched everything, and begins later searches at a floor.
 func floored(t *testing.T, db *dbtest.DB) *Scheduler {
 	t.Helper()
 	s := daemon(t, db, Options{})
@@ -215,8 +214,8 @@ func TestRowsInThePastAreFound(t *testing.T) {
 	})
 }
 
-// A row that appears while the floor is up is found at the next look: by whoever
-// it is written, with the present time or one that is a moment ago.
+// A row that appears while the floor is up is found by the next search, whoever has written it,
+// if its time is the present or a moment ago.
 func TestNothingIsOverlooked(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "far", "@every 24h")

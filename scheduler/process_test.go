@@ -25,8 +25,7 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// alive tells whether a process runs. One that has ended and that nobody has
-// waited for does not.
+// alive reports whether a process runs. One that has ended and was not reaped does not.
 func alive(pid int) bool {
 	if syscall.Kill(pid, 0) != nil {
 		return false
@@ -160,7 +159,7 @@ func TestGracefulStop(t *testing.T) {
 	})
 }
 
-// A command that ends within its grace is recorded as what it is.
+// A command that ends within its grace is recorded with its own outcome.
 func TestCommandsEndWithinTheirGrace(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		dir := t.TempDir()
@@ -293,8 +292,8 @@ func TestDeath(t *testing.T) {
 	})
 }
 
-// The database's server crashes and comes back while a run executes: the run is
-// recorded once, and the daemon goes on.
+// The database's server crashes and comes back while a run executes: the run is recorded once,
+// and the daemon continues.
 func TestTheServerGoesAndComesBack(t *testing.T) {
 	for _, e := range dbserver.Engines {
 		t.Run(e.Name, func(t *testing.T) {

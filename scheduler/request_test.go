@@ -105,8 +105,8 @@ func TestRequests(t *testing.T) {
 	})
 }
 
-// The endpoint gets the schedule's method, headers and body, and is told of the
-// run; each attempt at a slot has the same Idempotency-Key, and no other slot.
+// The endpoint gets the schedule's method, headers and body, and the run's headers; each
+// attempt at a slot has the same Idempotency-Key, and other slots have others.
 func TestWhatARequestSays(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		var mu sync.Mutex

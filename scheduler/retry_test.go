@@ -150,8 +150,8 @@ func TestRetries(t *testing.T) {
 	})
 }
 
-// What cannot help is not tried: 126 and 127, a schedule that is not active any
-// more, a retry after the next slot; and the run says so.
+// Retries that cannot help are not made: for 126 and 127, for a schedule that is no longer
+// active, after the next slot; and the run says so.
 func TestNoRetries(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		policy := Policy{MaxAttempts: 3, RetryDelay: time.Minute}

@@ -47,7 +47,7 @@ func TestRowsByHandArePlanned(t *testing.T) {
 	})
 }
 
-// One bad row fails with a reason that a person can read, and the others go on.
+// One bad row fails with a readable reason, and the others continue.
 func TestBadRows(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		bad := map[string]sqlrun.Args{
@@ -98,8 +98,8 @@ func badRowsFail(t *testing.T, db *dbtest.DB, bad int) {
 	}
 }
 
-// goodRuns lets a daemon work, checks that it runs what is good, and returns
-// all schedules.
+// goodRuns lets a daemon work, checks that it runs the good schedules, and returns all
+// schedules.
 func goodRuns(t *testing.T, db *dbtest.DB) []Schedule {
 	t.Helper()
 	s := daemon(t, db, Options{})

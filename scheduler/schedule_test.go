@@ -33,8 +33,7 @@ func good(kind string) Schedule {
 	return Schedule{Name: "job", Spec: "@daily", Kind: kind, Command: commands[kind]}
 }
 
-// Each field has values that are refused, by its name; all that is wrong is told
-// at once.
+// Each field refuses some values by name; all problems are reported at once.
 func TestProblems(t *testing.T) {
 	mega := strings.Repeat("x", maxText)
 	for _, c := range []struct {
@@ -287,8 +286,7 @@ func sameSettings(a, b Schedule) bool {
 		a.Stdin == b.Stdin && a.Dir == b.Dir && a.User == b.User && a.Tag == b.Tag
 }
 
-// All settings are stored, by Add and by Edit, and what is not given is as the
-// defaults say.
+// All settings are stored, by Add and by Edit, and omitted ones get their defaults.
 func TestEverySettingIsStored(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		addJob(t, db, full("added"))
@@ -366,8 +364,8 @@ func TestEdit(t *testing.T) {
 	})
 }
 
-// What came while a schedule was paused is recorded, also if its times are
-// changed before it is resumed.
+// Slots that came while a schedule was paused are recorded, even if its times are changed
+// before it is resumed.
 func TestEditOfAPausedSchedule(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "job", "0 * * * *")
@@ -391,7 +389,7 @@ func TestEditOfAPausedSchedule(t *testing.T) {
 	})
 }
 
-// Edit refuses what is not there, what comes from a file, and what has no slot.
+// Edit refuses schedules that do not exist, come from a file, or have no slot.
 func TestEditRefuses(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "job", "@every 1h")

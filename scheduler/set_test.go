@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// Set makes a schedule or changes it, and leaves the rest of it as it is. What it refuses
+// Set creates a schedule or changes it, and leaves its other settings alone. If it refuses, it
 // has changed nothing.
 func TestSet(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {

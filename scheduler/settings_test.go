@@ -320,8 +320,8 @@ const (
 	noAdvisoryLocks = `REVOKE EXECUTE ON FUNCTION pg_try_advisory_lock(BIGINT), pg_advisory_unlock(BIGINT), pg_try_advisory_xact_lock(BIGINT) FROM PUBLIC`
 )
 
-// What an engine lacks is found out when it is connected to, and worked without, also where every
-// transaction is serializable by default.
+// The features that an engine lacks are found out on connecting, and dbcron works without them,
+// even if every transaction is serializable by default.
 func TestWithoutWhatAnEngineMayLack(t *testing.T) {
 	dbtest.SkipBare(t, "it has none to take away")
 	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
@@ -354,8 +354,8 @@ func TestWithoutWhatAnEngineMayLack(t *testing.T) {
 	})
 }
 
-// A notification that the server refuses, though it took others before, undoes nothing: neither what
-// it tells of, nor what comes after.
+// A notification that the server refuses, although it accepted others before, undoes nothing:
+// neither what it announces, nor what comes after.
 func TestNotificationsThatAreRefusedLater(t *testing.T) {
 	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		rawURL := userOf(t, db)

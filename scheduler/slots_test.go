@@ -145,8 +145,7 @@ func TestTurn(t *testing.T) {
 	}
 }
 
-// When no daemon ran at a schedule's end, the policy says what becomes of the
-// slots before the end.
+// If no daemon ran at a schedule's end, the policy decides about the slots before the end.
 func TestTurnAfterTheEnd(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -588,8 +587,8 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// A schedule that has reached its end finishes its last slots: the missed ones
-// that wait are run, and what is handed back, lost or fails is tried again.
+// A schedule that has reached its end finishes its last slots: missed ones that wait are run,
+// and those handed back, lost or failed are retried.
 func TestTheLastSlotsOfAScheduleAreRun(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		for _, name := range []string{"all", "back", "crash", "retry"} {

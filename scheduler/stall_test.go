@@ -8,8 +8,8 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-// A command whose output stands still is ended as one that takes too long, and tried again as the
-// policy says. One that goes on writing is not.
+// A command whose output stops is ended like one that takes too long, and retried by the
+// policy. One that keeps writing is not.
 func TestStall(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		add := func(name, command string, p Policy) {

@@ -12,8 +12,8 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// When a daemon dies, its lease runs out, another daemon records the run as
-// lost and begins the next attempt; what the first one still says is not heard.
+// When a daemon dies, its lease expires, another daemon records the run as lost and begins the
+// next attempt; later reports of the first one have no effect.
 func TestTakeover(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "job", "@every 1h")

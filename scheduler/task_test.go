@@ -25,7 +25,7 @@ func obedient(ctx context.Context, _ *guardian.Output) guardian.Result {
 
 func later(d time.Duration) instant.Instant { return instant.Now().Add(d) }
 
-// Whatever ends a task, its result says what it was.
+// However a task ends, its result says how.
 func TestTaskEnds(t *testing.T) {
 	for want, end := range map[guardian.Cause]func(*task){
 		guardian.Stopped:  (*task).Stop,
@@ -197,8 +197,7 @@ func TestLiveOutput(t *testing.T) {
 	})
 }
 
-// What a lost run says is not shown: the row tells of it what it did when it was
-// lost.
+// Output written after a run was lost is not shown: the row keeps what it had when it was lost.
 func TestLiveOutputOfALostRun(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "job", "@every 1h")

@@ -121,8 +121,8 @@ func TestPurgeInBatches(t *testing.T) {
 	})
 }
 
-// A schedule's history is cut to the newest runs that it keeps; what has not
-// ended stays, and other schedules' runs do.
+// A schedule's history is cut to the newest runs that it keeps; runs that have not ended stay,
+// and so do other schedules' runs.
 func TestKeepRuns(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		for name, keep := range map[string]int{"few": 5, "all": -1, "default": 0} {

@@ -9,7 +9,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// What people look at from the SQL prompt: schedules with their next and last runs, and runs.
+// Views for people at the SQL prompt: schedules with their next and last runs, and runs.
 func TestViews(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "it's daily", "@every 1h")

@@ -58,7 +58,7 @@ func work(t *testing.T, s *Scheduler) {
 	t.Fatal("there is always something that runs")
 }
 
-// cancelRun asks for the end of a run, and lets the daemon look for that.
+// cancelRun requests the end of a run, and lets the daemon check for that.
 func cancelRun(t *testing.T, db *dbtest.DB, s *Scheduler, id int64, why string) Run {
 	t.Helper()
 	was, err := Cancel(t.Context(), db.DB, id, why)
@@ -80,7 +80,7 @@ func only(t *testing.T, db *dbtest.DB, name string) Run {
 	return all[0]
 }
 
-// A command of the kind argv gets its words as they are: no shell reads them.
+// A command of kind argv gets its words unchanged: no shell reads them.
 func TestArgv(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		words := []string{"", "a b", "$HOME", "`id`", "*", "'", `"`, `\`, "ü\n🕰", "-n", "{prefix}", ":id", "; exit 3", "%s%d"}

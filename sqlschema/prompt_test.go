@@ -41,8 +41,8 @@ func TestPromptIsMadeAnew(t *testing.T) {
 	})
 }
 
-// Who has the rights that were enough before gets the tables, and the rest when the
-// rights are there.
+// A user with the rights that were sufficient before gets the tables, and the rest once it has
+// the rights.
 func TestPromptIsLeftOutWithoutRights(t *testing.T) {
 	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.DDLInTx {

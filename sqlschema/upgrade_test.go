@@ -91,8 +91,8 @@ func TestRowsOfTheReleaseSurvive(t *testing.T) {
 	})
 }
 
-// A program of the release goes on while the tables are newer than it: each of its statements
-// that its own tables accept is accepted by the newest.
+// A program of the release continues when the tables are newer than it: the newest tables
+// accept each of its statements that its own tables accept.
 func TestStatementsOfTheRelease(t *testing.T) {
 	text, err := exec.CommandContext(t.Context(), "git", "show", released+":testdata/statements.golden").Output()
 	if err != nil {

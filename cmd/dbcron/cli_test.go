@@ -62,9 +62,8 @@ func TestCLI(t *testing.T) {
 	}
 }
 
-// programAlone builds dbcron without the race detector, which takes most of the time of a
-// program that ends at once: races are looked for in the packages' own tests. It returns the
-// folder.
+// programAlone builds dbcron without the race detector, which dominates the run time of short
+// commands: the packages' own tests look for races. It returns the folder.
 func programAlone(t *testing.T) string {
 	t.Helper()
 	bin := t.TempDir()
@@ -185,8 +184,8 @@ func exitCode(ts *testscript.TestScript, args []string) int {
 	return got
 }
 
-// eventually PATTERN COMMAND… runs a command again and again until its output
-// matches, for five minutes at the most.
+// eventually PATTERN COMMAND… repeats a command until its output matches, for at most five
+// minutes.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: eventually PATTERN COMMAND…")
@@ -226,7 +225,7 @@ func signalTo(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Fatalf("no background command has %s among its arguments", args[1])
 }
 
-// mailServer FOLDER starts a mail server, whose URL is $MAIL, and puts what it takes into the
+// mailServer FOLDER starts a mail server, whose URL is $MAIL, and stores the mails in the
 // folder: files 1, 2 and so on.
 func mailServer(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {

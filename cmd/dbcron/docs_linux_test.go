@@ -26,10 +26,10 @@ import (
 // scripts are the tests of what they show.
 var onEachEngine = []string{"docs/lock-run.md", "docs/queue-cli.md", "docs/queue-groups.md"}
 
-// TestDocs types the commands that the pages show, as they are printed: those of a page one
-// after the other, in a folder and a database of their own. testdata/docs has a script for a
-// page that needs files or another program, or of which more is to be seen than that its
-// commands succeed; the blocks that the script leaves out are run after it.
+// TestDocs types the commands of the pages as printed: those of a page one after the other, in
+// a folder and a database of their own. testdata/docs has a script for a page that needs files
+// or another program, or where more than the success of its commands is checked; blocks that
+// the script leaves out run after it.
 func TestDocs(t *testing.T) {
 	bin := shownPrograms(t)
 	typeUsers(t, bin)
@@ -50,8 +50,8 @@ func TestDocs(t *testing.T) {
 	}
 }
 
-// typeUsers types what the pages tell users of several kinds to do in their first ten minutes.
-// Of getting it, packaging/check tests the package.
+// typeUsers types what the pages tell several kinds of users to do in their first ten minutes.
+// packaging/check tests the installation.
 func typeUsers(t *testing.T, bin string) {
 	t.Helper()
 	scripts, err := filepath.Glob(filepath.Join(root(t), "testdata", "users", "*.txtar"))
@@ -66,7 +66,7 @@ func typeUsers(t *testing.T, bin string) {
 	}
 }
 
-// shownPrograms builds what the pages have somebody run, and returns the folder.
+// shownPrograms builds the programs that the pages run, and returns the folder.
 func shownPrograms(t *testing.T) string {
 	t.Helper()
 	bin := programAlone(t)
@@ -255,8 +255,8 @@ func saveShown(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs(args[2]), []byte(text), 0o600))
 }
 
-// openTerminal is terminal TEXT [PATTERN]: the next block that has the text is typed in a
-// terminal of its own, where it goes on, and where the pattern has to appear.
+// openTerminal is terminal TEXT [PATTERN]: it types the next block that has the text in a
+// terminal of its own, where it keeps running, and where the pattern has to appear.
 func openTerminal(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 1 || len(args) > 2 {
 		ts.Fatalf("usage: terminal TEXT [PATTERN]")
@@ -285,7 +285,7 @@ func openTerminal(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// closeTerminal is close TEXT: what goes on in that terminal is ended by SIGTERM.
+// closeTerminal is close TEXT: it ends what runs in that terminal by SIGTERM.
 func closeTerminal(ts *testscript.TestScript, neg bool, args []string) {
 	s := shellPageOf(ts)
 	if neg || len(args) != 1 || s.others[args[0]] == nil {
@@ -366,13 +366,13 @@ func (t *terminal) begin(ts *testscript.TestScript, b *block) {
 	ts.Check(err)
 }
 
-// printed returns what was printed; nothing before what was typed has begun.
+// printed returns the output so far; nothing before the typed command has begun.
 func (t *terminal) printed(stream string) string {
 	text, _ := os.ReadFile(filepath.Join(t.dir, stream))
 	return string(text)
 }
 
-// show makes what was printed the output of the script's command.
+// show makes the output that of the script's command.
 func (t *terminal) show(ts *testscript.TestScript) {
 	_, _ = io.WriteString(ts.Stdout(), t.printed("out")) // into memory
 	_, _ = io.WriteString(ts.Stderr(), t.printed("err"))

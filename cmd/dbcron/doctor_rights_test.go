@@ -129,8 +129,8 @@ func TestDoctorOnReader(t *testing.T) {
 	})
 }
 
-// TestDoctorOnEnqueuer looks as the user of a program that enqueues jobs, and nothing else: it
-// is no daemon that lacks most of its rights, unless somebody says so.
+// TestDoctorOnEnqueuer runs doctor as the user of a program that only enqueues jobs: it does
+// not count as a daemon that lacks most of its rights, unless --as says so.
 func TestDoctorOnEnqueuer(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.Holdings == nil {
@@ -164,7 +164,7 @@ func TestDoctorOnEnqueuer(t *testing.T) {
 	})
 }
 
-// tablesOf is what stands before a table's name in a GRANT.
+// tablesOf returns what precedes a table's name in a GRANT.
 func tablesOf(t *testing.T, db *dbtest.DB) string {
 	t.Helper()
 	holds, err := db.Dialect.Holdings(t.Context(), db.DB, nil)
@@ -174,8 +174,8 @@ func tablesOf(t *testing.T, db *dbtest.DB) string {
 	return holds.Tables
 }
 
-// TestDoctorNamesMissingSchema looks at tables in a schema of their own, which is closed to
-// the user.
+// TestDoctorNamesMissingSchema examines tables in a schema of their own that the user cannot
+// access.
 func TestDoctorNamesMissingSchema(t *testing.T) {
 	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE SCHEMA apart`, nil)

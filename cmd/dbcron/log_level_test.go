@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Both formats log what is of the level at least.
+// Both formats log records of the given level and above.
 func TestLogLevel(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		for name, want := range map[string]string{"debug": "abcd", "info": "bcd", "WARN": "cd", "error": "d"} {

@@ -10,8 +10,8 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// logged is logged WORD…: what a command has logged on stderr is JSON, a record a line, whose
-// figures are numbers. Each word has to be the key of such a figure.
+// logged is logged WORD…: a command's log on stderr is JSON, one record a line, whose figures
+// are numbers. Each word has to be the key of such a figure.
 func logged(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: logged KEY…")

@@ -31,8 +31,8 @@ func TestProgressLine(t *testing.T) {
 	}
 }
 
-// What is left is counted once, what is done before each line, and what else is said on stderr
-// stands on lines of its own.
+// What is left is counted once, what is done before each line, and other output on stderr gets
+// lines of its own.
 func TestProgress(t *testing.T) {
 	for _, terminal := range []bool{true, false} {
 		var out bytes.Buffer
@@ -65,7 +65,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// One that cannot count goes on without.
+// A task that cannot count continues without.
 func TestProgressWithoutCount(t *testing.T) {
 	var out bytes.Buffer
 	p := &program{err: &out}

@@ -33,7 +33,7 @@ func prometheusTool(t *testing.T, name string) string {
 	return path
 }
 
-// The examples for Prometheus are what it takes, and the alerts are raised as they should be.
+// Prometheus accepts the examples, and the alerts fire as they should.
 func TestPrometheusRules(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
@@ -49,8 +49,8 @@ func TestPrometheusRules(t *testing.T) {
 	}
 }
 
-// What the dashboard for Grafana and the alerts ask for is there in what a daemon tells, and a
-// Prometheus that is set up as in the example raises an alert about it.
+// A daemon has the metrics that the Grafana dashboard and the alerts ask for, and a Prometheus
+// set up as in the example raises an alert about them.
 func TestPrometheus(t *testing.T) {
 	t.Parallel()
 	prometheus, folder := prometheusTool(t, "prometheus"), filepath.Join(root(t), "examples", "prometheus")
@@ -171,7 +171,7 @@ func metricsOf(t *testing.T, files ...string) map[string]bool {
 	return names
 }
 
-// A testDaemon is one with something to tell of everything.
+// A testDaemon has something to report for every metric.
 type testDaemon struct{ admin, api string }
 
 func beginDaemon(t *testing.T) *testDaemon {

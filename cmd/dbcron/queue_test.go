@@ -47,7 +47,7 @@ func TestQueueUsage(t *testing.T) {
 	}
 }
 
-// TestUsualQueue sees to it that what is said to be usual can be read.
+// TestUsualQueue checks that the documented defaults can be parsed.
 func TestUsualQueue(t *testing.T) {
 	q := usualQueue("x")
 	for _, s := range queueSettings {

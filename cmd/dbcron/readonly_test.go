@@ -58,8 +58,8 @@ func TestCommandsOnAServerThatTakesNoWrites(t *testing.T) {
 	})
 }
 
-// On a replica doctor says what the server is, and nothing of rights, which it cannot find out
-// there. Commands that read go on.
+// On a replica doctor says what the server is, and nothing about rights, which it cannot find
+// out there. Read-only commands work.
 func TestDoctorOnAReplica(t *testing.T) {
 	for _, e := range dbserver.Engines {
 		if e.Name == "postgres" {

@@ -9,7 +9,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-// dbcron runs a command line on a database in this process, and returns what it prints.
+// dbcron runs a command line on a database in this process, and returns its output.
 func dbcron(t *testing.T, db *dbtest.DB, args ...string) string {
 	t.Helper()
 	var out, errs bytes.Buffer

@@ -113,7 +113,7 @@ func TestSystemCrontab(t *testing.T) {
 	for _, c := range []struct {
 		path, text string
 		system     *bool
-		want       string // the user of the first line, or what is wrong
+		want       string // the user of the first line, or the error
 	}{
 		{"/etc/crontab", doubtful, nil, "root"},
 		{"/etc/../etc/cron.d/x", doubtful, nil, "root"},

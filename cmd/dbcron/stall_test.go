@@ -9,7 +9,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// Time is counted in ticks: what makes progress goes on for ever, and what makes none is over.
+// Time is counted in ticks: a command with progress goes on forever, and one without is over.
 func TestStall(t *testing.T) {
 	const tick = 600 * time.Millisecond
 	file := filepath.Join(t.TempDir(), "progress")

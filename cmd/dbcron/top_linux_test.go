@@ -70,7 +70,7 @@ func (p *pty) resize(t *testing.T, width, height uint16) {
 	}
 }
 
-// press presses keys, once what the screen shows is is there; what was shown before is forgotten.
+// press presses keys once the screen shows what; earlier output is forgotten.
 func (p *pty) press(t *testing.T, is, keys string) {
 	t.Helper()
 	p.waitFor(t, is)

@@ -23,7 +23,7 @@ func emptyProgram() *program {
 	return &program{in: strings.NewReader(""), out: io.Discard, err: io.Discard}
 }
 
-// Each command shows how it is used, by lines that can be typed.
+// Each command shows how to use it, with lines that can be typed.
 func TestExamples(t *testing.T) {
 	for _, c := range leaves(emptyProgram().root()) {
 		shown := false

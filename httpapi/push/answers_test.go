@@ -13,8 +13,8 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// What an endpoint answers is in the queue's row soon after, with how it was held back; when it
-// is deleted, the row goes, too.
+// An endpoint's answers are soon in the queue's row, with how it was throttled; when the
+// endpoint is deleted, so is the row.
 func TestAnswersAreNoted(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, all := client(t, db), NewEndpoints(db.DB)

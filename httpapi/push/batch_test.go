@@ -16,7 +16,8 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// A batchReceiver is an endpoint that takes several jobs at once, and says of each what its kind says.
+// A batchReceiver is an endpoint that takes several jobs at once. Each job's kind decides its
+// outcome.
 type batchReceiver struct {
 	*receiver
 	mu     sync.Mutex

@@ -57,7 +57,7 @@ func start(t *testing.T, db *dbtest.DB, opt Options) (stop func()) {
 	return stop
 }
 
-// begin is start with a dispatcher whose first pause is so long; 0: as usual.
+// begin is start with the given first pause of the dispatcher; 0: as usual.
 func begin(t *testing.T, db *dbtest.DB, opt Options, pause time.Duration) (d *Dispatcher, stop func()) {
 	t.Helper()
 	opt.Lease = cmp.Or(opt.Lease, 10*time.Minute)
@@ -130,7 +130,7 @@ type got struct {
 	body   string
 }
 
-// A receiver is an endpoint that notes what it gets.
+// A receiver is an endpoint that records its requests.
 type receiver struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -164,15 +164,15 @@ func (r *receiver) got() []got {
 	return append([]got(nil), r.all...)
 }
 
-// wait waits until there were so many requests.
+// wait waits until there were n requests.
 func (r *receiver) wait(t *testing.T, n int) []got {
 	t.Helper()
 	eventually(t, fmt.Sprintf("%d requests", n), func() bool { return len(r.got()) >= n })
 	return r.got()
 }
 
-// patient runs a dispatcher that leaves alone for an hour or so what is not well, and does
-// not say for how long.
+// patient runs a dispatcher that pauses a failing endpoint without Retry-After for about an
+// hour.
 func patient(t *testing.T, db *dbtest.DB) *Dispatcher {
 	t.Helper()
 	d, _ := begin(t, db, Options{}, time.Hour)
@@ -187,7 +187,7 @@ func ended(t *testing.T, why error) context.Context {
 	return ctx
 }
 
-// adminOf returns what looks after the queues of a client's database.
+// adminOf returns an admin client for a client's database.
 func adminOf(c *queue.Client) *admin.Client {
 	a, err := admin.New(c.DB(), admin.Options{})
 	if err != nil {

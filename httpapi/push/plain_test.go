@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// What a job's error says of a host that cannot be reached, or goes away, has none of the
-// addresses that its name has.
+// The error of a job whose host cannot be reached, or goes away, contains none of the addresses
+// of its name.
 func TestErrorsHaveNoAddresses(t *testing.T) {
 	t.Parallel()
 	closed := httptest.NewServer(nil)

@@ -426,7 +426,7 @@ func TestWaitingForAHost(t *testing.T) {
 	})
 }
 
-// Abort breaks off what is under way, and that does not count.
+// Abort cancels requests under way, and these attempts do not count.
 func TestAbort(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db)
@@ -471,7 +471,7 @@ func TestRefusedHosts(t *testing.T) {
 	})
 }
 
-// An endpoint that was written by hand and cannot be keeps its jobs until it is mended.
+// An invalid endpoint that was written by hand keeps its jobs until it is corrected.
 func TestWrongEndpoint(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db), receive(t, nil)
@@ -625,7 +625,7 @@ func TestEdit(t *testing.T) {
 
 func esc(text string) string { return url.QueryEscape(text) }
 
-// Whoever wants to has a line for each job that was sent, and what it took.
+// A log line can be had for each job that was sent, with its duration.
 func TestLogDone(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db), receive(t, nil)
