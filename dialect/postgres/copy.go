@@ -41,7 +41,7 @@ type copyReader struct {
 	rest    []byte // of buffer, to be read
 }
 
-// copyPart is how much of the rows is written ahead.
+// copyPart is how many bytes of rows are encoded ahead.
 const copyPart = 64 << 10
 
 // Read fills p with as much as there is.

@@ -24,11 +24,12 @@ import (
 // worker gives out one of each key at a time.
 
 const (
-	// longestBody is how many bytes a request of several jobs has at the most. A job that is longer is sent
-	// by itself.
+	// longestBody is the maximum size of a request with several jobs, in bytes. A larger job is
+	// sent by itself.
 	longestBody = 1 << 20
 
-	// longestAnswers is how much of an answer to several jobs is read. A result has up to 1 MiB.
+	// longestAnswers limits how much of an answer to several jobs is read. A result has up to 1
+	// MiB.
 	longestAnswers = 8 << 20
 
 	headerBatch = "Dbcron-Batch"
@@ -130,7 +131,7 @@ func (s *sender) sendParcel(ctx context.Context, p *parcel) []error {
 	return p.outcomes(&a)
 }
 
-// all is the same outcome for each job.
+// all returns the same outcome for each job.
 func (p *parcel) all(err error) []error {
 	errs := make([]error, len(p.jobs))
 	for i := range errs {
@@ -139,7 +140,7 @@ func (p *parcel) all(err error) []error {
 	return errs
 }
 
-// limit is how long the request may take: as the job says that has least time.
+// limit returns the timeout of the request: the shortest of the jobs' timeouts.
 func (p *parcel) limit(e *Endpoint) time.Duration {
 	limit := limitOf(e, p.jobs[0])
 	for _, d := range p.jobs[1:] {
@@ -148,8 +149,8 @@ func (p *parcel) limit(e *Endpoint) time.Duration {
 	return limit
 }
 
-// newBatchRequest makes the request that several jobs are. Its id is one of what it says, so that no
-// receiver takes it for another request that has some of the jobs as well.
+// newBatchRequest makes the request for several jobs. Its id depends on all of its content, so
+// that no receiver takes it for another request that has some of the jobs, too.
 func newBatchRequest(ctx context.Context, e *Endpoint, to string, p *parcel, agent string, now time.Time,
 	limit time.Duration,
 ) (*http.Request, error) {
@@ -189,7 +190,7 @@ func readAnswers(r *http.Response) (a answer, err error) {
 	return a, nil
 }
 
-// failure is the error of an answer that has no outcomes; nil if it has some.
+// failure returns the error of an answer without outcomes; nil if it has some.
 func (a *answer) failure(now time.Time) error {
 	switch {
 	case a.status < 200 || a.status > 299:
@@ -202,8 +203,8 @@ func (a *answer) failure(now time.Time) error {
 	return nil
 }
 
-// outcomes returns what the answer says of each job. What it says of others counts for nothing, and of
-// several times about a job the first.
+// outcomes returns the outcomes in an answer. It ignores those of other jobs, and all but the
+// first for each job.
 func (p *parcel) outcomes(a *answer) []error {
 	var list []json.RawMessage
 	_ = json.Unmarshal(a.body, &list) // it is one

@@ -279,7 +279,8 @@ func (d *Dispatcher) fine(e *Endpoint) bool {
 	return false
 }
 
-// usualReads is how many jobs of a block its worker reads at once, unless a request has more.
+// usualReads is the number of jobs of a block that its worker reads at once, unless a request
+// has more.
 const usualReads = 100
 
 // begin starts the worker of a queue.

@@ -36,7 +36,7 @@ type Endpoint struct {
 	URL         string        // of jobs that name none; "": such jobs become dead letters
 	Format      string        // FormatPlain or FormatCloudEvents
 	Concurrency int           // requests of each dispatcher at a time; a limit of the queue applies to all together
-	Batch       int           // jobs in a request at the most; 1: a request is a job
+	Batch       int           // maximum number of jobs in a request; 1: one job per request
 	Timeout     time.Duration // of a request including its answer, if neither job nor queue sets one
 
 	Secret    string // signs requests: whsec_ and a key of 24 to 64 bytes in base64

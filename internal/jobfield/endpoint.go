@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// longestEndpoint is how many bytes the URL of an endpoint may have.
+// longestEndpoint is the maximum length of an endpoint's URL in bytes.
 const longestEndpoint = 1000
 
 // CheckEndpoint returns an error if text is not valid as the URL of an endpoint. It does not

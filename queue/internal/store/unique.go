@@ -179,7 +179,9 @@ func claimPart(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []sq
 				rows[at].Holder = holder
 				continue
 			case ok:
-				args := sqlrun.Args{"holder": holder, "queue": row["queue"], "unique_key": row["unique_key"], "job": row["job"], "until_us": row["until_us"]}
+				args := sqlrun.Args{
+					"holder": holder, "queue": row["queue"], "unique_key": row["unique_key"], "job": row["job"], "until_us": row["until_us"],
+				}
 				if n, err := tx.Exec(ctx, TakeOverKey, args); err != nil || n > 0 {
 					if err != nil {
 						return err
