@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/claims"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
@@ -97,7 +98,7 @@ func (a *API) claims() {
 type claimed struct {
 	token  string
 	key    secret
-	claim  queue.Claim
+	claim  claims.Claim
 	err    error // the job's outcome
 	result json.RawMessage
 }
@@ -293,9 +294,9 @@ func (p *pulls) settle(ctx context.Context, all []claimed) (*settledOutput, erro
 		p.settleHere(ctx, s, all, indexes, outcomes, errs)
 	}
 	if len(others) > 0 {
-		away := make([]queue.ClaimOutcome, len(others))
+		away := make([]claims.Outcome, len(others))
 		for k, i := range others {
-			away[k] = queue.ClaimOutcome{Claim: all[i].claim, Err: all[i].err, Result: all[i].result}
+			away[k] = claims.Outcome{Claim: all[i].claim, Err: all[i].err, Result: all[i].result}
 		}
 		for k, err := range p.queues.SettleClaims(ctx, away) {
 			errs[others[k]] = err

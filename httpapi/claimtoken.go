@@ -6,8 +6,8 @@ import (
 	"encoding/binary"
 	"strings"
 
+	"github.com/dbcron/dbcron/internal/claims"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/queue"
 )
 
 // A claim's token has a random part, by which the daemon that granted it finds the job and which nobody
@@ -29,7 +29,7 @@ const (
 )
 
 // writeToken encodes a token.
-func writeToken(key secret, c *queue.Claim) string {
+func writeToken(key secret, c *claims.Claim) string {
 	text := append([]byte{tokenVersion}, key[:]...)
 	for _, n := range []int64{int64(c.Block), c.Fence, int64(c.Priority), c.Job, int64(c.Attempt)} {
 		text = binary.AppendUvarint(text, uint64(n))
@@ -44,7 +44,7 @@ func writeToken(key secret, c *queue.Claim) string {
 }
 
 // readToken decodes a token; ok is false if it is malformed.
-func readToken(token string) (key secret, c queue.Claim, ok bool) {
+func readToken(token string) (key secret, c claims.Claim, ok bool) {
 	text, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(text) < 1+len(key) || text[0] != tokenVersion {
 		return key, c, false
@@ -65,7 +65,7 @@ func readToken(token string) (key secret, c queue.Claim, ok bool) {
 	if !ok || checkNames("queue", name) != nil || sqlrun.CheckName(name) != nil || sqlrun.CheckName(node) != nil {
 		return key, c, false
 	}
-	return key, queue.Claim{
+	return key, claims.Claim{
 		Node: node, Queue: name, Block: int(numbers[0]), Fence: numbers[1], Priority: int(numbers[2]), Job: numbers[3],
 		Attempt: int(numbers[4]), Group: text[0] == 1,
 	}, true

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/claims"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -591,7 +592,7 @@ func TestClaimInOrder(t *testing.T) {
 
 // A token decodes to what it was made of, and other texts are refused.
 func TestClaimTokens(t *testing.T) {
-	for _, c := range []queue.Claim{
+	for _, c := range []claims.Claim{
 		{Node: "host:1:abc", Queue: "q", Block: 3, Fence: 1 << 40, Priority: 2, Job: 1 << 61, Attempt: 1, Group: true},
 		{Node: strings.Repeat("n", 200), Queue: strings.Repeat("😀", 200), Priority: 4, Attempt: 1000000},
 	} {

@@ -36,7 +36,7 @@ var (
 
 	// ErrRefused means that the database refuses to record a job's outcome, for a reason specific
 	// to the job, such as a trigger or a missing right. The worker that has the job retries until
-	// the database accepts it, and gives the job to nobody meanwhile. For a [Claim] the caller
+	// the database accepts it, and gives the job to nobody meanwhile. For a job that [Client.SettleClaims] ends, the caller
 	// has to retry.
 	ErrRefused = errors.New("queue: the database refuses to record the job's outcome")
 

@@ -99,6 +99,16 @@ type block struct {
 // at returns the block's position.
 func (b *block) at() store.BlockID { return store.BlockID{Queue: b.q.id, Divided: b.divided} }
 
+// A blockLease is a block, and under what it is leased.
+type blockLease struct {
+	store.BlockID
+	fence int64
+	node  string
+}
+
+// lease returns the lease of a block that a worker has under a name.
+func (b *block) lease(node string) blockLease { return blockLease{b.at(), b.fence, node} }
+
 // add adds a job that was read. It returns false if the job was read before.
 func (b *block) add(d *Delivery) bool {
 	if _, ok := b.seen[d.ID]; ok {

@@ -1,14 +1,15 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
 
+	"github.com/dbcron/dbcron/internal/claims"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -24,26 +25,13 @@ import (
 // own row, which is locked, so there it suffices that the worker is live. The worker notices
 // within seconds that the row is gone.
 
-// A Claim identifies an attempt at a job that was handed out, and its worker. Other processes use
-// it to report the job's outcome, for as long as that worker has the job: see
-// [Client.SettleClaims].
-type Claim struct {
-	Node     string // the name of its worker in the tables
-	Queue    string
-	Block    int
-	Fence    int64 // of the block
-	Priority int
-	Job      int64
-	Attempt  int
-	Group    bool // the job belongs to a group, so it may have a result
-}
-
-// Claim returns what other processes need to know of a received job.
-func (d *Delivery) Claim() Claim {
+// Claim returns what another process needs to record the outcome of a received job. It is for the
+// HTTP API: see [Client.SettleClaims].
+func (d *Delivery) Claim() claims.Claim {
 	w := d.b.q.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return Claim{
+	return claims.Claim{
 		Node: w.lease.node, Queue: d.Queue, Block: d.b.divided, Fence: d.b.fence, Priority: d.Priority,
 		Job: d.ID, Attempt: d.Attempt, Group: d.Group != 0,
 	}
@@ -58,24 +46,16 @@ func (d *Delivery) Attempts() int {
 	return w.policy(d).MaxAttempts
 }
 
-// A ClaimOutcome is the outcome of a job that another process has handed out: nil, or an error as
-// a handler would return it.
-type ClaimOutcome struct {
-	Claim  Claim
-	Err    error
-	Result json.RawMessage // of a done job that belongs to a group
-}
-
 // ownAttempts removes those of a Receiver's jobs, whose rows are locked in a table, that have
 // failed elsewhere: such a job may be in the same table, waiting for its next attempt.
-func ownAttempts(ctx context.Context, tx *sqlrun.Session, b *block, from table, here []int64,
+func ownAttempts(ctx context.Context, tx *sqlrun.Session, at store.BlockID, from table, here []int64,
 	attempt func(id int64) int,
 ) ([]int64, error) {
 	if from != tableDelayed || len(here) == 0 {
 		return here, nil
 	}
 	var own []int64
-	_, err := sqlrun.Select(ctx, tx, store.AttemptsDelayed, store.JobArgs(b.q.id, b.divided, 0, here),
+	_, err := sqlrun.Select(ctx, tx, store.AttemptsDelayed, store.JobArgs(at.Queue, at.Divided, 0, here),
 		func(rows *sql.Rows) (none struct{}, err error) {
 			var id int64
 			var had int
@@ -99,7 +79,7 @@ var claimedStatements = map[table]*sqlrun.Stmt{
 // SettleClaims records the outcomes of jobs that other processes have handed out. It returns an
 // error for each in its place: ErrLost if the job no longer belongs to that worker under that
 // claim. Jobs of the same block share statements.
-func (c *Client) SettleClaims(ctx context.Context, all []ClaimOutcome) []error {
+func (c *Client) SettleClaims(ctx context.Context, all []claims.Outcome) []error {
 	errs := make([]error, len(all))
 	if err := c.clock.sync(ctx, &c.db.Session, instant.Now()); err != nil {
 		for i := range errs {
@@ -107,9 +87,9 @@ func (c *Client) SettleClaims(ctx context.Context, all []ClaimOutcome) []error {
 		}
 		return errs
 	}
-	parts := map[Claim][]int{} // by block and its holder
+	parts := map[claims.Claim][]int{} // by block and its holder
 	for i, o := range all {
-		of := Claim{Node: o.Claim.Node, Queue: o.Claim.Queue, Block: o.Claim.Block, Fence: o.Claim.Fence}
+		of := claims.Claim{Node: o.Claim.Node, Queue: o.Claim.Queue, Block: o.Claim.Block, Fence: o.Claim.Fence}
 		parts[of] = append(parts[of], i)
 	}
 	queues := map[string]*store.Queue{}
@@ -127,7 +107,7 @@ func (c *Client) SettleClaims(ctx context.Context, all []ClaimOutcome) []error {
 }
 
 // settlePart does so for some jobs of a block.
-func (c *Client) settlePart(ctx context.Context, queues map[string]*store.Queue, of Claim, all []ClaimOutcome, part []int,
+func (c *Client) settlePart(ctx context.Context, queues map[string]*store.Queue, of claims.Claim, all []claims.Outcome, part []int,
 	errs []error,
 ) error {
 	q := queues[of.Queue]
@@ -188,8 +168,8 @@ func (s *settling) sift(ctx context.Context, part []int, errs []error) (left []i
 type settling struct {
 	c      *Client
 	q      *store.Queue
-	of     Claim
-	all    []ClaimOutcome
+	of     claims.Claim
+	all    []claims.Outcome
 	tables []table
 	holds  *sqlrun.Stmt
 
@@ -197,18 +177,26 @@ type settling struct {
 	moves []move
 }
 
+// lease is the lease of the block under which the jobs were handed out.
+func (s *settling) lease() blockLease {
+	return blockLease{store.BlockID{Queue: s.q.ID, Divided: s.of.Block}, s.of.Fence, s.of.Node}
+}
+
+// moveFor returns the move of a job that is not done. The policies of kinds are only known to their
+// workers, so those of the queue and the job apply.
+func (s *settling) moveFor(d *Delivery, end *result) move {
+	policy := policyOf(s.q)
+	policy.MaxAttempts = cmp.Or(d.MaxAttempts, policy.MaxAttempts)
+	return newMove(d, s.q, policy, d.Key != "" || s.q.FIFOAt(s.of.Block), end, "")
+}
+
 // run ends those jobs that are found in its tables.
 func (s *settling) run(ctx context.Context, part []int) error {
-	// A block as the claim describes it, and a queue that no worker has.
-	b := &block{
-		q: &workQueue{id: s.q.ID, name: s.q.Name, set: s.q}, divided: s.of.Block, fence: s.of.Fence,
-		fifo: s.q.FIFOAt(s.of.Block),
-	}
 	return s.c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		s.found, s.moves = map[int64]*Delivery{}, nil
 		for _, from := range s.tables {
 			for _, list := range s.byStatement(part, from) {
-				if err := s.find(ctx, tx, b, from, list); err != nil {
+				if err := s.find(ctx, tx, from, list); err != nil {
 					return err
 				}
 			}
@@ -217,11 +205,11 @@ func (s *settling) run(ctx context.Context, part []int) error {
 			return ErrLost
 		}
 		acks := s.outcomes(part)
-		if err := s.ack(ctx, tx, b, acks); err != nil {
+		if err := s.ack(ctx, tx, acks); err != nil {
 			return err
 		}
 		for _, f := range groupMoves(s.moves) {
-			if err := writeMoves(ctx, tx, b, s.of.Node, f, false); err != nil {
+			if err := writeMoves(ctx, tx, s.lease(), f, false); err != nil {
 				return err
 			}
 		}
@@ -261,15 +249,15 @@ func (s *settling) byStatement(part []int, from table) (lists [Idle + 1][]int) {
 
 // find locks and reads those of the jobs that are in a table, under the attempt that was handed
 // out.
-func (s *settling) find(ctx context.Context, tx *sqlrun.Session, b *block, from table, list []int) error {
+func (s *settling) find(ctx context.Context, tx *sqlrun.Session, from table, list []int) error {
 	if len(list) == 0 {
 		return nil
 	}
-	priority, claims := s.all[list[0]].Claim.Priority, map[int64]*Claim{} // ready jobs all have the same priority
+	priority, byJob := s.all[list[0]].Claim.Priority, map[int64]*claims.Claim{} // ready jobs all have the same priority
 	ids := make([]int64, len(list))
 	for i, at := range list {
 		claim := &s.all[at].Claim
-		ids[i], claims[claim.Job] = claim.Job, claim
+		ids[i], byJob[claim.Job] = claim.Job, claim
 	}
 	args := store.JobArgs(s.q.ID, s.of.Block, priority, slices.Compact(slices.Sorted(slices.Values(ids))))
 	args["node"] = s.of.Node
@@ -280,7 +268,7 @@ func (s *settling) find(ctx context.Context, tx *sqlrun.Session, b *block, from 
 	args = store.JobArgs(s.q.ID, s.of.Block, priority, here)
 	args["node"] = s.of.Node
 	rows, err := sqlrun.Select(ctx, tx, claimedStatements[from], args, func(rows *sql.Rows) (*Delivery, error) {
-		d := &Delivery{b: b, from: from}
+		d := &Delivery{from: from}
 		var key, unique sql.NullString
 		err := rows.Scan(&d.ID, &d.Kind, &key, &unique, &d.MaxAttempts, &d.Group, &d.Attempt, &d.Crashes)
 		d.Queue, d.Key, d.Unique, d.Group = s.q.Name, key.String, unique.String, max(0, d.Group)
@@ -288,7 +276,7 @@ func (s *settling) find(ctx context.Context, tx *sqlrun.Session, b *block, from 
 		return d, err
 	})
 	for _, d := range rows {
-		if claim := claims[d.ID]; d.Attempt == claim.Attempt {
+		if claim := byJob[d.ID]; d.Attempt == claim.Attempt {
 			d.Priority = claim.Priority
 			s.found[d.ID] = d
 		}
@@ -298,7 +286,6 @@ func (s *settling) find(ctx context.Context, tx *sqlrun.Session, b *block, from 
 
 // outcomes decides the outcome of the jobs that were found. It returns those that are done.
 func (s *settling) outcomes(part []int) (acks []*Delivery) {
-	var unknown kindHandlers // the policies of kinds are only known to their workers
 	said := map[int64]bool{}
 	for _, i := range part {
 		o := &s.all[i]
@@ -317,20 +304,20 @@ func (s *settling) outcomes(part []int) (acks []*Delivery) {
 			d.dropped, d.reason = true, limitText(o.Err.Error(), 4000)
 			acks = append(acks, d)
 		default:
-			s.moves = append(s.moves, unknown.moveFor(d, what, after, o.Err, ""))
+			s.moves = append(s.moves, s.moveFor(d, &result{o.Err, what, after}))
 		}
 	}
 	return acks
 }
 
 // ack deletes done jobs whose rows are locked.
-func (s *settling) ack(ctx context.Context, tx *sqlrun.Session, b *block, acks []*Delivery) error {
+func (s *settling) ack(ctx context.Context, tx *sqlrun.Session, acks []*Delivery) error {
 	for _, list := range byTable(acks) {
 		from, ids := list[0].from, idsOf(list)
 		args := store.JobArgs(s.q.ID, s.of.Block, list[0].Priority, ids)
 		args["node"] = s.of.Node
 		if keep := s.q.KeepDone; keep > 0 {
-			if err := keepDone(ctx, tx, b, from, list, ids, s.of.Node, keep); err != nil {
+			if err := keepDone(ctx, tx, s.lease(), from, list, ids, keep); err != nil {
 				return err
 			}
 		}

@@ -85,7 +85,7 @@ func (c *completion) run(ctx context.Context, from table, list []*Delivery) (the
 			return false, err
 		}
 		if c.keep > 0 {
-			if err := keepDone(ctx, c.tx, c.b, from, list, here, c.node, c.keep); err != nil {
+			if err := keepDone(ctx, c.tx, c.b.lease(c.node), from, list, here, c.keep); err != nil {
 				return false, err
 			}
 		}

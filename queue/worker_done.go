@@ -17,8 +17,8 @@ var keepStatements = map[table]*sqlrun.Stmt{tableReady: store.KeepReady, tableDe
 
 // keepDone copies those of some jobs of a block that are in a table, locked, and about to be
 // deleted by this transaction.
-func keepDone(ctx context.Context, tx *sqlrun.Session, b *block, from table, list []*Delivery, here []int64,
-	node string, keep time.Duration,
+func keepDone(ctx context.Context, tx *sqlrun.Session, by blockLease, from table, list []*Delivery, here []int64,
+	keep time.Duration,
 ) error {
 	if len(here) == 0 {
 		return nil
@@ -29,7 +29,7 @@ func keepDone(ctx context.Context, tx *sqlrun.Session, b *block, from table, lis
 			continue
 		}
 		row := sqlrun.Args{
-			"queue": b.q.id, "block": b.divided, "job": d.ID, "priority": d.Priority, "tries": d.Attempt, "died": d.Crashes,
+			"queue": by.Queue, "block": by.Divided, "job": d.ID, "priority": d.Priority, "tries": d.Attempt, "died": d.Crashes,
 			"why": "", "more": store.OutcomeDone, "later": 0, "holds": nil,
 		}
 		if d.dropped {
@@ -40,6 +40,6 @@ func keepDone(ctx context.Context, tx *sqlrun.Session, b *block, from table, lis
 		}
 		rows = append(rows, row)
 	}
-	n, err := store.ExecParts(ctx, tx, keepStatements[from], sqlrun.Args{"node": node, "keep": keep.Microseconds()}, rows)
+	n, err := store.ExecParts(ctx, tx, keepStatements[from], sqlrun.Args{"node": by.node, "keep": keep.Microseconds()}, rows)
 	return store.Short(err, n, len(here))
 }

@@ -130,7 +130,7 @@ func (f *flusher) ackExactly(ctx context.Context, t *round, list []*Delivery) er
 				return err
 			}
 			if f.exact {
-				here, err = ownAttempts(ctx, tx, t.b, parts[i][0].from, here, func(id int64) int {
+				here, err = ownAttempts(ctx, tx, t.b.at(), parts[i][0].from, here, func(id int64) int {
 					return parts[i][slices.IndexFunc(parts[i], func(d *Delivery) bool { return d.ID == id })].Attempt
 				})
 			}
@@ -146,7 +146,7 @@ func (f *flusher) ackExactly(ctx context.Context, t *round, list []*Delivery) er
 				continue
 			}
 			if t.keep > 0 {
-				if err := keepDone(ctx, tx, t.b, parts[i][0].from, parts[i], here, t.node, t.keep); err != nil {
+				if err := keepDone(ctx, tx, t.b.lease(t.node), parts[i][0].from, parts[i], here, t.keep); err != nil {
 					return err
 				}
 			}
@@ -351,7 +351,7 @@ func (f *flusher) claimPart(ctx context.Context, t *round, part []*Delivery) (ma
 			return err
 		}
 		if t.keep > 0 {
-			if err := keepDone(ctx, tx, t.b, from, part, got, t.node, t.keep); err != nil {
+			if err := keepDone(ctx, tx, t.b.lease(t.node), from, part, got, t.keep); err != nil {
 				return err
 			}
 		}

@@ -38,30 +38,33 @@ func limitText(text string, limit int) string { return sqlrun.CleanText(text, li
 
 // moveFor returns the move of a job that is not done.
 func (known *kindHandlers) moveFor(d *Delivery, what verdict, after time.Duration, err error, detail string) move {
-	q := d.b.q.set
+	return newMove(d, d.b.q.set, known.policy(d), d.line() != "", &result{err, what, after}, detail)
+}
+
+// newMove returns the move of a job after an attempt that has ended with an error. ordered reports
+// whether other jobs may have to wait for it.
+func newMove(d *Delivery, q *store.Queue, p RetryPolicy, ordered bool, end *result, detail string) move {
 	m := move{
-		d: d, what: what, err: err, keep: keepOf(q), tries: d.Attempt, died: d.Crashes, later: after,
-		why: limitText(err.Error(), 4000), more: limitText(detail, 32000),
+		d: d, what: end.what, err: end.error, keep: keepOf(q), tries: d.Attempt, died: d.Crashes, later: end.after,
+		why: limitText(end.Error(), 4000), more: limitText(detail, 32000),
 	}
-	p := known.policy(d)
-	switch what {
+	switch end.what {
 	case snoozed:
 		m.tries--
 	case failed, retryIn:
 		if d.Attempt >= p.MaxAttempts {
 			m.what = buried
-		} else if what == failed {
+		} else if end.what == failed {
 			m.later = backoff.Delay(p.Delay, p.MaxDelay, d.Attempt, rand.Float64())
 		}
 	}
-	m.holds = m.what != buried && d.line() != "" && q.KeyRetry == "hold"
+	m.holds = m.what != buried && ordered && q.KeyRetry == "hold"
 	return m
 }
 
 // policy returns the retry policy of a job.
 func (known *kindHandlers) policy(d *Delivery) RetryPolicy {
-	q := d.b.q.set
-	p := RetryPolicy{MaxAttempts: q.MaxAttempts, Delay: q.RetryDelay, MaxDelay: q.RetryMaxDelay}
+	p := policyOf(d.b.q.set)
 	if h := known.handlerOf(d.Kind); h != nil {
 		p = h.retry.over(p)
 	}
@@ -69,6 +72,11 @@ func (known *kindHandlers) policy(d *Delivery) RetryPolicy {
 		p.MaxAttempts = d.MaxAttempts
 	}
 	return p
+}
+
+// policyOf returns the retry policy of jobs of a queue, if neither they nor their handlers have one.
+func policyOf(q *store.Queue) RetryPolicy {
+	return RetryPolicy{MaxAttempts: q.MaxAttempts, Delay: q.RetryDelay, MaxDelay: q.RetryMaxDelay}
 }
 
 // timed adds the delay of the policy's Backoff to the outcome of an attempt. It does not call
@@ -151,7 +159,7 @@ func (f *flusher) commitMoves(ctx context.Context, b *block, node string, moves 
 	needsBlock := slices.ContainsFunc(all, func(f *moveGroup) bool { return f.from != tableRunning })
 	return f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		for _, group := range all {
-			if err := writeMoves(ctx, tx, b, node, group, f.exact); err != nil {
+			if err := writeMoves(ctx, tx, b.lease(node), group, f.exact); err != nil {
 				return err
 			}
 		}
@@ -180,19 +188,19 @@ var (
 
 // writeMoves writes moves of one table. If it has to be exact, it leaves out jobs whose attempt
 // is not the one that was given out.
-func writeMoves(ctx context.Context, tx *sqlrun.Session, b *block, node string, f *moveGroup, exact bool) error {
+func writeMoves(ctx context.Context, tx *sqlrun.Session, by blockLease, f *moveGroup, exact bool) error {
 	ids := make([]int64, len(f.moves))
 	for i, m := range f.moves {
 		ids[i] = m.d.ID
 	}
-	args := store.JobArgs(b.q.id, b.divided, f.priority, ids)
-	args["node"] = node
+	args := store.JobArgs(by.Queue, by.Divided, f.priority, ids)
+	args["node"] = by.node
 	here, err := sqlrun.Select(ctx, tx, lockStatements[f.from], args, store.ScanID)
 	if err != nil {
 		return err
 	}
 	if exact {
-		if here, err = ownAttempts(ctx, tx, b, f.from, here, f.attempt); err != nil {
+		if here, err = ownAttempts(ctx, tx, by.BlockID, f.from, here, f.attempt); err != nil {
 			return err
 		}
 	}
@@ -212,7 +220,7 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, b *block, node string, 
 		}
 		m.here = true
 		row := sqlrun.Args{
-			"queue": b.q.id, "block": b.divided, "job": m.d.ID, "priority": m.d.Priority, "tries": m.tries,
+			"queue": by.Queue, "block": by.Divided, "job": m.d.ID, "priority": m.d.Priority, "tries": m.tries,
 			"died": m.died, "why": m.why, "more": m.more,
 			"later": m.later.Microseconds(), "holds": nil,
 		}
@@ -224,7 +232,7 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, b *block, node string, 
 	if len(rows) == 0 {
 		return nil
 	}
-	to := sqlrun.Args{"queue": b.q.id, "divided": b.divided, "node": node, "fence": b.fence, "keep": f.moves[0].keep}
+	to := sqlrun.Args{"queue": by.Queue, "divided": by.Divided, "node": by.node, "fence": by.fence, "keep": f.moves[0].keep}
 	if f.from == tableDelayed && !f.dead && !f.out { // it stays in its table
 		n, err := store.ExecParts(ctx, tx, store.Redelay, to, rows)
 		return store.Short(err, n, len(rows))
@@ -232,8 +240,8 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, b *block, node string, 
 	if n, err := store.ExecParts(ctx, tx, destination(f), to, rows); err != nil || n != int64(len(rows)) {
 		return store.Short(err, n, len(rows))
 	}
-	args = store.JobArgs(b.q.id, b.divided, f.priority, here)
-	args["node"] = node
+	args = store.JobArgs(by.Queue, by.Divided, f.priority, here)
+	args["node"] = by.node
 	n, err := tx.Exec(ctx, ackStatements[f.from], args)
 	if err != nil || n != int64(len(here)) || !f.dead {
 		return store.Short(err, n, len(here))
@@ -244,7 +252,7 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, b *block, node string, 
 			dead = append(dead, store.Ended{ID: m.d.ID, Unique: m.d.Unique, Group: m.d.Group, State: store.MemberDead, Why: m.why})
 		}
 	}
-	return store.ReleaseTies(ctx, tx, b.q.id, dead)
+	return store.ReleaseTies(ctx, tx, by.Queue, dead)
 }
 
 func destination(f *moveGroup) *sqlrun.Stmt {
