@@ -122,7 +122,7 @@ func (s *source) queue(ctx context.Context, name string, j *Job) (*store.Queue, 
 // create creates a queue: outside of the transaction if possible, else in it.
 func (s *source) create(ctx context.Context, name string) (q *store.Queue, err error) {
 	if s.tx == nil {
-		if err := s.c.create(ctx, name, s.c.opt.Blocks, false); err != nil {
+		if err := s.c.create(ctx, name, s.c.opt.Blocks); err != nil {
 			return nil, err
 		}
 		return s.c.read(ctx, name)

@@ -76,7 +76,7 @@ func world(t *testing.T, db *dbtest.DB) {
 func told(at int) sqlrun.Args {
 	first := int64(at + 7)
 	args := sqlrun.Args{
-		"queue": 1, "queues": []int64{1}, "to": 1, "name": "q", "divided": 3, "generation": 1, "priority": 2, "id": first,
+		"queue": 1, "queues": []int64{1}, "to": 1, "name": "q", "names": []string{"q"}, "divided": 3, "generation": 1, "priority": 2, "id": first,
 		"ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": store.Places{Queue: 1, Divided: 3, Priority: 2, IDs: []int64{first, first + 2}},
 		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "left": 0, "busy": 1, "does": nil, "was": rowRunning,
 		"state": rowSuspect, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": store.Epoch.UnixMicro(), "rows": moving(first, Normal),
@@ -90,7 +90,7 @@ func moving(first int64, priority int) (rows []sqlrun.Args) {
 	for _, id := range []int64{first, first + 2} {
 		rows = append(rows, sqlrun.Args{
 			"queue": 1, "block": 3, "job": id, "priority": priority, "tries": 1, "died": 0, "why": "", "more": "",
-			"later": 0, "holds": nil, "target": 5, "at": 1,
+			"later": 0, "holds": nil, "target": 5, "at": 1, "seen": 4, "held": 5, "heir": "",
 			"divided": 3, "after1": first - 1, "after2": first - 1, "after3": first - 1, "after4": first - 1,
 		})
 	}
@@ -107,7 +107,7 @@ func mistold(at int, name string) sqlrun.Args {
 	args, first := told(at), int64(at+7)
 	rows := args["rows"].([]sqlrun.Args)
 	for key, value := range map[string]any{
-		"queue": 2, "queues": []int64{2}, "name": "r", "divided": 4, "generation": 2, "priority": 3, "id": first - 2, "ids": []int64{first - 2, first + 4},
+		"queue": 2, "queues": []int64{2}, "name": "r", "names": []string{"r"}, "divided": 4, "generation": 2, "priority": 3, "id": first - 2, "ids": []int64{first - 2, first + 4},
 		"node": "you", "from": "you", "fence": 6, "since": store.Epoch.UnixMicro() + 1000,
 	} {
 		if key == name {
@@ -132,6 +132,10 @@ func mistold(at int, name string) sqlrun.Args {
 		}
 	case "row's id":
 		args["rows"] = moving(first-2, Normal)[:1]
+	case "row's fence":
+		for _, row := range rows {
+			row["seen"], row["held"] = 7, 7
+		}
 	case "row's priority":
 		args["rows"] = moving(first, Low)
 	case "place's queue":
@@ -190,13 +194,16 @@ var reaches = []struct {
 }{
 	{store.GetQueue, 0, 1, "name", nil},
 	{store.LockQueue, 0, 1, "name", nil},
+	{store.GetNamed, 0, 1, "names", nil},
+	{store.LockQueues, 0, 1, "names", nil},
 	{store.SetOrdered, 0, 1, "queue", nil},
 	{store.SetQueue, 0, 1, "queue", (&store.Settings{State: "active", KeyRetry: "hold"}).Args(1)},
 	{store.SetBusy, 0, 1, "queues, node", nil},
 	{store.ListWorkers, 0, 1, "queues", nil},
 	{store.ListBlocks, 0, 2, "queues", nil},
 	{store.TakeBlock, 0, 1, "queue, divided, fence", sqlrun.Args{"divided": 5}},
-	{store.HandOverBlock, 0, 1, "queue, divided, fence, node", sqlrun.Args{"kind": ""}},
+	{store.Taken, 0, 2, "row's queue, row's block, row's fence, node", nil}, // the same one, for two rows
+	{store.HandOverBlocks, 0, 1, "row's queue, row's block, row's fence, node", nil},
 	{store.NoteBatch, 0, 1, "queue, divided, fence, node", nil},
 	{store.TrustBlock, 0, 1, "queue, divided, fence, node", nil},
 	{store.StillMine, 0, 1, "queue, divided, fence, node", nil},
@@ -223,6 +230,7 @@ var reaches = []struct {
 	{store.CheckOutReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
 	{store.FetchDelayed, inDelayed, 3, "queue, divided, since", nil},
 	{store.HeldKeys, inDelayed, 2, "queue, divided", nil},
+	{store.HoldingBlocks, inDelayed, 2, "row's queue, row's block", nil}, // the same one, for two rows
 	{store.PresentDelayed, inDelayed, 2, "queue, divided, ids", nil},
 	{store.LoadReady, inReady, 2, "queue, divided, priority, ids", nil},
 	{store.LoadDelayed, inDelayed, 2, "queue, divided, ids", nil},
@@ -427,6 +435,30 @@ func TestTake(t *testing.T) {
 	})
 }
 
+// Several blocks are taken of which nobody has any, once each.
+func TestTakeFree(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		for i, name := range holders(t, db) {
+			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by, fence, suspects) VALUES (1, %d, 'LEASED', '%s', 5, 3)`, i, name))
+		}
+		byHand(t, db, `INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by, fence, suspects) VALUES
+			(1, 10, 'FREE', 'live', 5, 3), (1, 11, 'FREE', '', 4, 3), (1, 12, 'FREE', '', 5, 3), (2, 10, 'FREE', '', 5, 3), (2, 11, 'FREE', '', 5, 3)`)
+		var rows []sqlrun.Args
+		for divided := range 12 {
+			rows = append(rows, sqlrun.Args{"queue": 1, "block": divided, "seen": 5})
+		}
+		args := sqlrun.Args{"rows": append(rows, sqlrun.Args{"queue": 2, "block": 11, "seen": 5}), "node": "me", "batch": 7}
+		for _, n := range []int64{2, 0} { // the second time the fence is another
+			if got, err := db.Exec(t.Context(), store.TakeFree, args); err != nil || got != n {
+				t.Errorf("%d blocks were taken, not %d: %v", got, n, err)
+			}
+		}
+		wantRows(t, db, "blocks", `SELECT queue_id, divided, state, lock_by, fence, suspects, batch FROM {prefix}queue_block WHERE state = 'FREE' OR divided > 9 ORDER BY queue_id, divided`,
+			"1 10 LEASED me 6 0 7", "1 11 FREE  4 3 100", "1 12 FREE  5 3 100", "2 10 FREE  5 3 100", "2 11 LEASED me 6 0 7")
+		wantRows(t, db, "others' blocks", `SELECT COUNT(*) FROM {prefix}queue_block WHERE state = 'LEASED' AND lock_by = 'me' AND divided < 10`, "0")
+	})
+}
+
 // A checked out job can be taken over if it was handed over or its worker is not live, and its
 // state is what the taker saw. It counts as crashed unless it was handed over.
 func TestAdopt(t *testing.T) {
@@ -513,7 +545,7 @@ func TestOnce(t *testing.T) {
 			stmt *sqlrun.Stmt
 			args sqlrun.Args
 		}{
-			{store.CreateQueue, sqlrun.Args{"name": "r"}},
+			{store.CreateQueues, sqlrun.Args{"rows": []sqlrun.Args{{"name": "r"}, {"name": "s"}}}},
 			{store.RegisterWorker, sqlrun.Args{"rows": []sqlrun.Args{{"queue": 1, "node": "you", "busy": 0, "does": nil}}}},
 		} {
 			must(t, orExec(db, test.stmt, test.args))
@@ -554,6 +586,7 @@ func TestLocks(t *testing.T) {
 			want []string
 		}{
 			{store.LockQueue, 0, `SELECT queue_id FROM {prefix}queue`, nil},
+			{store.LockQueues, 0, `SELECT queue_id FROM {prefix}queue`, nil},
 			{store.ClaimHolds, 0, `SELECT divided FROM {prefix}queue_block WHERE queue_id = 1 AND divided = 3`, nil},
 			{store.StillMine, 0, `SELECT divided FROM {prefix}queue_block WHERE queue_id = 1 AND divided = 3`, nil},
 			{store.LockJobs, inReady, `SELECT id FROM {prefix}job WHERE queue_id = 1 AND divided = 3 AND priority = 2 ORDER BY id`, []string{"8"}},

@@ -43,6 +43,7 @@ const (
 	movedPrio  = "j.priority = record.priority"
 	movedID    = "j.id = record.job"
 	delayedRow = "{prefix}job_delayed."
+	blockRow   = "{prefix}queue_block."
 	ofThisName = " AND unique_key IN (SELECT unique_key FROM {records keys: unique_key text})"
 )
 
@@ -54,6 +55,8 @@ var mutants = append(deaf(), []mutant{
 	{store.ListQueues, "name > :after", "name >= :after", "TestEdit" + onSQLite},
 	{store.LockQueue, "b.queue_id = q.queue_id", always, "TestBlocksOfQueues" + onSQLite},
 	{store.LockQueue, "{locked}", "", "TestLocks" + onPostgres},
+	{store.LockQueues, "b.queue_id = q.queue_id", always, "TestCreateMany" + onSQLite},
+	{store.LockQueues, "{locked}", "", "TestLocks" + onPostgres},
 	{store.ListRoutes, "kind > :after", "kind >= :after", "TestRoutes" + onSQLite},
 	{store.UpdateRoute, " WHERE kind = :kind", "", "TestRoutes" + onSQLite},
 	{store.DeleteRoute, " WHERE kind = :kind", "", "TestRoutes" + onSQLite},
@@ -63,7 +66,7 @@ var mutants = append(deaf(), []mutant{
 	{store.QueueUses, "{prefix}job_dead WHERE queue_id = :queue", "{prefix}job_dead WHERE " + always, "TestDeleteQueue" + onSQLite},
 	{store.QueueUses, "{prefix}route WHERE queue = :name", "{prefix}route WHERE " + always, "TestDeleteQueue" + onSQLite},
 	{store.MarkDeleted, " WHERE queue_id = :queue", "", "TestDeleteQueue" + onSQLite},
-	{store.CreateQueue, "{ignore_duplicate name}", "", "TestOnce" + onSQLite},
+	{store.CreateQueues, "{ignore_duplicate name}", "", "TestOnce" + onSQLite},
 	{store.SetOrdered, " AND ordered <> 'yes'", "", "TestOnce" + onSQLite},
 
 	// Limits.
@@ -136,6 +139,16 @@ var mutants = append(deaf(), []mutant{
 	{store.TakeBlock, " OR {int :left} = 1", "", "TestTake" + onSQLite},
 	{store.TakeBlock, "suspects + 1", "suspects", "TestTake" + onSQLite},
 	{store.TakeBlock, suspicious + ", state = 'LEASED'", "state = 'LEASED', " + suspicious, "TestTake" + onMySQL}, // assigns in this order
+	{store.TakeFree, blockRow + "state = 'FREE' AND ", "", "TestTakeFree" + onSQLite},
+	{store.TakeFree, blockRow + "fence = picked.seen", always, "TestTakeFree" + onSQLite},
+	{store.TakeFree, blockRow + "queue_id = picked.queue_id AND ", "", "TestTakeFree" + onSQLite},
+	{store.TakeFree, "fence = fence + 1", "fence = fence", "TestTakeFree" + onSQLite},
+	{store.Taken, "b.queue_id = record.queue AND ", "", ""},
+	{store.Taken, "b.divided = record.block", always, ""},
+	{store.Taken, " AND b.fence = record.seen + 1", "", ""},
+	{store.HandOverBlocks, blockRow + "fence = picked.held AND ", "", ""},
+	{store.HandOverBlocks, blockRow + "queue_id = picked.queue_id AND ", "", ""},
+	{store.HandOverBlocks, " AND " + blockRow + "divided = picked.divided", "", ""},
 	{store.StillMine, ofFence, always, "TestMovesOfALostBlock" + onSQLite},
 	{store.StillMine, ofNode, always, "TestMovesOfALostBlock" + onSQLite},
 	{store.StillMine, "{share_locked}", "", "TestLocks" + onPostgres},
@@ -221,6 +234,9 @@ var mutants = append(deaf(), []mutant{
 	{store.LockDelayed, movedBlock, "", ""},
 	{store.LockDelayed, movedID, always, ""},
 	{store.HeldKeys, " AND hold_key > ''", "", ""},
+	{store.HoldingBlocks, " AND hold_key > ''", "", "TestHolding" + onSQLite},
+	{store.HoldingBlocks, "queue_id = queue AND ", "", ""},
+	{store.HoldingBlocks, "divided = block AND ", "", ""},
 
 	// Running jobs.
 	{store.RunningJobs, "LEFT JOIN", "JOIN", ""},
@@ -455,6 +471,8 @@ func deaf() (all []mutant) {
 				changed = "'" + changed + "'"
 			case "ids":
 				old, changed = "{in id :ids}", always
+			case "names":
+				old, changed = " IN (:names)", " IS NOT NULL"
 			case "queues":
 				old, changed = "{in "+ofQueues[r.stmt]+"queue_id :queues}", always
 			}

@@ -22,7 +22,7 @@ var byRows = map[*sqlrun.Stmt]bool{
 	store.LockJobs: true, store.LockDelayed: true, store.LockRunning: true, store.LockOut: true, store.LockDead: true, store.LockDone: true,
 	store.DelayReady: true, store.DelayRunning: true, store.BuryReady: true, store.BuryDelayed: true, store.BuryRunning: true, store.CheckOutReady: true, store.CheckOutDelayed: true,
 	store.KeepReady: true, store.KeepDelayed: true, store.KeepRunning: true, store.DivideAnew: true, store.PassReady: true, store.ReviveDead: true, store.HastenDelayed: true, store.Redelay: true,
-	store.LookFor: true, store.NextDelayed: true,
+	store.LookFor: true, store.NextDelayed: true, store.HoldingBlocks: true,
 }
 
 // ofAllQueues are the statements that are about jobs of any queue, for administration.

@@ -68,7 +68,7 @@ var piped = map[*sqlrun.Stmt]bool{
 	store.AckReady: true, store.AckDelayed: true, store.AckRunning: true, store.FetchReady: true, store.FetchAgain: true, store.FetchDelayed: true,
 	store.PresentReady: true, store.PresentDelayed: true, store.GetRunning: true,
 	store.LoadReady: true, store.LoadDelayed: true, store.LoadRunning: true,
-	store.LookFor: true, store.NextDelayed: true, store.StrayBlocks: true,
+	store.LookFor: true, store.NextDelayed: true, store.HoldingBlocks: true, store.StrayBlocks: true,
 	store.LocateJob: true, store.FindReady: true, store.FindDelayed: true, store.FindRunning: true, store.FindDead: true, store.ListReady: true,
 	store.ListDelayed: true, store.ListRunning: true, store.ListDead: true,
 	store.StandReady: true, store.StandDelayed: true, store.StandRunning: true, store.FindDone: true, store.ListDone: true,
@@ -218,7 +218,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 			"bytes": nil, "above": i % planBlocks, "below": i%planBlocks + 2, "target": 99,
 			"tries": 1, "lasts": nil, "trace_of": nil, "endpoint": nil, "run_us": int64(1), "died": 0, "later": 1,
 			"why": "", "more": "", "holds": nil, "at": i, "unique_key": "k", "until_us": nil,
-			"slot": 0, "since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "group_id": ids[i], "became": "done", "made": nil,
+			"slot": 0, "since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "group_id": ids[i], "seen": 1, "held": 1, "heir": "", "became": "done", "made": nil,
 		}
 	}
 	var after any = ids[0]
@@ -231,7 +231,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 		"queue": 1, "queues": []int64{1}, "to": 1, "kind": "k", "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1,
 		"after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
 		"name": "a", "under": "u", "version": "v", "drained": 0, "node": "n1",
-		"nodes": []string{"n1", "n2"}, "recent": 0, "from": "n2", "was": "running",
+		"names": []string{"a", "b"}, "nodes": []string{"n1", "n2"}, "recent": 0, "from": "n2", "was": "running",
 		"lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
 		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "",

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
@@ -26,12 +28,57 @@ func (c *Client) queueAt(ctx context.Context, name string, at instant.Instant) (
 	}
 	q, err := c.read(ctx, name)
 	if errors.Is(err, ErrNotFound) {
-		if err = c.create(ctx, name, c.opt.Blocks, false); err == nil {
+		if err = c.create(ctx, name, c.opt.Blocks); err == nil {
 			q, err = c.read(ctx, name)
 		}
 	}
 	return q, err
 }
+
+// queuesNamed reads the settings of some queues, and makes those that there are not.
+func (c *Client) queuesNamed(ctx context.Context, names []string) (map[string]*store.Queue, error) {
+	found := map[string]*store.Queue{}
+	read := func(names []string) (lacking []string, err error) {
+		at := instant.Now()
+		for part := range slices.Chunk(names, mostSurveyed) {
+			some, err := store.SelectQueues(ctx, &c.dbOf(ctx).Session, store.GetNamed, sqlrun.Args{"names": part})
+			if err != nil {
+				return nil, err
+			}
+			for _, q := range some {
+				if q.At = at; q.Blocks > 0 {
+					found[q.Name] = q
+					c.remember(q)
+				}
+			}
+			for _, name := range part {
+				if found[name] == nil {
+					lacking = append(lacking, name)
+				}
+			}
+		}
+		return lacking, nil
+	}
+	lacking, err := read(names)
+	if err != nil || len(lacking) == 0 {
+		return found, err
+	}
+	for part := range slices.Chunk(lacking, mostMade) {
+		err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+			return store.MakeQueues(ctx, tx, part, c.opt.Blocks, false)
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if lacking, err = read(lacking); err == nil && len(lacking) > 0 {
+		err = fmt.Errorf("%w: queue %q", ErrNotFound, lacking[0])
+	}
+	return found, err
+}
+
+// mostMade is how many queues a transaction makes.
+const mostMade = 100
 
 // knows reports whether what was read at one instant is still usable at another: it is recent, and
 // nobody in this process has changed it.
@@ -70,8 +117,8 @@ func (c *Client) blocks(ctx context.Context, queue int) ([]store.BlockRow, error
 func cmpName(queue string) string { return cmp.Or(queue, store.DefaultQueue) }
 
 // create creates a queue with its blocks; concurrent creators share the result.
-func (c *Client) create(ctx context.Context, name string, n int, fifo bool) error {
-	return c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error { return store.MakeQueue(ctx, tx, name, n, fifo) })
+func (c *Client) create(ctx context.Context, name string, n int) error {
+	return c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error { return store.MakeQueue(ctx, tx, name, n, false) })
 }
 
 // Options adjusts a Client. The zero value is ready to use.

@@ -71,10 +71,14 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 	}
 	var queues []*workQueue
 	names := map[int]string{}
+	sets, err := w.c.queuesNamed(ctx, w.opt.Queues)
+	if err != nil {
+		return err
+	}
 	for _, name := range w.opt.Queues {
-		set, err := w.c.queue(ctx, name)
-		if err != nil {
-			return err
+		set := sets[name]
+		if names[set.ID] != "" {
+			continue // it was given twice
 		}
 		q := &workQueue{w: w, id: set.ID, name: set.Name, set: set, blocks: map[int]*block{}, joining: true}
 		queues, names[q.id] = append(queues, q), q.name

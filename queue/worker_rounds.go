@@ -102,12 +102,16 @@ func (w *Worker) share(ctx context.Context) {
 func (w *Worker) nextRound() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	again := shareEvery
 	for _, q := range w.queues {
+		if q.joining {
+			return 0
+		}
 		if q.told > q.rounded {
-			return toldEvery
+			again = toldEvery
 		}
 	}
-	return shareEvery
+	return again
 }
 
 // lookAfterDue runs a round of the queues that are due. nudged reports whether something has
@@ -179,10 +183,14 @@ func idsOfQueues(queues []*workQueue) []int {
 	return ids
 }
 
-// noteRoster records the workers of a queue. mu is held.
+// noteRoster notes who works on a queue. Where this worker is alone nobody hands over or takes
+// anything but itself. mu is held.
 func (w *Worker) noteRoster(q *workQueue, all []workerRow) {
-	if !slices.EqualFunc(all, q.roster, workerRow.same) {
-		q.roster, q.unsettled = all, instant.Now().Add(settlesIn)
+	if slices.EqualFunc(all, q.roster, workerRow.same) {
+		return
+	}
+	if q.roster = all; len(all) != 1 || all[0].node != w.lease.node {
+		q.unsettled = instant.Now().Add(settlesIn)
 	}
 }
 
@@ -383,14 +391,12 @@ func (w *Worker) refreshSettings(ctx context.Context, due []*workQueue) error {
 	return err
 }
 
-// lookForDue finds out when the next delayed job of each block of some queues is due.
-func (w *Worker) lookForDue(ctx context.Context, due []*workQueue) (failed error) {
-	var rows []sqlrun.Args
-	byID := map[int]*workQueue{}
+// lookForDue looks when the next delayed job of each block of some queues is due.
+func (w *Worker) lookForDue(ctx context.Context, due []*workQueue) error {
+	var rows []dueRow
 	w.mu.Lock()
 	at := instant.Now()
 	for _, q := range due {
-		byID[q.id] = q
 		for _, b := range q.blocks {
 			if b.leaving {
 				continue
@@ -399,18 +405,33 @@ func (w *Worker) lookForDue(ctx context.Context, due []*workQueue) (failed error
 			if b.still() && at.Sub(b.swept) >= w.whole { // late commits
 				from, b.swept = 0, at
 			}
-			rows = append(rows, sqlrun.Args{"queue": q.id, "block": b.divided, "since": from})
+			rows = append(rows, dueRow{b, from})
 		}
 	}
 	w.mu.Unlock()
+	return w.lookForNext(ctx, rows)
+}
+
+// A dueRow is a block, and the time in µs after which its next delayed job is wanted.
+type dueRow struct {
+	b     *block
+	since int64
+}
+
+// lookForNext looks when the next delayed job of each of some blocks is due.
+func (w *Worker) lookForNext(ctx context.Context, all []dueRow) (failed error) {
+	rows, byID := make([]sqlrun.Args, len(all)), map[store.BlockID]*block{}
+	for i, r := range all {
+		rows[i], byID[r.b.at()] = sqlrun.Args{"queue": r.b.q.id, "block": r.b.divided, "since": r.since}, r.b
+	}
 	for part := range slices.Chunk(rows, mostLooked) {
 		failed = errors.Join(failed, w.db.Pipeline(ctx, &sqlrun.Step{ // so that its plan is cached
 			Stmt: store.NextDelayed, Args: sqlrun.Args{"rows": part},
 			Scan: func(row *sqlrun.Row) error {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				b := byID[int(row.Int(0))].blocks[int(row.Int(1))]
-				if now, at := row.Int(2), row.Int(3); b != nil && !row.Null(3) && at < now+dueAhead.Microseconds() {
+				b := byID[store.BlockID{Queue: int(row.Int(0)), Divided: int(row.Int(1))}]
+				if now, at := row.Int(2), row.Int(3); !b.gone && !row.Null(3) && at < now+dueAhead.Microseconds() {
 					if at < b.dues.Horizon() { // it was committed late
 						b.dues.Anew()
 					}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -42,29 +43,68 @@ func (w *Worker) readHeld(ctx context.Context, b *block) ([]heldKey, error) {
 		})
 }
 
-// findHeld finds the keys whose jobs have to wait for a job that runs elsewhere, or for a retry.
-// Running ones are read first, so a job that becomes delayed meanwhile is seen there. Several
+// findHeld finds the keys of blocks whose jobs have to wait for a job that runs elsewhere, or for a
+// retry. Running ones are read first, so a job that becomes delayed meanwhile is seen there. Several
 // jobs of a key were a batch, of which some may still run and some wait: they go in order,
 // wherever they are.
-func (w *Worker) findHeld(ctx context.Context, b *block) error {
-	running, err := w.c.readRunning(ctx, []int{b.q.id})
-	if err != nil {
-		return err
+func (w *Worker) findHeld(ctx context.Context, all []*block) error {
+	byID, keys := map[store.BlockID]*block{}, map[*block][]heldKey{}
+	var queues []int
+	for _, b := range all {
+		byID[b.at()] = b
+		queues = append(queues, b.q.id)
 	}
-	keys, err := w.readHeld(ctx, b)
-	if err != nil {
-		return err
-	}
-	for _, r := range running {
-		if r.divided == b.divided && b.lineOf(r.key) != "" {
-			keys = append(keys, heldKey{r.id, r.key})
+	slices.Sort(queues)
+	for part := range slices.Chunk(slices.Compact(queues), mostSurveyed) {
+		running, err := w.c.readRunning(ctx, part)
+		if err != nil {
+			return err
+		}
+		for _, r := range running {
+			if b := byID[store.BlockID{Queue: r.queue, Divided: r.divided}]; b != nil && b.lineOf(r.key) != "" {
+				keys[b] = append(keys[b], heldKey{r.id, r.key})
+			}
 		}
 	}
-	slices.SortFunc(keys, func(a, b heldKey) int { return cmp.Compare(a.id, b.id) })
-	for _, h := range keys {
-		b.hold(b.lineOf(h.key), h.id)
+	holding, err := w.holding(ctx, all)
+	if err != nil {
+		return err
+	}
+	for _, b := range holding {
+		waiting, err := w.readHeld(ctx, b)
+		if err != nil {
+			return err
+		}
+		keys[b] = append(keys[b], waiting...)
+	}
+	for b, held := range keys {
+		slices.SortFunc(held, func(a, b heldKey) int { return cmp.Compare(a.id, b.id) })
+		for _, h := range held {
+			b.hold(b.lineOf(h.key), h.id)
+		}
 	}
 	return nil
+}
+
+// holding lists those of some blocks in which jobs wait for a retry, and others of their keys for them.
+func (w *Worker) holding(ctx context.Context, all []*block) (some []*block, err error) {
+	if len(all) == 1 {
+		return all, nil
+	}
+	byID, rows := map[store.BlockID]*block{}, make([]sqlrun.Args, len(all))
+	for i, b := range all {
+		byID[b.at()], rows[i] = b, sqlrun.Args{"queue": b.q.id, "block": b.divided}
+	}
+	for part := range slices.Chunk(rows, mostLooked) {
+		err = errors.Join(err, w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
+			Stmt: store.HoldingBlocks, Args: sqlrun.Args{"rows": part},
+			Scan: func(row *sqlrun.Row) error {
+				some = append(some, byID[store.BlockID{Queue: int(row.Int(0)), Divided: int(row.Int(1))}])
+				return nil
+			},
+		}))
+	}
+	return some, err
 }
 
 // lookAround adopts checked out jobs of this worker's blocks whose workers have

@@ -65,28 +65,32 @@ func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
+	var shared []*workQueue
+	var claims []*claim
 	for _, q := range due {
-		if err := w.shareOne(ctx, q, s, name); err != nil {
-			failed = errors.Join(failed, err)
-			continue
+		some, err := w.shareOne(ctx, q, s, name)
+		if failed = errors.Join(failed, err); err == nil {
+			shared, claims = append(shared, q), append(claims, some...)
 		}
+	}
+	failed = errors.Join(failed, w.handOverIdle(ctx, due...), w.takeFree(ctx, claims, name))
+	for _, q := range shared {
 		failed = errors.Join(failed, w.conductTrials(ctx, q, name), w.lookAround(ctx, q, s, g, name))
 	}
 	return errors.Join(failed, w.lookForDue(ctx, due))
 }
 
-// shareOne shares the blocks of a queue according to a survey.
-func (w *Worker) shareOne(ctx context.Context, q *workQueue, s *survey, name string) (failed error) {
+// shareOne shares the blocks of a queue, by what a survey says: it marks those that are to be handed
+// over, and returns which it may take.
+func (w *Worker) shareOne(ctx context.Context, q *workQueue, s *survey, name string) (claims []*claim, failed error) {
 	all, rows := s.workers[q.id], slices.Clone(s.blocks[q.id])
 	failed = w.expelLate(ctx, ofBlocks(rows))
-	for _, r := range w.check(q, rows, name) {
-		args := sqlrun.Args{"queue": q.id, "divided": r.Divided, "fence": r.Fence, "node": name, "kind": r.ForKind}
-		_, err := w.db.Exec(ctx, store.HandOverBlock, args)
-		failed = errors.Join(failed, err)
+	if forgotten := w.check(q, rows, name); len(forgotten) > 0 {
+		failed = errors.Join(failed, w.handOver(ctx, forgotten, name))
 	}
 	rows, err := w.current(ctx, q, rows)
 	if err != nil {
-		return errors.Join(failed, err)
+		return nil, errors.Join(failed, err)
 	}
 	round := int(w.c.clock.now() / w.rotate.Microseconds())
 	drained := w.lease.noteDrained(all, name)
@@ -98,12 +102,11 @@ func (w *Worker) shareOne(ctx context.Context, q *workQueue, s *survey, name str
 		p.mine = w.surrender(q, p, !othersMove(all, name) && !drained)
 	}
 	w.yield(q)
-	failed = errors.Join(failed, w.handOverIdle(ctx, q))
 	vacant := w.vacantBlocks(q, all, name, rows)
 	for _, p := range parts {
-		failed = errors.Join(failed, w.takeFree(ctx, q, freeBlocks(p.rows), vacant, name, p.share-p.mine))
+		claims = append(claims, &claim{q: q, free: freeBlocks(p.rows), vacant: vacant, n: p.share - p.mine})
 	}
-	return failed
+	return claims, failed
 }
 
 // noteSurplus logs once that a queue has too few blocks for its workers.
@@ -285,7 +288,7 @@ func (w *Worker) expelOne(ctx context.Context, node string) error {
 // check drops blocks that no longer belong to this worker according to the table. It returns
 // those that do and that the worker does not know of: it may have taken them without receiving
 // the answer, or failed to hand them over.
-func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgotten []store.BlockRow) {
+func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgotten []*block) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	there := map[int]int64{}
@@ -293,7 +296,7 @@ func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgot
 		if r.State == "LEASED" && r.LockBy == name {
 			there[r.Divided] = r.Fence
 			if q.blocks[r.Divided] == nil {
-				forgotten = append(forgotten, r)
+				forgotten = append(forgotten, &block{q: q, divided: r.Divided, fence: r.Fence, forKind: r.ForKind})
 			}
 		}
 	}
@@ -368,15 +371,18 @@ func (w *Worker) remain(b *block, at instant.Instant) {
 	w.enlist(b)
 }
 
-// handOverIdle hands over the marked blocks of a queue in which nothing is under way.
-func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
+// handOverIdle hands over the marked blocks of some queues in which nothing is under way.
+func (w *Worker) handOverIdle(ctx context.Context, queues ...*workQueue) (failed error) {
 	w.mu.Lock()
 	var idle []*block
 	unstarted := map[*block][]int64{}
 	name := w.lease.node
-	for _, b := range q.blocks {
-		if b.leaving && b.idle() {
-			b.gone = true // nothing more is read
+	for _, q := range queues {
+		for _, b := range q.blocks {
+			if !b.leaving || !b.idle() {
+				continue
+			}
+			b.gone = true // nothing is read any more
 			w.forsake(b)
 			b.lighten()
 			delete(q.blocks, b.divided)
@@ -390,23 +396,22 @@ func (w *Worker) handOverIdle(ctx context.Context, q *workQueue) error {
 		}
 	}
 	w.mu.Unlock()
-	var err error
 	for b, ids := range unstarted {
 		args := store.JobArgs(b.q.id, b.divided, 0, ids)
 		args["node"] = name
-		_, e := w.db.Exec(ctx, store.HandRunning, args)
-		err = errors.Join(err, e)
-	}
-	for _, b := range idle {
-		_, e := w.db.Exec(ctx, store.HandOverBlock, sqlrun.Args{
-			"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name, "kind": cmp.Or(b.heir, b.forKind),
-		})
-		err = errors.Join(err, e) // otherwise it is taken away when the lease has ended
+		_, err := w.db.Exec(ctx, store.HandRunning, args)
+		failed = errors.Join(failed, err)
 	}
 	if len(idle) > 0 {
-		w.c.bells.announce(ctx, q.id)
+		failed = errors.Join(failed, w.handOver(ctx, idle, name)) // else it is taken away when the lease has ended
+		var told []int
+		for _, b := range idle {
+			told = append(told, b.q.id)
+		}
+		slices.Sort(told)
+		w.c.bells.announce(ctx, slices.Compact(told)...)
 	}
-	return err
+	return failed
 }
 
 // handOverAll calls handOverIdle for all queues.
@@ -414,9 +419,7 @@ func (w *Worker) handOverAll(ctx context.Context) {
 	w.mu.Lock()
 	queues := w.queues
 	w.mu.Unlock()
-	for _, q := range queues {
-		if err := w.handOverIdle(ctx, q); err != nil {
-			w.log.Warn("handing blocks over failed; others take them when the lease has ended", "err", err)
-		}
+	if err := w.handOverIdle(ctx, queues...); err != nil {
+		w.log.Warn("handing blocks over failed; others take them when the lease has ended", "err", err)
 	}
 }

@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"math/rand/v2"
 	"slices"
@@ -64,42 +65,177 @@ func othersMove(all []workerRow, name string) bool {
 	return slices.ContainsFunc(all, func(r workerRow) bool { return r.inTime && r.busy == busyMoving && r.node != name })
 }
 
-// takeFree takes up to n free blocks, and vacant ones. A block that cannot be taken does not
-// prevent others.
-func (w *Worker) takeFree(ctx context.Context, q *workQueue, free []store.BlockRow, vacant map[int]bool, name string, n int) (err error) {
-	for i := range free {
-		r := &free[i]
-		if n <= 0 && !vacant[r.Divided] {
+// A claim is what a worker may take of a part of a queue's blocks.
+type claim struct {
+	q      *workQueue
+	free   []store.BlockRow // those that are left, in the order in which it takes them
+	vacant map[int]bool     // these it takes beyond its share
+	n      int              // how many it lacks
+}
+
+// pick takes those out of the list that are to be tried next.
+func (c *claim) pick() (picked []*bid) {
+	n, left := c.n, c.free[:0]
+	for _, r := range c.free {
+		if n <= 0 && !c.vacant[r.Divided] {
+			left = append(left, r)
 			continue
 		}
-		got, e := w.takeOne(ctx, q, r, name)
-		err = errors.Join(err, e)
-		if e != nil && (ctx.Err() != nil || w.db.Dialect.Unavailable(e)) {
-			break
+		n--
+		picked = append(picked, &bid{c: c, row: r})
+	}
+	c.free = left
+	return picked
+}
+
+// A bid is for a block that a worker tries to take.
+type bid struct {
+	c   *claim
+	row store.BlockRow
+	got bool
+}
+
+// mostTaken is how many blocks a transaction takes.
+const mostTaken = 1000
+
+// takeFree takes free blocks of some queues, as many as each lacks, and vacant ones. A block that
+// cannot be taken does not prevent others.
+func (w *Worker) takeFree(ctx context.Context, claims []*claim, name string) (failed error) {
+	down := func(err error) bool { return ctx.Err() != nil || w.db.Dialect.Unavailable(err) }
+	for {
+		var free, others []*bid
+		for _, c := range claims {
+			for _, x := range c.pick() {
+				if x.row.State == "FREE" {
+					free = append(free, x)
+				} else {
+					others = append(others, x)
+				}
+			}
 		}
-		if !got {
+		if len(free)+len(others) == 0 {
+			return failed
+		}
+		slices.SortFunc(free, func(a, b *bid) int { // so that nobody waits for somebody who waits for it
+			return cmp.Or(cmp.Compare(a.c.q.id, b.c.q.id), cmp.Compare(a.row.Divided, b.row.Divided))
+		})
+		for part := range slices.Chunk(free, mostTaken) {
+			if w.ending() {
+				return failed
+			}
+			if err := w.takeSome(ctx, part, name); err != nil {
+				failed = errors.Join(failed, err)
+				if down(err) {
+					return failed
+				}
+				others = append(others, part...) // one of them is refused
+			}
+		}
+		for _, x := range others {
+			if w.ending() {
+				return failed
+			}
+			var err error
+			if x.got, err = w.takeOne(ctx, x.c.q, &x.row, name); err != nil {
+				failed = errors.Join(failed, err)
+				if down(err) {
+					return failed
+				}
+			}
+		}
+		w.noteTaken(free, others)
+	}
+}
+
+// ending reports whether the worker is being stopped.
+func (w *Worker) ending() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closing
+}
+
+// noteTaken counts the blocks that were taken, and keeps those for a while that are beyond the
+// worker's share.
+func (w *Worker) noteTaken(lists ...[]*bid) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := map[*bid]bool{}
+	for _, x := range slices.Concat(lists...) {
+		if !x.got || seen[x] {
 			continue
 		}
-		if n--; n < 0 {
-			w.keepBlock(q, r.Divided)
+		seen[x] = true
+		q, divided := x.c.q, x.row.Divided
+		delete(q.vacant, divided)
+		if x.c.n--; x.c.n >= 0 {
+			continue
 		}
+		if b := q.blocks[divided]; b != nil {
+			b.kept = instant.Now()
+		}
+	}
+}
+
+// takeSome takes blocks that nobody has.
+func (w *Worker) takeSome(ctx context.Context, some []*bid, name string) error {
+	rows, byID := make([]sqlrun.Args, len(some)), map[store.BlockID]*bid{}
+	for i, x := range some {
+		id := store.BlockID{Queue: x.c.q.id, Divided: x.row.Divided}
+		rows[i], byID[id] = sqlrun.Args{"queue": id.Queue, "block": id.Divided, "seen": x.row.Fence}, x
+	}
+	reads := w.readSize()
+	args := sqlrun.Args{"rows": rows, "node": name, "batch": max(w.opt.Batch, reads)}
+	var got []*bid
+	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		got = nil
+		n, err := tx.Exec(ctx, store.TakeFree, args)
+		if err != nil || n == 0 {
+			return err
+		}
+		if n == int64(len(some)) {
+			got = some
+			return nil
+		}
+		_, err = sqlrun.Select(ctx, tx, store.Taken, args, func(rows *sql.Rows) (id store.BlockID, err error) {
+			if err = rows.Scan(&id.Queue, &id.Divided); err == nil {
+				got = append(got, byID[id])
+			}
+			return id, err
+		})
+		return err
+	})
+	if err != nil || len(got) == 0 {
+		return err
+	}
+	all := make([]*block, len(got))
+	for i, x := range got {
+		all[i] = w.newBlock(x.c.q, &x.row, reads)
+	}
+	ours, err := w.receive(ctx, all, name)
+	for _, x := range got {
+		x.got = ours
 	}
 	return err
 }
 
-// keepBlock keeps a block that was taken beyond the worker's share for a while.
-func (w *Worker) keepBlock(q *workQueue, divided int) {
+func (w *Worker) readSize() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if b := q.blocks[divided]; b != nil {
-		b.kept = instant.Now()
+	return w.reads.size
+}
+
+// newBlock makes a block of a row that this worker has taken.
+func (w *Worker) newBlock(q *workQueue, r *store.BlockRow, reads int) *block {
+	return &block{
+		q: q, divided: r.Divided, fence: r.Fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
+		reads: board.Reads{Dirty: true, Unseen: true}, dues: board.Dues{Ripe: true}, keyed: q.set.Ordered || r.FIFO, fifo: r.FIFO,
+		forKind: r.ForKind, from: instant.Now(), batch: reads, says: reads,
 	}
 }
 
+// takeOne takes a block, which may be one that a worker has left that was lost.
 func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, name string) (bool, error) {
-	w.mu.Lock()
-	reads := w.reads.size
-	w.mu.Unlock()
+	reads := w.readSize()
 	args := sqlrun.Args{"queue": q.id, "divided": r.Divided, "fence": r.Fence, "node": name, "batch": max(w.opt.Batch, reads), "left": 0}
 	if r.Left {
 		args["left"] = 1
@@ -108,11 +244,7 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, n
 	if err != nil || n == 0 {
 		return false, err
 	}
-	b := &block{
-		q: q, divided: r.Divided, fence: r.Fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
-		reads: board.Reads{Dirty: true, Unseen: true}, dues: board.Dues{Ripe: true}, keyed: q.set.Ordered || r.FIFO, fifo: r.FIFO,
-		forKind: r.ForKind, from: instant.Now(), batch: reads, says: reads,
-	}
+	b := w.newBlock(q, r, reads)
 	if r.State != "FREE" && !r.Left {
 		b.accused = r.Suspects + 1
 		if !w.opt.Isolated && !w.opt.AtMostOnce {
@@ -120,21 +252,85 @@ func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, n
 		}
 		w.log.Info("took a block over from a worker that was lost", "queue", q.name, "block", r.Divided, "from", r.LockBy)
 	}
-	if err := w.findHeld(ctx, b); err != nil {
-		_, _ = w.db.Exec(ctx, store.HandOverBlock, sqlrun.Args{
-			"queue": q.id, "divided": r.Divided, "fence": b.fence, "node": name, "kind": r.ForKind,
-		})
+	return w.receive(ctx, []*block{b}, name)
+}
+
+// fewBlocks are so few that flushers look into them: more are looked into by one statement first, since
+// most have no jobs.
+const fewBlocks = 64
+
+// receive begins with blocks that this worker has taken. If it cannot be known what their jobs wait
+// for, it hands them over again. It reports whether the worker has them.
+func (w *Worker) receive(ctx context.Context, all []*block, name string) (ours bool, err error) {
+	if err := w.findHeld(ctx, all); err != nil {
+		_ = w.handOver(ctx, all, name)
 		return false, err
 	}
+	many := len(all) > fewBlocks
+	w.mu.Lock()
+	if ours = w.lease.node == name; !ours {
+		w.mu.Unlock()
+		return false, nil // others take them when they see that this process is gone
+	}
+	for _, b := range all {
+		b.leaving = w.closing // which drain will see
+		b.q.blocks[b.divided], b.q.known = b, false
+		if many {
+			b.serving, b.dues.Ripe = true, false
+			continue
+		}
+		w.enlist(b)
+	}
+	w.mu.Unlock()
+	if many {
+		w.lookInto(ctx, all)
+	}
+	return true, nil
+}
+
+// lookInto looks which of some blocks have jobs, for flushers that leave them alone meanwhile. The
+// others are then as if they had been read. If it cannot look, flushers read all.
+func (w *Worker) lookInto(ctx context.Context, all []*block) {
+	rows, dues := make([]lookRow, len(all)), make([]dueRow, len(all))
+	for i, b := range all {
+		rows[i], dues[i] = lookRow{at: b.at()}, dueRow{b: b}
+	}
+	at := instant.Now()
+	there, err := w.c.lookAbove(ctx, rows)
+	if err == nil {
+		err = w.lookForNext(ctx, dues)
+	}
+	closed, took := w.c.clock.closed(at), since(at)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.lease.node != name {
-		return false, nil // others take it when they see that this process is gone
+	for _, b := range all {
+		b.serving = false
+		b.q.recheck()
+		switch {
+		case err != nil:
+			b.dues.Ripe = true
+		case !there[b.at()] && !b.reads.Told && !b.gone && !b.leaving:
+			b.foundEmpty(at, closed)
+			b.restWhole(board.Read{Whole: true}, took)
+			if b.still() && !b.wants(instant.Now()) {
+				continue
+			}
+		}
+		w.enlist(b)
 	}
-	if w.closing {
-		b.leaving = true // drain will see that
+	w.tellClosing()
+}
+
+// handOver frees blocks of this worker.
+func (w *Worker) handOver(ctx context.Context, all []*block, name string) (failed error) {
+	for part := range slices.Chunk(all, mostTaken) {
+		rows := make([]sqlrun.Args, len(part))
+		for i, b := range part {
+			rows[i] = sqlrun.Args{"queue": b.q.id, "block": b.divided, "held": b.fence, "heir": cmp.Or(b.heir, b.forKind)}
+		}
+		failed = errors.Join(failed, w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
+			Stmt: store.HandOverBlocks, Args: sqlrun.Args{"rows": rows, "node": name},
+		}))
 	}
-	q.blocks[r.Divided], q.known = b, false
-	w.enlist(b)
-	return true, nil
+	return failed
 }

@@ -20,7 +20,7 @@ import (
 // elsewhere makes a queue to move jobs to.
 func elsewhere(t *testing.T, c *Client, name string, blocks int) {
 	t.Helper()
-	must(t, c.create(t.Context(), name, blocks, false))
+	must(t, c.create(t.Context(), name, blocks))
 }
 
 // moveAll moves jobs from the default queue to another, and compares the outcomes.

@@ -137,7 +137,7 @@ func (c *Client) becomeFIFO(ctx context.Context, tx *sqlrun.Session, q *store.Qu
 		}
 	}
 	last := q.Newest()
-	return store.NewBlocks(ctx, tx, q.ID, last.First+last.Blocks, n, last.Number+1, fifo)
+	return store.NewBlocks(ctx, tx, []int{q.ID}, last.First+last.Blocks, n, last.Number+1, fifo)
 }
 
 func orNone(err error, name string) error {
@@ -233,7 +233,7 @@ func (c *Client) Resize(ctx context.Context, name string, n int) error {
 			return store.Invalid("blocks", "queue %q is FIFO, and has one block", name)
 		}
 		last := found[0].Newest()
-		return store.NewBlocks(ctx, tx, id, last.First+last.Blocks, n, last.Number+1, false)
+		return store.NewBlocks(ctx, tx, []int{id}, last.First+last.Blocks, n, last.Number+1, false)
 	})
 	if err != nil {
 		return err

@@ -3,22 +3,29 @@ package store
 import (
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// NewBlocks creates blocks of a queue that is locked.
-func NewBlocks(ctx context.Context, tx *sqlrun.Session, queue, first, n, generation int, fifo bool) error {
+// NewBlocks creates blocks of queues that are locked.
+func NewBlocks(ctx context.Context, tx *sqlrun.Session, queues []int, first, n, generation int, fifo bool) error {
 	is := "no"
 	if fifo {
 		is = "yes"
 	}
-	rows := make([]sqlrun.Args, n)
-	for i := range rows {
-		rows[i] = sqlrun.Args{"queue": queue, "divided": first + i, "generation": generation, "fifo": is}
+	var rows []sqlrun.Args
+	for _, queue := range queues {
+		for i := range n {
+			rows = append(rows, sqlrun.Args{"queue": queue, "divided": first + i, "generation": generation, "fifo": is})
+		}
 	}
-	_, err := tx.Exec(ctx, CreateBlocks, sqlrun.Args{"rows": rows})
-	return err
+	for part := range slices.Chunk(rows, Chunk) {
+		if _, err := tx.Exec(ctx, CreateBlocks, sqlrun.Args{"rows": part}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A LeaseRow is one lease as stored: its state, holder and fence.
@@ -67,10 +74,30 @@ var (
 		WHERE queue_id = :queue AND divided = :divided AND fence = :fence
 			AND (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
 
-	// HandOverBlock frees a block, and says for which kind of job. Takers go by that, but only
-	// the time until the job begins depends on it.
-	HandOverBlock = sqlrun.SQL("queue.hand-over", `
-		UPDATE {prefix}queue_block SET state = 'FREE', for_kind = :kind WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
+	// TakeFree leases blocks that nobody has. Of several takers of a block, the first one changes its
+	// fence; the others wait for its row's lock, and then no longer find the fence that they saw.
+	TakeFree = sqlrun.PerDialect("queue.take-free", func(d *sqlrun.Dialect) string {
+		return d.UpdateFrom("{prefix}queue_block", []string{"queue_id", "divided"},
+			`suspects = 0, state = 'LEASED', lock_by = :node, lock_at = {now}, batch = :batch, fence = fence + 1`,
+			`{prefix}queue_block.state = 'FREE' AND {prefix}queue_block.fence = picked.seen`,
+			`SELECT queue AS queue_id, block AS divided, seen FROM {records rows: queue int, block int, seen int}`)
+	})
+
+	// Taken lists the blocks that TakeFree has leased. It runs in the same transaction, which holds
+	// their rows' locks. Only this worker writes its name, and only TakeFree with the next fence.
+	Taken = sqlrun.SQL("queue.taken", `
+		SELECT b.queue_id, b.divided FROM {records rows: queue int, block int, seen int}
+		{join_by_key {prefix}queue_block AS b} ON b.queue_id = record.queue AND b.divided = record.block
+		WHERE b.lock_by = :node AND b.fence = record.seen + 1`)
+
+	// HandOverBlocks frees blocks, and says for which kind of job each. Takers go by that, but only
+	// the time until the job begins depends on it. It compares the worker's fences, so it does not
+	// change a block that somebody else has taken.
+	HandOverBlocks = sqlrun.PerDialect("queue.hand-over", func(d *sqlrun.Dialect) string {
+		return d.UpdateFrom("{prefix}queue_block", []string{"queue_id", "divided"}, `state = 'FREE', for_kind = picked.heir`,
+			`{prefix}queue_block.fence = picked.held AND {prefix}queue_block.lock_by = :node`,
+			`SELECT queue AS queue_id, block AS divided, held, heir FROM {records rows: queue int, block int, held int, heir text}`)
+	})
 
 	// NoteBatch stores how many jobs the block's worker reads at once from now on. It compares
 	// the worker's fence, so it does not change a block that somebody else has taken.

@@ -23,6 +23,11 @@ var (
 	// HeldKeys lists the jobs of a block that wait for their retry, and so block their keys.
 	HeldKeys = sqlrun.SQL("queue.held", `
 		SELECT id, hold_key FROM {prefix}job_delayed WHERE queue_id = :queue AND divided = :divided AND hold_key > ''`)
+
+	// HoldingBlocks lists which of some blocks have such jobs. For its order see LookFor.
+	HoldingBlocks = sqlrun.SQL("queue.holding", `
+		SELECT queue, block FROM {records rows: queue int, block int}
+		WHERE (SELECT id FROM {prefix}job_delayed WHERE queue_id = queue AND divided = block AND hold_key > '' ORDER BY queue_id, divided, hold_key LIMIT 1) IS NOT NULL`)
 )
 
 // fetchDue continues in the index, even if many jobs are due at the same moment: as a range of

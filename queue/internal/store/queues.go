@@ -11,6 +11,9 @@ var (
 	// GetQueues reads several queues.
 	GetQueues = sqlrun.SQL("queue.get-some", withGenerations("SELECT * FROM {prefix}queue WHERE {in queue_id :queues}"))
 
+	// GetNamed reads several queues by their names.
+	GetNamed = sqlrun.SQL("queue.get-named", withGenerations("SELECT * FROM {prefix}queue WHERE name IN (:names)"))
+
 	// GetQueueNow also sees a queue that others have created since the transaction's snapshot.
 	GetQueueNow = sqlrun.PerDialect("queue.get-now", func(d *sqlrun.Dialect) string {
 		return generationsOf("SELECT * FROM {prefix}queue WHERE name = :name "+d.Current,
@@ -21,8 +24,14 @@ var (
 	LockQueue = sqlrun.SQL("queue.lock", `
 		SELECT queue_id, (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id) FROM {prefix}queue AS q WHERE q.name = :name {locked}`)
 
-	CreateQueue = sqlrun.SQL("queue.create", `
-		INSERT INTO {prefix}queue (name) VALUES (:name) {ignore_duplicate name}`)
+	// LockQueues locks several queues, in the order of their names, so that two transactions that
+	// create the same queues do not deadlock.
+	LockQueues = sqlrun.SQL("queue.lock-some", `
+		SELECT queue_id, (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id) FROM {prefix}queue AS q
+		WHERE q.name IN (:names) ORDER BY q.name {locked}`)
+
+	CreateQueues = sqlrun.SQL("queue.create", `
+		INSERT INTO {prefix}queue (name) VALUES {values rows: (:name)} {ignore_duplicate name}`)
 
 	// CreateBlocks runs with the queue locked. It also copes with blocks that exist but are
 	// newer than the transaction's snapshot.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/duration"
@@ -191,15 +192,32 @@ const SettingsAge = 2 * time.Second
 // MakeQueue creates a queue with its blocks in a transaction; concurrent creators share the
 // result.
 func MakeQueue(ctx context.Context, tx *sqlrun.Session, name string, n int, fifo bool) error {
-	if err := sqlrun.CheckName(name); err != nil { // a route may have been written by hand
-		return Invalid("queue", "%v", err)
+	return MakeQueues(ctx, tx, []string{name}, n, fifo)
+}
+
+// MakeQueues makes several in a transaction, each once.
+func MakeQueues(ctx context.Context, tx *sqlrun.Session, names []string, n int, fifo bool) error {
+	names = slices.Sorted(slices.Values(names))
+	queues := make([]sqlrun.Args, len(names))
+	for i, name := range names {
+		if err := sqlrun.CheckName(name); err != nil { // a route may have been written by hand
+			return Invalid("queue", "%v", err)
+		}
+		queues[i] = sqlrun.Args{"name": name}
 	}
-	if _, err := tx.Exec(ctx, CreateQueue, sqlrun.Args{"name": name}); err != nil {
+	if _, err := tx.Exec(ctx, CreateQueues, sqlrun.Args{"rows": queues}); err != nil {
 		return err
 	}
-	var id, there int
-	if err := tx.Get(ctx, LockQueue, sqlrun.Args{"name": name}, &id, &there); err != nil || there > 0 {
+	bare, err := sqlrun.Select(ctx, tx, LockQueues, sqlrun.Args{"names": names}, func(rows *sql.Rows) (id int, err error) {
+		var blocks int
+		if err = rows.Scan(&id, &blocks); blocks > 0 {
+			id = 0
+		}
+		return id, err
+	})
+	if err != nil {
 		return err
 	}
-	return NewBlocks(ctx, tx, id, 0, n, 1, fifo)
+	bare = slices.DeleteFunc(bare, func(id int) bool { return id == 0 })
+	return NewBlocks(ctx, tx, bare, 0, n, 1, fifo)
 }
