@@ -44,6 +44,9 @@ const causeWithin = 10 * time.Second
 // findCause sets the cause of an execution. If the query fails, the run starts without it: an
 // alarm that does not name its cause is better than no alarm.
 func (s *Scheduler) findCause(e *execution) {
+	if e.cause != "chain" {
+		return // without the context that a query needs
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), causeWithin)
 	defer cancel()
 	by, err := causeOf(ctx, &s.db.Session, &e.run)
