@@ -59,13 +59,7 @@ type candidate struct {
 	now      time.Time // the database's, when the schedule was locked
 	plan     *cronspec.Schedule
 	bad      error // why the schedule cannot run
-}
-
-func scanCandidate(rows *sql.Rows) (c candidate, err error) {
-	var next, now int64
-	c.bad, err = c.scan(rows, &next, &c.fence, &c.lane, &now)
-	c.nextExec, c.now = instantOf(next), instantOf(now)
-	return c, err
+	sound    bool  // its settings have been found to be valid
 }
 
 // stopped reports whether the schedule was paused or gave up after failures. A schedule that
@@ -86,7 +80,12 @@ func (c *candidate) load() error {
 	if c.bad != nil {
 		return c.bad
 	}
-	if c.bad = c.check(); c.bad == nil {
+	if c.sound {
+		c.bad = c.refusal(c.nameProblems())
+	} else {
+		c.bad = c.check()
+	}
+	if c.bad == nil {
 		c.plan, c.bad = plans.get(&c.Schedule)
 	}
 	return c.bad
@@ -172,13 +171,13 @@ func (s *Scheduler) claimAndTell(ctx context.Context, lane string, limit int, fi
 	b, err := s.claimTx(ctx, func(ctx context.Context, tx *sqlrun.Session, b *claims) error {
 		runs, moved = nil, 0
 		args := sqlrun.Args{"lane": lane, "limit": limit, "since": s.floor()}
-		locked, err := sqlrun.Select(ctx, tx, due, args, scanCandidate)
+		locked, err := selectLocked(ctx, tx, due, args)
 		if err != nil || len(locked) == 0 {
 			return err
 		}
 		moved = len(locked)
 		first = locked[0]
-		if moved == batch {
+		if moved == limit && limit >= batch {
 			filled()
 		}
 		open, err := openRuns(ctx, tx, locked)
@@ -354,14 +353,7 @@ func (s *Scheduler) write(ctx context.Context, tx *sqlrun.Session, b *claims) ([
 		names = append(names, name)
 	}
 	args := sqlrun.Args{"rows": b.begins, "owner": s.owner, "claim": b.token, "lease": s.opt.Lease.Microseconds(), "names": names}
-	scan := func(rows *sql.Rows) (r run, err error) {
-		var due int64
-		err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt, &r.cause, &r.failures, &r.crashes, &r.fence, &r.pinned)
-		r.pinned = pin(r.pinned)
-		r.due, r.claim, r.deadline = instantOf(due), b.token, deadline
-		r.what, r.crowded = &b.what[r.schedule].Schedule, b.crowd[r.schedule]
-		return r, err
-	}
+	scan := func(rows *sql.Rows) (run, error) { return b.scanRun(rows, deadline) }
 	var all []run
 	var err error
 	tells := tx.Dialect.Returning != nil // the statement returns the runs it has written
@@ -379,6 +371,19 @@ func (s *Scheduler) write(ctx context.Context, tx *sqlrun.Session, b *claims) ([
 	}
 	slices.SortFunc(all, func(a, b run) int { return cmp.Compare(a.id, b.id) })
 	return s.enqueueAll(ctx, tx, b, all)
+}
+
+// scanRun reads begunColumns of a run that these claims have begun.
+func (b *claims) scanRun(rows *sql.Rows, deadline instant.Instant) (r run, err error) {
+	var due int64
+	err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt, &r.cause, &r.failures, &r.crashes, &r.fence, &r.pinned)
+	if err != nil { // as when the context ends between two rows
+		return r, err
+	}
+	r.pinned = pin(r.pinned)
+	r.due, r.claim, r.deadline = instantOf(due), b.token, deadline
+	r.what, r.crowded = &b.what[r.schedule].Schedule, b.crowd[r.schedule]
+	return r, nil
 }
 
 // reason returns an error's text in a form that can be stored, whatever the row that the error

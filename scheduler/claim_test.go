@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -322,4 +323,24 @@ func lockRow(t *testing.T, db *dbtest.DB, text string) (free func()) {
 		}
 	})
 	return free
+}
+
+// A claim whose context ends while it reads the runs that it has begun fails. (It used to panic.)
+func TestClaimWhoseRowsAreClosed(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		rows, err := db.Pool().QueryContext(t.Context(), "SELECT 1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		if !rows.Next() || rows.Err() != nil {
+			t.Fatal("no row", rows.Err())
+		}
+		if err := rows.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := newClaims().scanRun(rows, instant.Now()); err == nil {
+			t.Errorf("a row that could not be read became %+v", r)
+		}
+	})
 }

@@ -20,7 +20,7 @@ const (
 	turnover = 20 * time.Millisecond
 	patience = time.Second
 
-	aheadLimit = 10 * batch // maximum number of runs, executed or not, of a daemon that claims ahead
+	aheadLimit = 10 * claimBatch // maximum number of runs, executed or not, of a daemon that claims ahead
 )
 
 // errNoExecutor is the reason for handing back a run that was claimed ahead.
@@ -125,7 +125,7 @@ func (s *Scheduler) reserve(lane string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	room := s.roomIn(lane)
-	limit := min(batch, max(room/4, min(room, 8)))
+	limit := min(claimBatch, max(room/4, min(room, 8)))
 	s.reserved += max(0, limit)
 	return limit
 }

@@ -72,7 +72,7 @@ func (s *Scheduler) planNew(ctx context.Context, lane string) (planned int, err 
 func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []int64) (planned int, first int64, err error) {
 	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		planned = 0
-		locked, err := sqlrun.Select(ctx, tx, unplanned, sqlrun.Args{"lane": lane, "limit": limit, "but": but}, scanCandidate)
+		locked, err := selectLocked(ctx, tx, unplanned, sqlrun.Args{"lane": lane, "limit": limit, "but": but})
 		if err != nil || len(locked) == 0 {
 			return err
 		}

@@ -98,6 +98,7 @@ func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
 		showRun:     {"id": ids[0]},
 		runsAfter:   {"after": int64(1) << 40, "limit": 10},
 		runsWithIDs: {"ids": ids},
+		settingsOf:  {"ids": ids},
 		lastRun:     {},
 		relane:      {"schedule": names[0], "old": "default", "lane": "x"},
 		runOf:       {"schedule": names[0], "due": at(0).UnixMicro()},
@@ -155,9 +156,9 @@ var alone = map[*sqlrun.Stmt]bool{
 	runFloor: true, recentRuns: true, shortHistory: true,
 }
 
-// some is a batch of ids and names of schedules.
-func some() (ids []int64, names []string) {
-	for i := range batch {
+// some returns n ids and names of schedules.
+func some(n int) (ids []int64, names []string) {
+	for i := range n {
 		ids, names = append(ids, int64(100*i+1)), append(names, fmt.Sprintf("s%05d", 10*i))
 	}
 	return ids, names
@@ -174,8 +175,10 @@ func TestPlans(t *testing.T) {
 		defer c.Close()
 		check := func(when string) {
 			t.Helper()
-			ids, names := some()
-			statements := hot(ids, names)
+			statements, claiming := hot(some(batch)), hot(some(claimBatch))
+			for _, stmt := range []*sqlrun.Stmt{due, open, move, begun} {
+				statements[stmt] = claiming[stmt]
+			}
 			for _, stmt := range sqlrun.Statements() {
 				if strings.HasPrefix(stmt.Name, "sqlschema.live-") { // of a package that has no such tables
 					statements[stmt] = nil
@@ -230,7 +233,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 		if c.QueryRowContext(t.Context(), scans).Scan(&before) != nil {
 			t.Skip("plans are not kept here: the engine has no counters of scans as those do that keep them")
 		}
-		ids, names := some()
+		ids, names := some(batch)
 		execute := func(stmt *sqlrun.Stmt, args sqlrun.Args) {
 			tx, err := c.BeginTx(t.Context(), nil)
 			if err != nil {

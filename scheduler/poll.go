@@ -197,7 +197,7 @@ func (s *Scheduler) take(ctx, working context.Context, lane string, take taking)
 	if limit <= 0 {
 		return 0, nil
 	}
-	claimed, done, err := take(ctx, lane, limit)
+	claimed, done, err := take(ctx, lane, min(limit, batch))
 	s.start(working, claimed)
 	s.unreserve(lane, limit)
 	if s.separable(ctx, err) {

@@ -106,20 +106,29 @@ func (s Schedule) filled() Schedule {
 // Problems returns everything for which Add and Import would refuse the schedule, field by field.
 func (s *Schedule) Problems() []Problem {
 	f := s.filled()
-	var all problems
-	all.wrong("name", CheckName(f.Name))
-	if len(f.Source) > 255 || len(f.Key) > 255 {
+	return append(f.nameProblems(), f.settingsProblems()...)
+}
+
+func (s *Schedule) nameProblems() (all problems) {
+	all.wrong("name", CheckName(s.Name))
+	if len(s.Source) > 255 || len(s.Key) > 255 {
 		all.add("source", "the path of its file is longer than 255 bytes")
 	}
-	if _, err := plans.get(&f); err != nil {
+	return all
+}
+
+// settingsProblems lists what is wrong with settings whose defaults are filled in. It depends on
+// nothing else: see settings_cache.go.
+func (s *Schedule) settingsProblems() (all problems) {
+	if _, err := plans.get(s); err != nil {
 		all.wrong("spec", err)
 	}
-	if f.atBoot() && f.Kind != "shell" && f.Kind != "argv" {
+	if s.atBoot() && s.Kind != "shell" && s.Kind != "argv" {
 		all.add("spec", "@reboot runs commands only: kind shell or argv")
 	}
-	all = append(all, f.workProblems()...)
-	all.wrong("tag", f.tagProblem())
-	return append(all, f.policyProblems()...)
+	all = append(all, s.workProblems()...)
+	all.wrong("tag", s.tagProblem())
+	return append(all, s.policyProblems()...)
 }
 
 func (s *Schedule) tagProblem() error {
@@ -137,8 +146,10 @@ func (all *problems) wrong(field string, err error) {
 }
 
 // check returns an error for a schedule that cannot be stored or run.
-func (s *Schedule) check() error {
-	all := s.Problems()
+func (s *Schedule) check() error { return s.refusal(s.Problems()) }
+
+// refusal returns the error for a schedule with problems, or nil if there are none.
+func (s *Schedule) refusal(all []Problem) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -319,7 +330,7 @@ func channel(db *dialect.DB) string { return "dbcron_scheduler_" + db.Prefix() }
 
 // lock locks a schedule, waiting for other transactions. It returns ErrNotFound.
 func lock(ctx context.Context, tx *sqlrun.Session, name string) (candidate, error) {
-	found, err := sqlrun.Select(ctx, tx, lockOne, sqlrun.Args{"name": name}, scanCandidate)
+	found, err := selectLocked(ctx, tx, lockOne, sqlrun.Args{"name": name})
 	if err == nil && len(found) == 0 {
 		err = fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
@@ -381,35 +392,58 @@ func scanSchedule(rows *sql.Rows) (s Schedule, err error) {
 // scan reads the columns of a schedule, and then more of the row. Errors in the columns' contents,
 // which somebody may have written by hand, are returned in bad.
 func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
-	var env, headers, keepFor, retryPastNext, repeatable string
-	var starts, ends, due int64
-	texts := make([]string, 9)
-	err = rows.Scan(append([]any{
-		&s.ID, &s.Name, &s.Source, &s.Key, &s.Spec, &s.Zone, &s.DST, &s.Kind, &s.Command, &s.Stdin, &env, &headers,
-		&s.Dir, &s.User, &s.Tag, &s.Missed, &texts[0], &s.Overlap, &s.FirstRun, &s.MaxAttempts, &texts[1], &texts[2],
-		&retryPastNext, &repeatable, &texts[3], &texts[4], &texts[5], &starts, &ends, &s.MaxFailures, &s.KeepRuns, &keepFor,
-		&s.OnSuccess, &s.OnFailure, &s.State, &s.Reason, &due, &s.Failures,
-		&s.Job.Queue, &s.Job.Key, &s.Job.Priority, &s.Job.MaxAttempts, &texts[6], &s.Notify, &texts[7], &s.Job.Unique, &texts[8],
-	}, more...)...)
-	if err != nil {
+	var due int64
+	var texts settingTexts
+	fields := append(s.stateFields(&due), s.settingFields(&texts)...)
+	if err := rows.Scan(append(fields, more...)...); err != nil {
 		return nil, err
 	}
-	s.Starts, s.Ends, s.Due = instantOf(starts), instantOf(ends), instantOf(due)
-	s.RetryPastNext, s.Unrepeatable = retryPastNext == "yes", repeatable == "no"
-	if keepFor == "forever" {
-		s.KeepFor, keepFor = -1, ""
+	s.Due = instantOf(due)
+	return s.read(&texts), nil
+}
+
+// stateFields are where stateColumns go.
+func (s *Schedule) stateFields(due *int64) []any {
+	return []any{&s.ID, &s.Name, &s.Source, &s.Key, &s.State, &s.Reason, due, &s.Failures}
+}
+
+// settingTexts are settings whose columns have another type than the fields of a Schedule.
+type settingTexts struct {
+	env, headers, keepFor, retryPastNext, repeatable string
+	starts, ends                                     int64
+	durations                                        [9]string
+}
+
+// settingFields are where settingColumns go: texts and numbers.
+func (s *Schedule) settingFields(t *settingTexts) []any {
+	d := &t.durations
+	return []any{
+		&s.Spec, &s.Zone, &s.DST, &s.Kind, &s.Command, &s.Stdin, &t.env, &t.headers, &s.Dir, &s.User, &s.Tag,
+		&s.Missed, &d[0], &s.Overlap, &s.FirstRun, &s.MaxAttempts, &d[1], &d[2], &t.retryPastNext, &t.repeatable,
+		&d[3], &d[4], &d[5], &t.starts, &t.ends, &s.MaxFailures, &s.KeepRuns, &t.keepFor, &s.OnSuccess, &s.OnFailure,
+		&s.Job.Queue, &s.Job.Key, &s.Job.Priority, &s.Job.MaxAttempts, &d[6], &s.Notify, &d[7], &s.Job.Unique, &d[8],
 	}
+}
+
+// read sets the fields that settingTexts stand for. It returns what is wrong with them.
+func (s *Schedule) read(t *settingTexts) (bad error) {
+	s.Starts, s.Ends = instantOf(t.starts), instantOf(t.ends)
+	s.RetryPastNext, s.Unrepeatable = t.retryPastNext == "yes", t.repeatable == "no"
 	for i, to := range []*time.Duration{
 		&s.MissedWindow, &s.RetryDelay, &s.RetryMaxDelay, &s.Timeout,
 		&s.KillGrace, &s.Jitter, &s.Job.Timeout, &s.Stall, &s.Job.UniqueFor,
 	} {
-		*to = durationOf(texts[i], &bad)
+		*to = durationOf(t.durations[i], &bad)
 	}
-	if keepFor != "" {
-		s.KeepFor = durationOf(keepFor, &bad)
+	switch t.keepFor {
+	case "forever":
+		s.KeepFor = -1
+	case "":
+	default:
+		s.KeepFor = durationOf(t.keepFor, &bad)
 	}
-	s.Env, s.Headers = textsOf("env", env, &bad), textsOf("headers", headers, &bad)
-	return bad, nil
+	s.Env, s.Headers = textsOf("env", t.env, &bad), textsOf("headers", t.headers, &bad)
+	return bad
 }
 
 // instantOf converts µs since 1970; 0 means the zero time.

@@ -131,8 +131,13 @@ type Scheduler struct {
 	abort     sync.Once
 }
 
-// batch is the number of rows that one statement claims or renews at most.
+// batch is the number of rows that one statement renews, ends or deletes at most.
 const batch = 100
+
+// claimBatch is the number of schedules that one claim takes at most. PostgreSQL takes as long to plan
+// the statements of a claim as to write 20 to 30 rows, so this is larger than batch. Runs that enqueue a
+// job end in the claim, which also waits for locks of queues: those claims take a batch at most.
+const claimBatch = 250
 
 // Check returns what is wrong with the options, if anything. New checks them too; Check is for
 // programs that want to know before they connect.

@@ -44,6 +44,10 @@ var (
 	lockOne = sqlrun.SQL("scheduler.lock-one", `
 		SELECT `+lockedColumns+` FROM {prefix}schedule WHERE name = :name {locked}`)
 
+	// settingsOf reads the settings of locked schedules column by column.
+	settingsOf = sqlrun.SQL("scheduler.settings-of", `
+		SELECT `+columns+` FROM {prefix}schedule WHERE id IN (:ids)`)
+
 	// existing returns which of some schedules exist, locked or not.
 	existing = sqlrun.SQL("scheduler.existing", `SELECT name FROM {prefix}schedule WHERE name IN (:names)`)
 
@@ -382,14 +386,22 @@ const settings = `kind = :kind, command = :command, stdin = :stdin, env = :env, 
 			timeout = :timeout, stall = :stall, kill_grace = :kill_grace, jitter = :jitter, max_failures = :max_failures,
 			keep_runs = :keep_runs, keep_for = :keep_for, on_success = :on_success, on_failure = :on_failure, notify = :notify`
 
-const columns = `id, name, COALESCE(source, ''), COALESCE(source_key, ''), spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
+// settingColumns are what a schedule is told to do; they change seldom. Schedule.settingFields has
+// their order.
+const settingColumns = `spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
 			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next, repeatable,
 			timeout, kill_grace, jitter, COALESCE({us starts_at}, 0), COALESCE({us ends_at}, 0), max_failures,
-			keep_runs, keep_for, on_success, on_failure, state, reason, COALESCE({us due_at}, 0), failures,
+			keep_runs, keep_for, on_success, on_failure,
 			job_queue, job_key, job_priority, job_max_attempts, job_timeout, notify, stall, job_unique, job_unique_for`
 
-// lockedColumns are those of a schedule that a daemon has locked.
-const lockedColumns = columns + `, COALESCE({us next_exec}, 0), fence, lane, {us {now}}`
+const stateColumns = `id, name, COALESCE(source, ''), COALESCE(source_key, ''), state, reason, COALESCE({us due_at}, 0), failures`
+
+const columns = stateColumns + `, ` + settingColumns
+
+// lockedColumns are those of a schedule that a daemon has locked. Its settings are one text: see
+// settings_cache.go.
+const lockedColumns = stateColumns + `, COALESCE({us next_exec}, 0), fence, lane, {us {now}},
+			CONCAT_WS('` + between + `', ` + settingColumns + `)`
 
 const runColumns = `id, schedule, {us due_at}, attempt, cause, state, COALESCE({us due_to}, 0), slots, exec_by, fence, COALESCE({us next_exec}, 0),
 			COALESCE({us started_at}, 0), COALESCE({us finished_at}, 0), COALESCE(exit_code, -1), error, output, COALESCE(cancel, '')`

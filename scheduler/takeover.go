@@ -111,7 +111,7 @@ func (t *takeover) lock(ctx context.Context, found []expiredRun) error {
 		}
 	}
 	slices.Sort(names)
-	locked, err := sqlrun.Select(ctx, t.tx, lockNamed, sqlrun.Args{"names": names}, scanCandidate)
+	locked, err := selectLocked(ctx, t.tx, lockNamed, sqlrun.Args{"names": names})
 	if err != nil {
 		return err
 	}
