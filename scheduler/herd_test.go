@@ -33,7 +33,7 @@ func TestHerdIsClaimedSideBySide(t *testing.T) {
 		if db.Dialect.SkipLocked == "" {
 			t.Skip("one writer at a time")
 		}
-		lane := addHerd(t, db, batch+20)
+		lane := addHerd(t, db, claimBatch+20)
 		var locks, moves atomic.Int32
 		second := make(chan struct{}) // closed when the second claim has locked its schedules
 		hooked := around(t, db, func(_ context.Context, op string, call func() error) error {
@@ -55,7 +55,7 @@ func TestHerdIsClaimedSideBySide(t *testing.T) {
 		quick(s, lane)
 		work(t, s) // MariaDB may lock more than it returns, so that the second claim gets nothing yet
 		all := db.List(t, `SELECT state, COUNT(*) FROM {prefix}run GROUP BY state`, nil)
-		if want := fmt.Sprint("ok ", batch+20); len(all) != 1 || all[0] != want {
+		if want := fmt.Sprint("ok ", claimBatch+20); len(all) != 1 || all[0] != want {
 			t.Errorf("runs by state: %v, want %s", all, want)
 		}
 	})
@@ -64,7 +64,7 @@ func TestHerdIsClaimedSideBySide(t *testing.T) {
 // Several daemons claim a herd, each with several claims at once: each slot is executed once.
 func TestHerdIsExecutedOnce(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
-		const n = 5*batch + 7
+		const n = 5*claimBatch + 7
 		lane := addHerd(t, db, n)
 		var mu sync.Mutex
 		runs := map[string]int{}
