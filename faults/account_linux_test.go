@@ -15,28 +15,28 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// A tally has the outcomes of the slots of a chaos test.
+// A tally counts the outcomes of a chaos test's slots.
 type tally struct {
 	slots                int64
 	states               map[string]int64
 	begun                int // commands
 	holes                int // slots without an outcome
 	duplicates, overlaps int
-	left                 int // runs that have not ended
+	left                 int // runs still open at the end
 
-	afterLease, afterKill []time.Duration // how long it took until what was cut off began again
+	afterLease, afterKill []time.Duration // how long each interrupted run took to start again
 }
 
 // A book is the history of a schedule.
 type book struct {
 	*given
 	scheduler.Schedule
-	runs  []scheduler.Run // in the order of their slots and attempts
+	runs  []scheduler.Run // ordered by slot and attempt
 	slots [][]scheduler.Run
 }
 
-// account goes through the tables, and through what commands, statements and
-// requests have left behind, and fails the test unless it all adds up.
+// account checks the tables against what commands, statements and requests recorded, and fails
+// the test unless everything adds up.
 func (c *chaos) account() *tally {
 	t := c.t
 	sum := &tally{states: map[string]int64{}}
@@ -76,7 +76,7 @@ func (c *chaos) account() *tally {
 	return sum
 }
 
-// books reads the history.
+// books reads the history of every schedule.
 func (c *chaos) books(sum *tally) (map[string]*book, map[int64]scheduler.Run) {
 	t := c.t
 	books, byID := map[string]*book{}, map[int64]scheduler.Run{}
@@ -131,7 +131,7 @@ func (c *chaos) books(sum *tally) (map[string]*book, map[int64]scheduler.Run) {
 	return books, byID
 }
 
-// text is the end of a schedule's history, for people.
+// text formats the end of a schedule's history for an error message.
 func (b *book) text() string {
 	if b == nil {
 		return ""
@@ -150,8 +150,8 @@ const instants = "15:04:05.000"
 
 func passed(state string) bool { return state == "skipped" || state == "missed" }
 
-// covered goes from the first slot to the one that is next: each is the slot of
-// a run, or in a stretch of those that did not run.
+// covered checks that the slots have no gaps from the first one to the next one due: each
+// belongs to a run or to a stretch of slots that did not run.
 func (b *book) covered(sum *tally) error {
 	plan, err := b.Slots()
 	if err != nil {
@@ -166,7 +166,7 @@ func (b *book) covered(sum *tally) error {
 	for _, runs := range slots {
 		run := runs[0]
 		if run.Cause == "hand" || run.Cause != "slot" && !run.Due.Equal(next) {
-			continue // beside the slots, or again in a stretch
+			continue // not in the sequence of slots, or part of a stretch already counted
 		}
 		if !next.IsZero() && !run.Due.Equal(next) && !b.resumedAt(next, run.Due) {
 			n := 1
@@ -179,7 +179,7 @@ func (b *book) covered(sum *tally) error {
 		last, n := run.Due, int64(1)
 		if passed(run.State) {
 			last, n = run.To, 1+int64(plan.Count(run.Due, run.To, 1_000_000))
-			if n != run.Slots && !b.paused { // @every may have counted anew in between
+			if n != run.Slots && !b.paused { // a pause may have restarted the count of @every within the stretch
 				errs = append(errs, fmt.Errorf("the stretch from %v to %v has %d slots, and says %d", run.Due, run.To, n, run.Slots))
 			}
 		}
@@ -199,7 +199,7 @@ func (b *book) covered(sum *tally) error {
 	return errors.Join(errs...)
 }
 
-// newest returns the slots that a schedule's history must have.
+// newest returns the slots that a pruned history must still hold.
 func (b *book) newest() [][]scheduler.Run {
 	if len(b.runs) <= b.KeepRuns {
 		return b.slots
@@ -209,10 +209,10 @@ func (b *book) newest() [][]scheduler.Run {
 	return b.slots[i:]
 }
 
-// resumedAt reports whether a slot replaces another one because the schedule was resumed, from
-// when on @every counts: perhaps several times, each before the next slot.
+// resumedAt reports whether slot replaced instead because the schedule was resumed. @every counts
+// from the resumption. Several resumptions may each come before the next slot.
 func (b *book) resumedAt(instead, slot time.Time) bool {
-	const planned = 10 * time.Second // so much later at the most
+	const planned = 10 * time.Second // upper bound of the delay before the resumption is planned
 	every, err := time.ParseDuration(strings.TrimPrefix(b.Spec, "@every "))
 	if err != nil {
 		return false
@@ -232,8 +232,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// tried checks the attempts at each slot: they are counted, each is followed by another one
-// only if it was cut off or may be repeated, and the last one has ended.
+// tried checks the attempts at each slot: they are numbered without gaps, another attempt follows
+// only a run that was cut off or may be repeated, and the last attempt has ended.
 func (b *book) tried(sum *tally) error {
 	var errs []error
 	for _, runs := range b.slots {
@@ -264,7 +264,7 @@ func (b *book) tried(sum *tally) error {
 	return errors.Join(errs...)
 }
 
-// last says what is wrong with the last attempt at a slot.
+// last reports what is wrong with the last attempt at a slot.
 func (b *book) last(run scheduler.Run) string {
 	switch run.State {
 	case "ok", "failed", "timeout", "cancelled", "skipped", "missed":
@@ -278,7 +278,7 @@ func (b *book) last(run scheduler.Run) string {
 	return "it has not ended"
 }
 
-// repeated says what is wrong with an attempt that follows a run.
+// repeated reports why next must not follow run.
 func (b *book) repeated(run, next scheduler.Run, failures int) string {
 	switch {
 	case run.State == "lost", run.State == "retry":
@@ -295,8 +295,8 @@ func (b *book) repeated(run, next scheduler.Run, failures int) string {
 	return ""
 }
 
-// inOrder checks the fences: no two runs have the same, and runs that must not overlap ended
-// before the one with the next fence began.
+// inOrder checks the fences: no two runs share one, and where overlap is forbidden a run ends
+// before the run with the next fence starts.
 func (b *book) inOrder(sum *tally) error {
 	var errs []error
 	runs := slices.DeleteFunc(slices.Clone(b.runs), func(r scheduler.Run) bool { return r.Fence == 0 })
@@ -315,7 +315,7 @@ func (b *book) inOrder(sum *tally) error {
 	return errors.Join(errs...)
 }
 
-// allowed checks whether the schedule's policies and its work allow the runs' outcomes.
+// allowed checks each run's outcome against the schedule's policies and its work.
 func (b *book) allowed(*tally) error {
 	var errs []error
 	for _, runs := range b.slots {
@@ -332,10 +332,10 @@ func (b *book) allowed(*tally) error {
 	return errors.Join(errs...)
 }
 
-// crashes is how many attempts at a slot may be lost, as daemons have it.
+// crashes is the daemon's limit of lost attempts at one slot.
 const crashes = 3
 
-// mustNot says why a run must not have its outcome, after so many lost attempts at its slot.
+// mustNot says why a run must not have its outcome, given the number of lost attempts at its slot.
 func (b *book) mustNot(run scheduler.Run, lost int) string {
 	switch run.State {
 	case "ok":
@@ -363,7 +363,7 @@ func (b *book) mustNot(run scheduler.Run, lost int) string {
 		switch wish := cmp.Or(run.Cancel, run.Error); {
 		case wish == cancelledBy, strings.HasPrefix(wish, cancelledBy+";"):
 		case strings.HasPrefix(wish, "replaced by") && b.Overlap == "replace":
-		case run.Error == "the schedule is failed" && b.State == "failed": // it waited for its turn
+		case run.Error == "the schedule is failed" && b.State == "failed": // it was waiting for its turn
 		case strings.HasSuffix(run.Error, " meanwhile") && (b.paused || b.State != "active"):
 		default:
 			return "nobody has asked for that"
@@ -372,7 +372,7 @@ func (b *book) mustNot(run scheduler.Run, lost int) string {
 	return ""
 }
 
-// followed checks whether each slot that calls for a run of another schedule has one.
+// followed checks that each slot which triggers another schedule has a run there.
 func (b *book) followed(books map[string]*book) error {
 	var errs []error
 	for _, runs := range b.slots {
@@ -390,8 +390,8 @@ func (b *book) followed(books map[string]*book) error {
 	return errors.Join(errs...)
 }
 
-// began checks the records that commands write when they begin: each began once, those that
-// ended well began at all, and where runs must not overlap, fences rise.
+// began checks the records that commands write when they start. Each command starts at most once,
+// every successful one started, and where overlap is forbidden the fences rise.
 func (c *chaos) began(books map[string]*book, byID map[int64]scheduler.Run, sum *tally) error {
 	var errs []error
 	seen, fences := map[int64]bool{}, map[string]int64{}
@@ -423,8 +423,7 @@ func (c *chaos) began(books map[string]*book, byID map[int64]scheduler.Run, sum 
 	return errors.Join(errs...)
 }
 
-// effects expects of each statement that it had its effect once for each run
-// that is ok.
+// effects checks that each statement took effect exactly once per successful run.
 func (c *chaos) effects(books map[string]*book, _ map[int64]scheduler.Run, sum *tally) error {
 	had := map[string]int{}
 	for _, line := range c.db.List(c.t, `SELECT schedule, COUNT(*) FROM effect GROUP BY schedule`, nil) {
@@ -447,7 +446,8 @@ func (c *chaos) effects(books map[string]*book, _ map[int64]scheduler.Run, sum *
 	return errors.Join(errs...)
 }
 
-// requested checks the requests received: each attempt once, and those that are ok at all.
+// requested checks the received requests: each attempt arrived at most once, and every successful
+// one arrived.
 func (c *chaos) requested(books map[string]*book, _ map[int64]scheduler.Run, sum *tally) error {
 	var errs []error
 	known := map[string]bool{}
@@ -473,7 +473,7 @@ func (c *chaos) requested(books map[string]*book, _ map[int64]scheduler.Run, sum
 	return errors.Join(errs...)
 }
 
-// promised expects that runs started by hand have run, or were cancelled.
+// promised checks that runs started by hand have run or were cancelled.
 func (c *chaos) promised(books map[string]*book, _ map[int64]scheduler.Run, _ *tally) error {
 	var errs []error
 	for _, run := range c.byHand {
@@ -486,9 +486,8 @@ func (c *chaos) promised(books map[string]*book, _ map[int64]scheduler.Run, _ *t
 	return errors.Join(errs...)
 }
 
-// takeovers measures how long it took until the next attempt began of what was
-// cut off. With -minutes it fails the test if that is more than a poll at the middle;
-// without, the machine may be as slow as it likes.
+// takeovers measures the time from an interruption to the start of the next attempt. With
+// -minutes, the test fails if the median exceeds one poll. Without it, a slow machine is fine.
 func (c *chaos) takeovers(byID map[int64]scheduler.Run, sum *tally) {
 	began := map[string]time.Time{}
 	key := func(r scheduler.Run, attempt int) string {
@@ -501,7 +500,7 @@ func (c *chaos) takeovers(byID map[int64]scheduler.Run, sum *tally) {
 		run := byID[id]
 		next := began[key(run, run.Attempt+1)]
 		if run.State != "lost" || next.IsZero() || c.down(lease.at, next) {
-			continue // its end was recorded after all, nobody was to take it over, or nobody could
+			continue // its end was recorded after all, nobody had to take it over, or nobody could
 		}
 		sum.afterLease = append(sum.afterLease, next.Sub(lease.end))
 		sum.afterKill = append(sum.afterKill, next.Sub(lease.at))
@@ -511,7 +510,7 @@ func (c *chaos) takeovers(byID map[int64]scheduler.Run, sum *tally) {
 	if *minutes == 0 {
 		return
 	}
-	// What the machine may add.
+	// slack is what the machine may add.
 	const slack = time.Second
 	if p50, _ := middle(sum.afterLease); p50 > c.poll+slack {
 		c.t.Errorf("takeovers take %v after the end of the lease, want a poll of %v", p50, c.poll)
@@ -528,12 +527,12 @@ func middle(sorted []time.Duration) (p50, last time.Duration) {
 	return sorted[len(sorted)/2], sorted[len(sorted)-1]
 }
 
-// down reports whether the database took no writes at some time in a period.
+// down reports whether the database refused writes at some time within a period.
 func (c *chaos) down(from, to time.Time) bool {
 	return slices.ContainsFunc(c.outages, func(o [2]time.Time) bool { return from.Before(o[1]) && to.After(o[0]) })
 }
 
-// tables prints what became of the slots, a line for each engine.
+// tables prints the outcomes of the slots, one line per engine.
 type tables struct {
 	mu    sync.Mutex
 	lines []string

@@ -8,26 +8,26 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// A job is a kind of schedule of TestChaos, which has it with each policy.
+// A job is one kind of schedule in TestChaos, which creates it once per policy.
 type job struct {
 	name  string
 	kind  string // default: shell
-	every int    // seconds; 0: the plan says
+	every int    // seconds; 0: the plan decides
 	work  string
 	set   func(*scheduler.Schedule)
-	then  bool // its OnSuccess or OnFailure is a further schedule, and leads back to it
-	all   bool // also the short run has it with all policies
+	then  bool // another schedule follows its successes or failures and leads back to it
+	all   bool // the short run, too, combines it with all policies
 
-	good   bool // no run may fail, but those whose daemons were killed too often
+	good   bool // no run may fail, except when its daemons were killed too often
 	bad    bool // no run may be ok
-	pruned bool // of its history only the newest is kept
+	pruned bool // the history keeps only the newest runs
 	paused bool // it is paused and resumed: @every counts from the resumption
 }
 
 const manual = -1
 
-// jobs are all kinds. What a command does on its first attempt only is long
-// enough that many are cut off when their daemon is killed or stopped.
+// jobs lists every kind. A command takes long only on its first attempt, so that many are cut off
+// when their daemon is killed or stopped.
 var jobs = []job{
 	{name: "quick", work: "true", good: true, all: true},
 	{name: "brief", work: "sleep 0.3", good: true},
@@ -68,18 +68,18 @@ func retried(s *scheduler.Schedule) {
 	s.MaxAttempts, s.RetryDelay = 3, 500*time.Millisecond
 }
 
-// after is the name of the schedule that follows another one.
+// after returns the name of the schedule that follows another one.
 func after(name string) string { return name + ".after" }
 
-// A given schedule is one of a job.
+// A given is one schedule of a job.
 type given struct {
 	scheduler.Schedule
 	*job
 	first   time.Time   // its first slot
-	resumed []time.Time // when it was
+	resumed []time.Time // when operators resumed it
 }
 
-// policies are valid combinations: missed all and overlap replace are refused.
+// policies are the valid combinations: dbcron refuses missed all with overlap replace.
 var policies = []struct {
 	overlap string
 	missed  []string
@@ -90,8 +90,8 @@ var policies = []struct {
 	{"replace", []string{"once", "skip"}},
 }
 
-// given makes so many schedules, the same ones each time, and at least one of
-// each job.
+// given makes the number of schedules that the plan asks for, and at least one of each job. It
+// makes the same ones each time.
 func (c *chaos) given(now time.Time) []*given {
 	var all []*given
 	for copies := 0; copies == 0 || len(all) < c.plan.schedules; copies++ {
@@ -111,7 +111,7 @@ func (c *chaos) given(now time.Time) []*given {
 	return all
 }
 
-// ofJob returns a schedule of a job, and the one that follows it.
+// ofJob returns a schedule of a job and, where the job asks for it, the one that follows.
 func (c *chaos) ofJob(j *job, s scheduler.Schedule, copies, n int) []*given {
 	s.Kind, s.Tag = j.kind, []string{"default", "other"}[n%2]
 	s.Name = fmt.Sprintf("%s-%s-%s-%d", j.name, s.Missed, s.Overlap, copies)
@@ -141,9 +141,9 @@ func (c *chaos) ofJob(j *job, s scheduler.Schedule, copies, n int) []*given {
 	return all
 }
 
-// command is a job's work as a schedule has it. A command writes down that it
-// has begun, and holds a lock while it runs, unless runs of its schedule may
-// overlap: if another one has the lock, it says so.
+// command returns a job's work as the schedule's command. The command records its start. Where
+// runs must not overlap, it holds a lock while it runs, and records an overlap if the lock is
+// taken.
 func (c *chaos) command(s *scheduler.Schedule, work string) string {
 	switch s.Kind {
 	case "sql":
@@ -161,7 +161,7 @@ func (c *chaos) command(s *scheduler.Schedule, work string) string {
 	return text
 }
 
-// crontab has some more schedules, which each daemon imports when it starts.
+// crontab returns more schedules, which each daemon imports when it starts.
 func (c *chaos) crontab() (text string, all []*given) {
 	name, value, _ := strings.Cut(c.mark, "=")
 	var b strings.Builder

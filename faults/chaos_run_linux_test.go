@@ -26,15 +26,15 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// A plan says what a chaos test has, and how often it does what.
+// A plan sets the size of a chaos test and how often it disturbs the daemons.
 type plan struct {
-	cross     bool  // each job with all policies
-	schedules int   // and so many in all
+	cross     bool  // combine each job with all policies
+	schedules int   // minimum number of schedules
 	every     []int // seconds between slots
 
 	end     time.Duration // counted from the start
 	kill    time.Duration // from one SIGKILL to the next
-	stop    time.Duration // from one SIGSTOP to the next; it takes two leases
+	stop    time.Duration // from one SIGSTOP to the next; a stop lasts two leases
 	operate time.Duration // from one order of an operator to the next
 }
 
@@ -51,10 +51,10 @@ func planned() plan {
 	}
 }
 
-// Four daemons share a database. All the time one of them is killed, or stopped for longer than
-// its lease, and the server is killed, too; operators start, cancel, pause and backfill. Each
-// slot of each schedule has one outcome, no attempt is made twice, runs that must not overlap
-// do not, fences rise, and interrupted runs are taken over in time.
+// Four daemons share a database. The test keeps killing one of them, or stopping one for longer
+// than its lease, and kills the server, too. Operators start, cancel, pause and backfill. Each slot
+// of each schedule has one outcome, no attempt is made twice, runs that must not overlap do not,
+// fences rise, and interrupted runs are taken over in time.
 func TestChaos(t *testing.T) {
 	binary := build(t)
 	var tables tables
@@ -87,7 +87,7 @@ func TestChaos(t *testing.T) {
 		on(s.name, s.empty)
 	}
 	for _, d := range engines.All {
-		if d.SkipLocked == "" { // a file: there is no server to be killed
+		if d.SkipLocked == "" { // SQLite has no server to kill
 			on(d.Name, func(t *testing.T) (*dbtest.DB, *dbserver.Server) { return dbtest.Fresh(t, d.Name), nil })
 		}
 	}
@@ -105,21 +105,21 @@ type chaos struct {
 	seats    []*seat
 	gone     []*daemon
 	checks   sync.WaitGroup
-	leases   map[int64]leaseEnd // of runs whose daemon was killed or stopped, by the run's id
+	leases   map[int64]leaseEnd // by id, of runs whose daemon was killed or stopped
 	outages  [][2]time.Time     // of the server
 	kills    int
 	stops    int
-	exits    int // of daemons by themselves
+	exits    int // daemons that ended by themselves
 	restarts int // of the server
 
-	byHand  []scheduler.Run // that Start has promised
-	refused map[string]int  // what operators were told
+	byHand  []scheduler.Run // runs that Start has promised
+	refused map[string]int  // errors that operators received
 
 	heard    sync.Mutex
-	requests map[string][]string // of an Idempotency-Key: the attempts that came
+	requests map[string][]string // the attempts received for each Idempotency-Key
 }
 
-// A seat is one of the places for daemons.
+// A seat is one daemon's place: a new daemon takes it when the old one dies.
 type seat struct {
 	*daemon
 	number  int
@@ -127,7 +127,7 @@ type seat struct {
 	stopped bool
 }
 
-// A leaseEnd has a run's lease when its daemon was killed or stopped.
+// A leaseEnd records when a daemon was killed or stopped, and when its run's lease ends.
 type leaseEnd struct{ at, end time.Time }
 
 func (c *chaos) run() {
@@ -155,7 +155,7 @@ func (c *chaos) run() {
 	}
 }
 
-// prepare makes the schedules, and what they need.
+// prepare makes the schedules and what they need.
 func (c *chaos) prepare() {
 	t := c.t
 	c.endpoint = httptest.NewServer(http.HandlerFunc(c.answer))
@@ -171,7 +171,7 @@ func (c *chaos) prepare() {
 	}
 	c.schedules = c.given(now)
 	for _, g := range c.schedules {
-		if !g.Ends.IsZero() { // on a busy machine those before may have taken so long that it would be over
+		if !g.Ends.IsZero() { // on a busy machine the creation so far may have outlasted it
 			at, err := scheduler.Clock(t.Context(), c.db.DB)
 			if err != nil {
 				t.Fatal(err)
@@ -193,7 +193,7 @@ func (c *chaos) prepare() {
 
 func (c *chaos) file(name string) string { return filepath.Join(c.dir, name) }
 
-// answer is the endpoint of the schedules' requests.
+// answer serves the schedules' requests.
 func (c *chaos) answer(w http.ResponseWriter, r *http.Request) {
 	c.heard.Lock()
 	key := r.Header.Get("Idempotency-Key")
@@ -204,7 +204,7 @@ func (c *chaos) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// seat starts the next daemon of a seat.
+// seat starts the next daemon in a seat.
 func (c *chaos) seat(s *seat) {
 	if s.daemon != nil {
 		c.gone = append(c.gone, s.daemon)
@@ -212,7 +212,7 @@ func (c *chaos) seat(s *seat) {
 	s.daemon = c.start(fmt.Sprintf("d%d.%d", s.number, len(c.gone)), c.file("crontab"), s.tags)
 }
 
-// each does something at intervals, until ctx ends.
+// each calls do at intervals until ctx ends.
 func each(ctx context.Context, interval time.Duration, do func()) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -226,7 +226,7 @@ func each(ctx context.Context, interval time.Duration, do func()) {
 	}
 }
 
-// pick returns a seat whose daemon goes on.
+// pick returns a random seat whose daemon is running.
 func (c *chaos) pick() *seat {
 	for _, i := range rand.Perm(len(c.seats)) {
 		if s := c.seats[i]; !s.stopped && !s.ended() {
@@ -236,8 +236,8 @@ func (c *chaos) pick() *seat {
 	return nil
 }
 
-// killSome kills daemons, and starts others in their place; also in the place of
-// those that have ended by themselves, as a supervisor does.
+// killSome kills daemons and starts others in their place. As a supervisor does, it also replaces
+// daemons that ended by themselves.
 func (c *chaos) killSome(ctx context.Context) {
 	const look = 100 * time.Millisecond
 	var waited time.Duration
@@ -297,8 +297,8 @@ func (c *chaos) stopSome(ctx context.Context) {
 	})
 }
 
-// blocked reports whether a stopped daemon is the engine's one writer: then nobody can take
-// over before it continues.
+// blocked reports whether a stopped daemon is the engine's only writer: nobody can take over
+// before it continues.
 func (c *chaos) blocked() bool {
 	if c.db.Dialect.SkipLocked != "" {
 		return false
@@ -314,8 +314,7 @@ var writesNothing = sqlrun.Unlisted(`DELETE FROM effect WHERE schedule = ''`)
 var leasesOf = sqlrun.Unlisted(`
 	SELECT id, {us next_exec}, {us {now}} FROM {prefix}run WHERE state = 'running' AND exec_by LIKE :node`)
 
-// noteLeases remembers when the leases of a daemon end that cannot renew them
-// any more.
+// noteLeases records when the leases of a daemon end that can no longer renew them.
 func (c *chaos) noteLeases(d *daemon) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), time.Second)
 	defer cancel()
@@ -331,7 +330,7 @@ func (c *chaos) noteLeases(d *daemon) {
 	}
 }
 
-// restartServer kills the database's server, twice, and starts it again.
+// restartServer kills the database's server twice and starts it again.
 func (c *chaos) restartServer(ctx context.Context) {
 	if c.server == nil {
 		return
@@ -353,7 +352,7 @@ func (c *chaos) restartServer(ctx context.Context) {
 	})
 }
 
-// operateAll does what operators do, at random.
+// operateAll issues random orders as operators do.
 func (c *chaos) operateAll(ctx context.Context) {
 	of := func(name string) (all []*given) {
 		for _, g := range c.schedules {
@@ -383,7 +382,7 @@ func (c *chaos) operateAll(ctx context.Context) {
 		}
 		switch {
 		case err == nil || ctx.Err() != nil:
-		case errors.Is(err, scheduler.ErrBusy), errors.Is(err, scheduler.ErrNotRunning): // as it should be
+		case errors.Is(err, scheduler.ErrBusy), errors.Is(err, scheduler.ErrNotRunning): // expected
 		default:
 			c.refused[err.Error()]++
 		}
@@ -435,7 +434,7 @@ var (
 	unended   = sqlrun.Unlisted(`SELECT COUNT(*) FROM {prefix}run WHERE next_exec IS NOT NULL`)
 )
 
-// settle lets no further slot come, and waits until nothing runs or waits.
+// settle stops further slots from coming due and waits until no run is running or waiting.
 func (c *chaos) settle() {
 	t := c.t
 	for _, g := range c.schedules {
@@ -452,7 +451,7 @@ func (c *chaos) settle() {
 	c.eventually("nothing runs or waits any more", 2*time.Minute, func() bool { return c.count(unended) == 0 })
 }
 
-// insist does something until it works.
+// insist repeats do until it succeeds.
 func (c *chaos) insist(do func() error) {
 	c.t.Helper()
 	var err error
@@ -462,7 +461,7 @@ func (c *chaos) insist(do func() error) {
 	}
 }
 
-// count returns a number from the database, or -1 while it cannot be had.
+// count returns a number from the database, or -1 while the database does not answer.
 func (c *chaos) count(stmt *sqlrun.Stmt) int {
 	var n int
 	if err := c.db.Get(c.t.Context(), stmt, nil, &n); err != nil {
@@ -471,7 +470,7 @@ func (c *chaos) count(stmt *sqlrun.Stmt) int {
 	return n
 }
 
-// lines reads the lines that commands have written to a file, as words.
+// lines reads the lines that commands wrote to a file, split into words.
 func (c *chaos) lines(name string) (all [][]string) {
 	text, err := os.ReadFile(c.file(name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -483,7 +482,7 @@ func (c *chaos) lines(name string) (all [][]string) {
 	return all
 }
 
-// reportAll shows what daemons said and operators were told, if the test failed.
+// reportAll prints the daemons' logs and the operators' errors if the test failed.
 func (c *chaos) reportAll() {
 	if !c.t.Failed() {
 		return

@@ -20,12 +20,12 @@ var minutes = flag.Int("minutes", 0, "how long each test of daemons takes; 0: as
 
 func build(t *testing.T) string { t.Helper(); return buildAs(t, "devel") }
 
-// buildAs builds a program that says it is of that version, once for all tests.
+// buildAs builds the program with a version, once for all tests.
 func buildAs(t *testing.T, version string) string {
 	t.Helper()
 	build, _ := builds.LoadOrStore(version, sync.OnceValues(func() (string, error) {
-		// With the flags of the other programs that tests build: others would have the
-		// libraries compiled once more.
+		// The same flags as for the other programs that tests build: different ones would compile the
+		// libraries again.
 		binary := filepath.Join(buildFolder, version, "dbcron")
 		out, err := exec.CommandContext(context.Background(), "go", "build", "-ldflags", "-X main.version="+version,
 			"-o", filepath.Dir(binary)+"/", "../cmd/dbcron").CombinedOutput()
@@ -52,13 +52,13 @@ type rig struct {
 	db     *dbtest.DB
 	binary string
 	dir    string
-	mark   string // in the environment of all commands, and of what they start
+	mark   string // environment variable of all commands and of the processes they start
 	lease  time.Duration
 	poll   time.Duration
 	grace  time.Duration
 }
 
-// A daemon is a dbcron serve.
+// A daemon is a running dbcron serve.
 type daemon struct {
 	rig  *rig
 	node string
@@ -66,7 +66,7 @@ type daemon struct {
 	log  logbook
 	done chan struct{}
 
-	guardians []int // that it had when it was last signalled
+	guardians []int // its guardians when it was last signalled
 }
 
 // A logbook is a daemon's log so far.
@@ -96,7 +96,7 @@ func (r *rig) start(node, crontab string, tags []string) *daemon {
 	return r.serve(r.binary, node, args...)
 }
 
-// serve starts a daemon of a program.
+// serve starts a daemon of the given program.
 func (r *rig) serve(binary, node string, args ...string) *daemon {
 	r.t.Helper()
 	d := &daemon{rig: r, node: node, done: make(chan struct{})}
@@ -130,8 +130,8 @@ func (d *daemon) signal(sig os.Signal) {
 	}
 }
 
-// freed waits until no command of a daemon is left that was killed or stopped,
-// and fails the test if that takes too long.
+// freed waits until a killed or stopped daemon has no command left, and fails the test if that
+// takes longer than within.
 func (d *daemon) freed(when string, within time.Duration) {
 	d.rig.t.Helper()
 	d.rig.eventually("no command of "+d.node+" is left "+when, within, func() bool {
@@ -155,7 +155,7 @@ func (r *rig) eventually(what string, within time.Duration, ok func() bool) {
 	}
 }
 
-// stop ends a daemon as an operator does, and expects it to end well.
+// stop ends a daemon as an operator does and expects a clean exit.
 func (d *daemon) stop() {
 	d.rig.t.Helper()
 	d.signal(syscall.SIGTERM)
@@ -171,8 +171,7 @@ func (d *daemon) stop() {
 	}
 }
 
-// report shows what a daemon that has ended said beside its runs, and the ends
-// of chains.
+// report prints what an ended daemon logged besides its runs and the ends of chains.
 func (d *daemon) report() {
 	var text strings.Builder
 	for line := range strings.Lines(d.log.String()) {

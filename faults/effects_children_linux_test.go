@@ -25,14 +25,14 @@ func init() {
 	roles["effects worker"] = playEffectsWorker
 }
 
-// steppingClock is the server's clock plus an offset, which the test changes to
-// step it for all processes at once.
+// steppingClock is the server's clock plus an offset. The test changes the offset to step the
+// clock of all processes at once.
 func steppingClock(d *sqlrun.Dialect) string {
 	return d.Add(d.Now, "(SELECT us FROM test_offset)")
 }
 
-// A link is one job of a chain: jobs of one key that one goroutine enqueues one
-// after the other, so that their effects must come in this order.
+// A link is one job of a chain. One goroutine enqueues the jobs of a chain in turn, all with one
+// key, so their effects must come in this order.
 type link struct {
 	Chain string
 	Seq   int
@@ -44,14 +44,13 @@ type producer struct {
 	*actor
 	c       *queue.Client
 	journal *os.File
-	full    atomic.Bool // so many jobs wait that no more are enqueued
+	full    atomic.Bool // enough jobs wait: enqueue no more
 }
 
-// mostWaiting is approximately the maximum number of waiting jobs: those left at the end have
-// to be done, too.
+// mostWaiting limits the waiting jobs approximately: the test has to finish those left at the end.
 const mostWaiting = 2000
 
-// watch notes again and again whether enough jobs wait.
+// watch keeps checking whether enough jobs wait.
 func (p *producer) watch(ctx context.Context) {
 	for wait(ctx, 200*time.Millisecond) == nil {
 		n, err := adminOf(p.c).Count(ctx, p.Name, mostWaiting)
@@ -59,7 +58,7 @@ func (p *producer) watch(ctx context.Context) {
 	}
 }
 
-// playEffectsProducer enqueues chains from several goroutines until it is told to stop.
+// playEffectsProducer enqueues chains from several goroutines until told to stop.
 func playEffectsProducer(ctx context.Context, a *actor) error {
 	c, err := queue.New(a.db, queue.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -88,12 +87,12 @@ func playEffectsProducer(ctx context.Context, a *actor) error {
 	return nil
 }
 
-// produce begins one chain after the other. A chain ends when its key has had enough
-// of it, or when it is not known whether its last job was enqueued.
+// produce starts one chain after the other. A chain ends after 200 jobs, or when the producer does
+// not know whether its last job was enqueued.
 func (p *producer) produce(ctx context.Context, g int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		chain := fmt.Sprintf("%d-%d-%d", os.Getpid(), g, n)
-		key := fmt.Sprintf("key-%d", rand.IntN(12)) // which other producers use, too
+		key := fmt.Sprintf("key-%d", rand.IntN(12)) // shared with other producers
 		for seq := 1; seq <= 200 && ctx.Err() == nil; {
 			if p.full.Load() {
 				_ = wait(ctx, 50*time.Millisecond)
@@ -125,13 +124,13 @@ func (p *producer) note(what, chain string, seq int) {
 	}
 }
 
-// enqueueMany and enqueueTx are ways to enqueue; the third is Enqueue.
+// The ways to enqueue; the third is Enqueue.
 const (
 	enqueueMany = 1
 	enqueueTx   = 2
 )
 
-// links makes the next jobs of a chain. One in a few hundred has a payload of 1 MiB.
+// links makes the next jobs of a chain. One in a few hundred carries a payload of 1 MiB.
 func (p *producer) links(chain, key string, seq, how int) []queue.Job {
 	n := 1
 	if how == enqueueMany {
@@ -161,8 +160,8 @@ func (p *producer) links(chain, key string, seq, how int) []queue.Job {
 	return jobs
 }
 
-// enqueue enqueues jobs. inTime is false for those of a transaction that was so slow that
-// nothing is promised of their order: see queue.Window.
+// enqueue enqueues jobs. inTime is false if the transaction was so slow that queue.Window no
+// longer promises its order.
 func (p *producer) enqueue(jobs []queue.Job, how int) (inTime bool, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -191,14 +190,14 @@ func (p *producer) enqueue(jobs []queue.Job, how int) (inTime bool, err error) {
 	return true, err
 }
 
-// playEffectsWorker does the links of chains: each notes itself at the end of its chain,
-// in the transaction that completes it.
+// playEffectsWorker runs the links of chains. Each link appends itself to its chain in the
+// transaction that completes the job.
 func playEffectsWorker(ctx context.Context, a *actor) error {
 	c, err := queue.New(a.db, queue.Options{Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
 	if err != nil {
 		return err
 	}
-	batch := []int{2, 100}[rand.IntN(2)] // with small ones jobs that wait are put back
+	batch := []int{2, 100}[rand.IntN(2)] // small ones make the worker put waiting jobs back
 	w, err := c.Worker(queue.WorkerOptions{
 		Queues: []string{a.Name}, Lease: a.TTL, Grace: 5 * time.Second,
 		Concurrency: a.Concurrency, Batch: batch,
@@ -235,7 +234,7 @@ func playEffectsWorker(ctx context.Context, a *actor) error {
 	return nil
 }
 
-// appendLinks appends links to their chains, and notes those that are not next there.
+// appendLinks appends links to their chains and records those that are out of order.
 func appendLinks(ctx context.Context, db *dialect.DB, batch ...*queue.Delivery) error {
 	tx, err := db.Pool().BeginTx(ctx, &sql.TxOptions{Isolation: db.Dialect.Isolation})
 	if err != nil {
@@ -258,7 +257,7 @@ func appendLinks(ctx context.Context, db *dialect.DB, batch ...*queue.Delivery) 
 		if n, err := r.RowsAffected(); err != nil {
 			return err
 		} else if n == 0 {
-			for _, text := range []string{ // and the next one is right again
+			for _, text := range []string{ // and accept what follows as in order again
 				fmt.Sprintf("INSERT INTO wrong (chain, seq, kind, attempt, pid) VALUES ('%s', %d, '%s', %d, %d)",
 					l.Chain, l.Seq, d.Kind, d.Attempt, os.Getpid()),
 				fmt.Sprintf("UPDATE chain SET seq = %d WHERE name = '%s' AND seq < %d", l.Seq, l.Chain, l.Seq),

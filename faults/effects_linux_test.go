@@ -21,14 +21,14 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// TestEffects has several producers enqueue jobs of the same few keys, and workers note
-// each in a transaction that completes it. Meanwhile processes are killed and stopped,
-// the database does not answer for longer than queue.Window or is killed, its clock
-// steps, and some payloads have 1 MiB. The workers' pools are smaller than the number of
-// their handlers. The effects of what one goroutine has enqueued for one key, one after the
-// other, exist once and came in that order.
+// TestEffects runs several producers, which enqueue jobs of the same few keys, and workers, which
+// record each job in the transaction that completes it. Meanwhile the test kills and stops
+// processes, silences the database for longer than queue.Window or kills it, and steps its clock.
+// Some payloads have 1 MiB, and the workers' pools are smaller than the number of their handlers.
+// The effects of what one goroutine enqueued for one key, one job after the other, exist once and
+// came in that order.
 //
-// It runs with -minutes only: see "make faults".
+// It runs only with -minutes: see "make faults".
 func TestEffects(t *testing.T) {
 	if *minutes == 0 {
 		t.Skip("it takes minutes: make faults")
@@ -63,14 +63,14 @@ type effects struct {
 	t       *testing.T
 	db      *dbtest.DB
 	wire    *wire  // between all processes and the server; nil: there is no network
-	crash   func() // kills the server and starts it again; nil: there is none
+	crash   func() // kills the server and starts it again; nil: there is no server
 	journal string
 	span    time.Duration
-	step    time.Duration // the most that the clock steps
+	step    time.Duration // upper bound of a clock step
 
 	producers, workers []*child
 	stopped            map[*child]instant.Instant
-	counts             map[string]int // of what was done to them
+	counts             map[string]int // of disturbances, by kind
 }
 
 const effectsLease = 3 * time.Second
@@ -143,7 +143,7 @@ func (e *effects) run() {
 	e.check()
 }
 
-// disturb does something to the processes or to the database.
+// disturb does something random to the processes or to the database.
 func (e *effects) disturb() {
 	for c, at := range e.stopped {
 		if instant.Now().Sub(at) > 2*effectsLease {
@@ -170,7 +170,7 @@ func (e *effects) disturb() {
 	}
 }
 
-// kill kills one of the processes and starts another, unless it is stopped.
+// kill kills a random process and starts another in its place, unless it is stopped.
 func (e *effects) kill(all []*child, begin func() *child) {
 	at := rand.IntN(len(all))
 	if e.stopped[all[at]] != 0 {
@@ -181,7 +181,7 @@ func (e *effects) kill(all []*child, begin func() *child) {
 	e.counts["kills"]++
 }
 
-// stop stops a process, unless that keeps all others from writing.
+// stop stops a process, unless that would keep all others from writing.
 func (e *effects) stop(c *child) {
 	c.signal(syscall.SIGSTOP)
 	c.stands()
@@ -200,7 +200,7 @@ func (e *effects) writable() bool {
 	return err == nil
 }
 
-// stall keeps the database from answering, or from writing, for a while.
+// stall keeps the database from answering or writing for a while.
 func (e *effects) stall(d time.Duration) {
 	e.counts["stalls"]++
 	if e.wire == nil {

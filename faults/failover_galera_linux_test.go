@@ -10,9 +10,9 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-// galeraTransfer is in the place of the programs that copy all data to a node, which is not needed:
-// a node is sent what it lacks by Galera itself. The node that sends tells the other, by a file,
-// from where on.
+// galeraTransfer replaces the programs that copy all data to a node. The test does not need them:
+// Galera itself sends a node what it lacks. The sending node only tells the other, in a file, where
+// to start.
 const galeraTransfer = `#!/bin/sh
 while [ $# -gt 0 ]; do
 	case $1 in
@@ -42,8 +42,8 @@ fi
 
 const galeraProvider = "/usr/lib/galera/libgalera_smm.so"
 
-// Three nodes of Galera, with a daemon, a worker and a program that enqueues at each: one node is
-// cut off, one stands still for so long that the others leave it behind, one is killed.
+// Three nodes of Galera each serve a daemon, a worker and a producer. The test cuts one node off,
+// stops one for so long that the others leave it behind, and kills one.
 func TestFailoverGalera(t *testing.T) {
 	asksForFailover(t)
 	mariadb := installed(t, "mariadbd", "mariadb-server-core", "/usr/sbin")
@@ -82,7 +82,7 @@ func TestFailoverGalera(t *testing.T) {
 		galeraBecomes(t, admin, "wsrep_local_state_comment", "Synced")
 		return node, admin
 	}
-	// All nodes begin with the data of one cluster, so that none has to be copied while it runs.
+	// All nodes begin with the data of one cluster, so none has to be copied while it runs.
 	node, admin := serve(0, origin, "--wsrep-new-cluster")
 	admin.Do(t, `CREATE DATABASE app CHARACTER SET utf8mb4`, nil)
 	if err := node.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -150,7 +150,7 @@ func galeraBecomes(t *testing.T, db *dbtest.DB, variable, want string) {
 	becomes(t, db, `SELECT VARIABLE_VALUE FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME = '`+variable+`'`, want)
 }
 
-// galeraOption sets an option of a node. A node that is not ready still takes SET.
+// galeraOption sets an option of a node. SET works even on a node that is not ready.
 func galeraOption(t *testing.T, db *dbtest.DB, option string) {
 	t.Helper()
 	if _, err := db.Pool().ExecContext(t.Context(), `SET GLOBAL wsrep_provider_options = '`+option+`'`); err != nil {

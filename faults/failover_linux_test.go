@@ -34,15 +34,15 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// The tests of failovers start clusters of servers, put load on them by daemons, workers and
-// producers, and then kill, cut off or change servers. What was acknowledged is accounted for.
+// The failover tests start clusters of servers, put load on them with daemons, workers and
+// producers, and then kill, cut off or change servers. They account for every acknowledged job.
 
 var failover = flag.Bool("failover", false, "test where the database fails over: see tools/compat")
 
 func init() { roles["failover worker"] = playFailoverWorker }
 
-// asksForFailover skips a test of failovers that nobody has asked for. What such a test lacks
-// fails it.
+// asksForFailover skips a failover test unless it was asked for. Once asked for, a missing
+// requirement fails the test.
 func asksForFailover(t *testing.T) {
 	t.Helper()
 	if !*failover {
@@ -52,11 +52,11 @@ func asksForFailover(t *testing.T) {
 
 // A cluster is a database whose failover is tested.
 type cluster struct {
-	product string   // and version
-	urls    []string // a daemon and a worker connect to each
+	product string   // with its version
+	urls    []string // one daemon and one worker connect to each
 	steps   []mishap
-	dead    map[int]bool // of urls, to which nobody answers any more
-	primary string       // knows the tables; default: the first of urls
+	dead    map[int]bool // urls that no longer answer
+	primary string       // database with the tables; default: the first of urls
 }
 
 // A mishap is an event in a cluster.
@@ -68,11 +68,11 @@ type mishap struct {
 // A figure is the measured effect of a mishap.
 type figure struct {
 	what string
-	gap  time.Duration // the longest time in which no job ended
-	jobs int           // that ended from then on, until the next
+	gap  time.Duration // longest time without a finished job
+	jobs int           // finished from then until the next mishap
 }
 
-// A crew is daemons, workers and producers on a cluster.
+// A crew is the daemons, workers and producers on a cluster.
 type crew struct {
 	t       *testing.T
 	cluster *cluster
@@ -85,7 +85,7 @@ type crew struct {
 
 	mu    sync.Mutex
 	acked map[string][]int64 // numbers of jobs, by kind
-	wrong map[string]int     // what producers were told, but that they are to try again
+	wrong map[string]int     // errors of producers, other than requests to try again
 	told  map[string]int
 	next  atomic.Int64
 }
@@ -165,7 +165,7 @@ func (c *crew) prepare() *dbtest.DB {
 	if err := sqlschema.Migrate(t.Context(), own); err != nil {
 		t.Fatal(err)
 	}
-	// Nodes of a cluster know rows by their primary key.
+	// A cluster's nodes identify rows by their primary key.
 	key := "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
 	if own.Dialect == mysql.Dialect {
 		key = "BIGINT AUTO_INCREMENT PRIMARY KEY"
@@ -179,7 +179,7 @@ func (c *crew) prepare() *dbtest.DB {
 		{Name: "job", Spec: "@every 1s", Kind: "job", Command: "slot", Job: scheduler.JobOptions{Queue: failoverQueue}},
 	} {
 		s.Missed, s.Overlap = "all", "allow"
-		if s.Kind != "job" { // which its queue tries again
+		if s.Kind != "job" { // its queue retries a job
 			s.MaxAttempts, s.RetryDelay, s.RetryPastNext = 20, 200*time.Millisecond, true
 		}
 		if err := scheduler.Add(t.Context(), own, s); err != nil {
@@ -198,7 +198,7 @@ func (c *crew) prepare() *dbtest.DB {
 	return db
 }
 
-// produce has jobs enqueued, one after the other, each until that is acknowledged.
+// produce enqueues jobs one after the other, repeating each until it is acknowledged.
 func (c *crew) produce(ctx context.Context, enqueue func(n int64) error, kind string) {
 	for ctx.Err() == nil {
 		n := c.next.Add(1)
@@ -220,7 +220,7 @@ func (c *crew) produce(ctx context.Context, enqueue func(n int64) error, kind st
 	}
 }
 
-// shortened is an error without what differs from one to the next.
+// shortened returns an error without the parts that differ from one to the next.
 func shortened(err error) string {
 	return strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -230,7 +230,7 @@ func shortened(err error) string {
 	}, err.Error())[:min(len(err.Error()), 160)]
 }
 
-// post enqueues by the HTTP API, of another daemon if one does not answer.
+// post enqueues over the HTTP API, at another daemon if one does not answer.
 func (c *crew) post(ctx context.Context, first int, n int64) (err error) {
 	for i := range c.urls {
 		var status int
@@ -271,7 +271,7 @@ func (c *crew) send(ctx context.Context, url string, n int64) (status int, text 
 	return answer.StatusCode, string(bytes.TrimSpace(got)), err
 }
 
-// enqueue enqueues from a program: by itself, with a unique key, and in transactions of its own.
+// enqueue enqueues through the library: plainly, with a unique key, and in its own transactions.
 func (c *crew) enqueue(ctx context.Context, url string) {
 	db, err := engines.Open(ctx, url, dialect.Options{})
 	if err != nil {
@@ -299,15 +299,15 @@ func (c *crew) enqueue(ctx context.Context, url string) {
 		c.produce(ctx, func(int64) error {
 			one, cancel := context.WithTimeout(ctx, 10*time.Second)
 			defer cancel()
-			// A number of its own each time: what fails may have been committed, which the
-			// table sent tells.
+			// Each attempt has its own number: a failed transaction may have committed, which the table of
+			// sent jobs shows.
 			return enqueueSent(one, db, q, c.next.Add(1))
 		}, "sent")
 	})
 	both.Wait()
 }
 
-// enqueueSent enqueues a job in a transaction that writes down that it was sent.
+// enqueueSent enqueues a job in a transaction that records it as sent.
 func enqueueSent(ctx context.Context, db *dialect.DB, q *queue.Client, n int64) error {
 	tx, err := db.Pool().BeginTx(ctx, &sql.TxOptions{Isolation: db.Dialect.Isolation})
 	if err != nil {
@@ -328,8 +328,8 @@ func enqueueSent(ctx context.Context, db *dialect.DB, q *queue.Client, n int64) 
 	return nil
 }
 
-// playFailoverWorker does jobs: those that write down in the transaction that completes them
-// that they were done, and those that write it into a file before they end.
+// playFailoverWorker runs two kinds of jobs: some record themselves in the transaction that
+// completes them, the others in a file before they end.
 func playFailoverWorker(ctx context.Context, a *actor) error {
 	journal, err := os.OpenFile(a.File, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -404,7 +404,7 @@ func (c *crew) endings() (all []ending) {
 	}
 	for row := range strings.Lines(string(text)) {
 		if !strings.HasSuffix(row, "\n") {
-			break // it is being written
+			break // still being written
 		}
 		var e ending
 		if _, err := fmt.Sscan(row, &e.at, &e.kind, &e.n); err != nil {
@@ -433,7 +433,7 @@ func (c *crew) until(what string, n int, since instant.Instant) {
 	}
 }
 
-// gap is the longest time in which no job has ended since an instant.
+// gap returns the longest time without a finished job since an instant.
 func (c *crew) gap(since instant.Instant) (longest time.Duration, jobs int) {
 	at := since
 	all := c.endings()
@@ -448,8 +448,8 @@ func (c *crew) gap(since instant.Instant) (longest time.Duration, jobs int) {
 	return longest, jobs
 }
 
-// isReady waits until a daemon says that it is ready, unless its server is gone for good:
-// then it must say that it is not.
+// isReady waits until a daemon says that it is ready. A daemon whose server is gone for good must
+// say that it is not.
 func (c *crew) isReady(i int) {
 	c.t.Helper()
 	want := http.StatusOK
@@ -459,7 +459,7 @@ func (c *crew) isReady(i int) {
 	c.ready(i, want, "")
 }
 
-// ready waits for what /readyz of a daemon answers.
+// ready waits for an answer of a daemon's /readyz.
 func (c *crew) ready(i, want int, text string) {
 	c.t.Helper()
 	var got string
@@ -482,7 +482,7 @@ func (c *crew) ready(i, want int, text string) {
 	}
 }
 
-// command runs a command of the program at one of the servers.
+// command runs a command of the program against one of the servers.
 func (c *crew) command(i int, args ...string) (said string, code int) {
 	c.t.Helper()
 	d := c.daemons[i]
@@ -495,11 +495,11 @@ func (c *crew) command(i int, args ...string) (said string, code int) {
 	return string(out), cmd.ProcessState.ExitCode()
 }
 
-// settle ends all, when what has come due is done.
+// settle waits until everything due is done, and then ends all processes.
 func (c *crew) settle(db *dbtest.DB) {
 	t := c.t
 	live := func(i int) bool { return !c.cluster.dead[i] }
-	// So that nothing comes due any more.
+	// Nothing more comes due.
 	for _, name := range []string{"command", "statement", "job"} {
 		for begun := instant.Now(); ; {
 			if err := scheduler.Pause(t.Context(), db.DB, name, "the test ends"); err == nil {
@@ -543,7 +543,7 @@ func (c *crew) settle(db *dbtest.DB) {
 	}
 }
 
-// account compares acknowledged jobs with those done.
+// account compares the acknowledged jobs with those done.
 func (c *crew) account(db *dbtest.DB, figures []figure) {
 	t := c.t
 	effects := map[int64]int{}
@@ -571,7 +571,7 @@ func (c *crew) account(db *dbtest.DB, figures []figure) {
 			}
 		}
 	}
-	// What was committed, acknowledged or not, is done.
+	// Every committed job is done, acknowledged or not.
 	sent := 0
 	for _, row := range db.List(t, `SELECT n FROM sent`, nil) {
 		n, err := strconv.ParseInt(row, 10, 64)
@@ -621,8 +621,8 @@ func (c *crew) account(db *dbtest.DB, figures []figure) {
 	}
 }
 
-// slots goes through the slots of each schedule: one run of each is ok, and the statements and
-// jobs of those had their effect once.
+// slots checks each schedule's slots: each has one successful run, and the statements and jobs of
+// those took effect once.
 func (c *crew) slots(db *dbtest.DB, effects map[int64]int) (n int, wrong []string) {
 	t := c.t
 	all, err := scheduler.History(t.Context(), db.DB, "", 1_000_000)

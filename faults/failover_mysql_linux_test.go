@@ -15,9 +15,9 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// Three servers of MySQL in a group that has one primary. Programs find it by a proxy, which
-// leads new connections to it, and leaves those alone that it has made. The primary is changed,
-// and then killed.
+// Three MySQL servers form a group with one primary. Programs find it through a proxy, which leads
+// new connections to it and leaves existing ones alone. The test changes the primary and then kills
+// it.
 func TestFailoverMySQL(t *testing.T) {
 	asksForFailover(t)
 	mysqld := installed(t, "mysqld", "MySQL's server", "/var/cache/dbcron-tests/mysql/bin")
@@ -31,7 +31,7 @@ GRANT REPLICATION SLAVE, CONNECTION_ADMIN, BACKUP_ADMIN, GROUP_REPLICATION_STREA
 `)
 	helper(t, owner, origin, mysqld, "--no-defaults", "--initialize-insecure", "--init-file="+users,
 		"--innodb-flush-method=nosync", "--innodb-redo-log-capacity=64M", "--datadir="+filepath.Join(origin, "data"))
-	if err := os.Remove(filepath.Join(origin, "data", "auto.cnf")); err != nil { // each has a name of its own
+	if err := os.Remove(filepath.Join(origin, "data", "auto.cnf")); err != nil { // each server needs an identity of its own
 		t.Fatal(err)
 	}
 
@@ -91,7 +91,7 @@ GRANT REPLICATION SLAVE, CONNECTION_ADMIN, BACKUP_ADMIN, GROUP_REPLICATION_STREA
 	}).run(t)
 }
 
-// statement runs what takes longer than statements of dbcron may.
+// statement runs a statement that takes longer than dbcron's own may.
 func statement(t *testing.T, db *dbtest.DB, text string) {
 	t.Helper()
 	if _, err := db.Pool().ExecContext(t.Context(), text); err != nil {
@@ -105,7 +105,7 @@ func mysqlVersion(t *testing.T, db *dbtest.DB) string {
 	return number
 }
 
-// newPrimary waits until a group has another primary than the one that is gone, and returns its port.
+// newPrimary waits until a group has a primary other than gone, and returns its port.
 func newPrimary(t *testing.T, db *dbtest.DB, gone string) (port string) {
 	t.Helper()
 	for begun := instant.Now(); ; {
@@ -120,7 +120,7 @@ func newPrimary(t *testing.T, db *dbtest.DB, gone string) (port string) {
 	}
 }
 
-// A signpost leads new connections to a server, and keeps those that it has made.
+// A signpost leads new connections to a server and keeps existing ones.
 type signpost struct {
 	address string
 	to      atomic.Value // string

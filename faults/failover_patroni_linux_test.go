@@ -16,8 +16,8 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// Two servers under Patroni, which keeps its state in etcd: the primary is changed by a
-// switchover, and then all of its host is killed.
+// Two servers run under Patroni, which keeps its state in etcd. The test changes the primary by a
+// switchover and then kills the new primary's whole host.
 func TestFailoverPatroni(t *testing.T) {
 	asksForFailover(t)
 	postgres := installed(t, "postgres", "postgresql", "/usr/lib/postgresql/*/bin")
@@ -56,7 +56,7 @@ func TestFailoverPatroni(t *testing.T) {
 
 	var sql, rest, folders []string
 	var managers []*serverProgram
-	// Not first, which is a word of synchronous_standby_names.
+	// No node is called first: that is a keyword of synchronous_standby_names.
 	for i, name := range []string{"one", "two"} {
 		dir := serverFolder(t, owner, name)
 		folders, sql, rest = append(folders, dir), append(sql, freePort(t)), append(rest, freePort(t))
@@ -105,7 +105,7 @@ postgresql:
 				ask("GET", "http://127.0.0.1:"+rest[1]+"/cluster", "", `"sync_standby"`)
 			}},
 			{"the primary and its Patroni are killed", func(*crew) {
-				_ = managers[1].cmd.Process.Signal(syscall.SIGSTOP) // it would see its server end
+				_ = managers[1].cmd.Process.Signal(syscall.SIGSTOP) // otherwise it would see its server end
 				crashPostgres(folders[1])
 				managers[1].crash()
 				ask("GET", "http://127.0.0.1:"+rest[0]+"/primary", "", "running")
@@ -114,7 +114,8 @@ postgresql:
 	}).run(t)
 }
 
-// crashPostgres kills the server of a folder, if there is one. It is no child of who has started it.
+// crashPostgres kills the server of a folder if there is one. That server is not a child of the
+// process that started it.
 func crashPostgres(dir string) {
 	text, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
 	if err != nil {
@@ -126,7 +127,7 @@ func crashPostgres(dir string) {
 		return
 	}
 	if args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil || !strings.Contains(string(args), dir) {
-		return // it has ended, and the number is another's
+		return // it has ended, and its number is reused
 	}
 	_ = syscall.Kill(pid, syscall.SIGSTOP)
 	for _, child := range children(pid) {

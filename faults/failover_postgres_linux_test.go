@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A primary is killed, and its synchronous standby promoted. All programs have one URL, which
+// The test kills a primary and promotes its synchronous standby. All programs use one URL, which
 // names both.
 func TestFailoverPostgres(t *testing.T) {
 	asksForFailover(t)

@@ -20,16 +20,16 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// A serverProgram is a program of a cluster that this test has started. It ends with the test.
+// A serverProgram is a cluster's program that this test started. It ends with the test.
 type serverProgram struct {
 	t    *testing.T
 	name string
 	cmd  *exec.Cmd
-	log  string // a file
+	log  string // path of a file
 	done chan struct{}
 }
 
-// launch starts a program of a cluster, in a folder of the user's that it runs as.
+// launch starts a program of a cluster in a folder that belongs to its user.
 func launch(t *testing.T, owner, dir, name string, env []string, args ...string) *serverProgram {
 	t.Helper()
 	p := &serverProgram{
@@ -48,13 +48,13 @@ func launch(t *testing.T, owner, dir, name string, env []string, args ...string)
 	p.cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error)
 	go func() {
-		// The signal comes when the thread ends that has started the process.
+		// The kernel sends Pdeathsig when the thread that started the process ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
 		started <- err
 		if err == nil {
-			_ = p.cmd.Wait() // how it ended is up to the test
+			_ = p.cmd.Wait() // the test decides how it ends
 		}
 		close(p.done)
 	}()
@@ -80,7 +80,7 @@ func environment(dir string, more []string) []string {
 // crash kills a program and its children at once.
 func (p *serverProgram) crash() {
 	p.t.Helper()
-	_ = p.cmd.Process.Signal(syscall.SIGSTOP) // no new children while we look
+	_ = p.cmd.Process.Signal(syscall.SIGSTOP) // it must not fork while its children are listed
 	for _, child := range children(p.cmd.Process.Pid) {
 		_ = syscall.Kill(child, syscall.SIGKILL)
 	}
@@ -88,7 +88,7 @@ func (p *serverProgram) crash() {
 	<-p.done
 }
 
-// helper runs a program to its end, as the user of a folder.
+// helper runs a program to its end as the owner of a folder.
 func helper(t *testing.T, owner, dir, name string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, args...)
@@ -98,7 +98,8 @@ func helper(t *testing.T, owner, dir, name string, args ...string) {
 	}
 }
 
-// serverUser is whom servers run as for root, which they refuse; "" for all others.
+// serverUser returns the user for servers when the test runs as root, which they refuse; otherwise
+// "".
 func serverUser(t *testing.T, names ...string) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -164,12 +165,12 @@ func writeAs(t *testing.T, owner, name, text string) {
 	}
 }
 
-// installed finds a program in PATH or in folders that patterns name, the newest first.
+// installed finds a program in PATH or in folders that match patterns, the newest first.
 func installed(t *testing.T, name, what string, patterns ...string) string {
 	t.Helper()
 	var found []string
 	for _, pattern := range patterns {
-		more, _ := filepath.Glob(filepath.Join(pattern, name)) // fails on a bad pattern only
+		more, _ := filepath.Glob(filepath.Join(pattern, name)) // fails only for a bad pattern
 		slices.Reverse(more)
 		found = append(found, more...)
 	}
@@ -182,7 +183,7 @@ func installed(t *testing.T, name, what string, patterns ...string) string {
 	return found[0]
 }
 
-// versionOf is the number that a program says when it is asked for its version.
+// versionOf returns the version number that a program prints.
 func versionOf(t *testing.T, program string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), program, "--version").Output()
@@ -203,7 +204,7 @@ func reached(t *testing.T, url string) *dbtest.DB {
 	t.Helper()
 	for begun := instant.Now(); ; {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		db, err := engines.Connect(ctx, url, dialect.Options{MaxConns: 2}) // which looks at nothing
+		db, err := engines.Connect(ctx, url, dialect.Options{MaxConns: 2}) // Connect itself does not query
 		cancel()
 		if err == nil {
 			t.Cleanup(func() { _ = db.Close() })
@@ -215,7 +216,7 @@ func reached(t *testing.T, url string) *dbtest.DB {
 	}
 }
 
-// becomes waits until a query of one row has a result.
+// becomes waits until a query of one row returns want.
 func becomes(t *testing.T, db *dbtest.DB, query, want string) {
 	t.Helper()
 	var got string

@@ -15,22 +15,22 @@ import (
 )
 
 const (
-	// memoryForRequests is how much more memory a daemon may take than when it is idle.
+	// memoryForRequests limits how much more memory than when idle a daemon may take.
 	memoryForRequests = 256 << 20
 
 	worstBody     = 16<<20 - 1<<10 // bytes; the default limit is 16 MiB
-	worstRequests = 64             // at a time
+	worstRequests = 64             // concurrent
 )
 
-// A worst is a request that is apt to take a lot of memory.
+// A worst is a request likely to take a lot of memory.
 type worst struct {
 	name, method, path string
 	body               []byte
-	chunked            bool // its length is not told before
-	status             int  // that it is answered with in the end
+	chunked            bool // no Content-Length
+	status             int  // of its final answer
 }
 
-// repeated is a body as large as may be: begin, as many parts as there is room for, and end.
+// repeated returns a body of the maximum size: begin, as many parts as fit, and end.
 func repeated(begin, end string, part func(i int) string) []byte {
 	text := bytes.NewBufferString(begin)
 	for i := 0; text.Len() < worstBody-len(end)-100; i++ {
@@ -66,8 +66,8 @@ func worstOfAll() []worst {
 	}
 }
 
-// ask sends a request again until there is room for it, and returns the status and the length
-// of the answer.
+// ask repeats a request until the server has room for it, and returns the status and length of the
+// answer.
 func (w *worst) ask(t *testing.T, url string) (status int, length int64) {
 	for {
 		var body io.Reader = bytes.NewReader(w.body)
@@ -81,7 +81,7 @@ func (w *worst) ask(t *testing.T, url string) (status int, length int64) {
 		}
 		r.Header.Set("Content-Type", "application/json")
 		got, err := http.DefaultClient.Do(r)
-		if err != nil { // it was answered before the body had been sent
+		if err != nil { // the answer came before the whole body was sent
 			continue
 		}
 		length, err = io.Copy(io.Discard, got.Body)
@@ -92,8 +92,7 @@ func (w *worst) ask(t *testing.T, url string) (status int, length int64) {
 	}
 }
 
-// The memory that requests take is bounded, however many come at once, however large they are,
-// and whatever they consist of.
+// The memory of requests is bounded, whatever their number, size and content.
 func TestMemoryOfRequests(t *testing.T) {
 	binary, all := build(t), worstOfAll()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
@@ -125,7 +124,7 @@ func TestMemoryOfRequests(t *testing.T) {
 	})
 }
 
-// memoryOf is a figure of a process in bytes: VmRSS is what it has now, VmHWM the most that it had.
+// memoryOf returns a figure of a process in bytes: VmRSS is its memory now, VmHWM the maximum so far.
 func memoryOf(t *testing.T, pid int, figure string) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -27,11 +27,10 @@ import (
 	"github.com/dbcron/dbcron/lock"
 )
 
-// The tests of locks run this program again, as the processes that hold them.
-// Such a child prints a line for each thing that happens to it, reads orders,
-// and ends when its standard input does.
+// The lock tests run this program again as the processes that hold locks. Such a child prints a
+// line for each event, reads orders, and ends when its standard input does.
 
-// patience is for what must happen, on a slow machine.
+// patience bounds what must happen even on a slow machine.
 const patience = 3 * time.Minute
 
 const roleVariable = "FAULTS_LOCK_ROLE"
@@ -64,20 +63,20 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A part is what a child is told before it starts.
+// A part is what a child is told when it starts.
 type part struct {
 	URL, Name, File        string
 	TTL, Margin, Heartbeat time.Duration
 	Concurrency            int
-	MaxConns               int  // of its pool; 0: as many as by default
-	Stepping               bool // the clock is one that the test steps: see steppingClock
+	MaxConns               int  // of its pool; 0: the default
+	Stepping               bool // uses the clock that the test steps: see steppingClock
 }
 
 func (p part) options() lock.Options {
 	return lock.Options{TTL: p.TTL, Margin: p.Margin, Heartbeat: p.Heartbeat}
 }
 
-// An actor is the inside of a child.
+// An actor is a child as seen from inside.
 type actor struct {
 	part
 	db     *dialect.DB
@@ -110,8 +109,7 @@ func act(ctx context.Context, play func(context.Context, *actor) error) error {
 	return play(ctx, a)
 }
 
-// say prints a line for the test. One call is one write, so lines of several
-// goroutines do not mix.
+// say prints a line for the test. One call is one write, so lines of several goroutines do not mix.
 func say(words ...any) {
 	fmt.Print(strings.ReplaceAll(strings.TrimSuffix(fmt.Sprintln(words...), "\n"), "\n", "; ") + "\n")
 }
@@ -127,8 +125,8 @@ func sayEnd(cause error, words ...any) {
 	}
 }
 
-// stopHere stops this process by SIGSTOP, at a place of the test's choice. The
-// signal goes to this thread: it would run on while another one dealt with it.
+// stopHere stops this process with SIGSTOP at a point that the test chose. It signals this thread:
+// otherwise the thread would run on while another handled the signal.
 func stopHere() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -136,7 +134,7 @@ func stopHere() error {
 	return unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
 }
 
-// A child is a process that plays a role, as the test sees it.
+// A child is a process playing a role, as the test sees it.
 type child struct {
 	t      *testing.T
 	name   string
@@ -149,7 +147,7 @@ type child struct {
 	said map[string]chan words // by the line's first word
 }
 
-// start returns when the child is connected to the database.
+// start starts a child and returns once it is connected to the database.
 func start(t *testing.T, role string, p part) *child {
 	t.Helper()
 	exe, err := os.Executable()
@@ -201,11 +199,11 @@ func (c *child) listen(out io.Reader) {
 			c.saying(line[0]) <- line[1:]
 		}
 	}
-	_ = c.cmd.Wait() // how it ended is up to the test
+	_ = c.cmd.Wait() // the test decides how it ends
 	close(c.done)
 }
 
-// saying has what a child says that begins with a word.
+// saying returns the channel of lines that begin with a word.
 func (c *child) saying(word string) chan words {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -215,7 +213,7 @@ func (c *child) saying(word string) chan words {
 	return c.said[word]
 }
 
-// kill ends a child with SIGKILL, and waits until it is gone.
+// kill kills a child with SIGKILL and waits until it is gone.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // it may have ended
 	<-c.done
@@ -228,8 +226,8 @@ func (c *child) signal(sig os.Signal) {
 	}
 }
 
-// stands waits until all threads of a process that was sent SIGSTOP stand still: one that still
-// runs may take a lock yet.
+// stands waits until all threads of a stopped process stand still. A thread that still runs could
+// take a lock.
 func (c *child) stands() {
 	c.t.Helper()
 	for still := false; !still; {
@@ -257,15 +255,14 @@ func (c *child) tell(order string) {
 	}
 }
 
-// hear waits for the next line that begins with a word, and returns what
-// follows.
+// hear waits for the next line that begins with a word and returns the rest.
 func (c *child) hear(word string) words {
 	c.t.Helper()
 	said, _ := c.hearWithin(word, patience)
 	return said
 }
 
-// hearWithin is hear that gives up, if limit is less than patience.
+// hearWithin is hear with a limit, which must be less than patience.
 func (c *child) hearWithin(word string, limit time.Duration) (said words, ok bool) {
 	c.t.Helper()
 	timer := time.NewTimer(limit)
@@ -290,8 +287,8 @@ func (c *child) hearWithin(word string, limit time.Duration) (said words, ok boo
 	return nil, false
 }
 
-// anyOf waits until one of the children says a line that begins with the word.
-// It returns nil if that takes longer than limit, which is less than patience.
+// anyOf waits until one of the children prints a line that begins with the word. It returns nil
+// after limit, which must be less than patience.
 func anyOf(t *testing.T, word string, limit time.Duration, among ...*child) (*child, words) {
 	t.Helper()
 	for begun := instant.Now(); instant.Now().Sub(begun) < limit; {
@@ -307,7 +304,7 @@ func anyOf(t *testing.T, word string, limit time.Duration, among ...*child) (*ch
 	return nil, nil
 }
 
-// words are those of a line, after the first.
+// words are a line's words after the first.
 type words []string
 
 func (w words) number(t *testing.T, i int) int64 {
@@ -322,7 +319,7 @@ func (w words) number(t *testing.T, i int) int64 {
 	return n
 }
 
-// A row is what the table says of a lock, with its instants in µs.
+// A row is a lock's row, with its instants in µs.
 type row struct{ fence, at, expiry, takeovers int64 }
 
 func readRow(t *testing.T, db *dbtest.DB, name string) (r row) {
@@ -332,8 +329,8 @@ func readRow(t *testing.T, db *dbtest.DB, name string) (r row) {
 	return r
 }
 
-// takenOver fails the test unless the lock was taken after the lease of the
-// dead holder whose row is given had run out.
+// takenOver fails the test unless the lock was taken after the lease in the dead holder's row had
+// expired.
 func takenOver(t *testing.T, from, by row) {
 	t.Helper()
 	if by.fence <= from.fence {

@@ -12,8 +12,8 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// Sixteen processes of the example add to one number, in two statements each
-// time. None of the additions is lost.
+// Sixteen processes of the example add to one number, with two statements per addition. No
+// addition is lost.
 func TestLockCounter(t *testing.T) {
 	const processes = 16
 	rounds := 25

@@ -13,7 +13,7 @@ import (
 	"github.com/dbcron/dbcron/lock"
 )
 
-// playCandidate stands for election, and says who leads.
+// playCandidate stands for election and reports who leads.
 func playCandidate(ctx context.Context, a *actor) error {
 	e, err := a.locker.NewElector(a.Name, lock.Election{
 		Lead: func(ctx context.Context, lease *lock.Lease) error {
@@ -30,9 +30,8 @@ func playCandidate(ctx context.Context, a *actor) error {
 	return e.Run(ctx)
 }
 
-// A leader is killed, and one is stopped for longer than its lease: each time
-// another leads, with a higher term. The one that was stopped has lost its
-// leadership when it goes on, and follows.
+// The test kills one leader and stops another for longer than its lease. Each time another leads,
+// with a higher term. The stopped one has lost its leadership when it continues, and follows.
 func TestLockLeaderKilledAndStopped(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
@@ -99,7 +98,7 @@ func (e *election) elected(limit time.Duration) bool {
 	return true
 }
 
-// followed waits until all but the leader know who leads.
+// followed waits until all candidates but the leader know the leader.
 func (e *election) followed() {
 	e.t.Helper()
 	for _, c := range e.candidates {
@@ -109,8 +108,8 @@ func (e *election) followed() {
 	}
 }
 
-// The leader's network freezes, and the server sees its connections end (a
-// firewall or a load balancer on the way resets them on that side alone).
+// The leader's network freezes, and the server sees its connections end, as when a firewall or
+// load balancer resets them on that side alone.
 func TestLockLeaderIsCutOffOnOneSide(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		if u, err := url.Parse(db.URL); err != nil || u.Host == "" {

@@ -15,7 +15,7 @@ import (
 	"github.com/dbcron/dbcron/lock"
 )
 
-// playHolder does what it is told, and says when its lease has ended.
+// playHolder follows orders and reports when its lease has ended.
 func playHolder(ctx context.Context, a *actor) error {
 	var lease *lock.Lease
 	for {
@@ -32,7 +32,7 @@ func playHolder(ctx context.Context, a *actor) error {
 		case "extend":
 			err := lease.Extend(ctx)
 			for tick := time.NewTicker(50 * time.Millisecond); err != nil && lease.Check() == nil; err = lease.Extend(ctx) {
-				<-tick.C // the database is away
+				<-tick.C // the database does not answer
 			}
 			if err != nil {
 				return err
@@ -46,8 +46,7 @@ func playHolder(ctx context.Context, a *actor) error {
 	}
 }
 
-// A holder dies, and the next one gets the lock when the lease has ended, with
-// a higher fence.
+// A holder dies. The next one gets the lock when the lease has expired, with a higher fence.
 func TestLockHolderKilled(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
@@ -72,9 +71,8 @@ func TestLockHolderKilled(t *testing.T) {
 	})
 }
 
-// playWriter holds the lock and writes rows, some without a fence and some in
-// guarded transactions, until it has lost the lease. It is not careful: it goes
-// on until it is refused.
+// playWriter holds the lock and writes rows, some without a fence and some in guarded transactions,
+// until it has lost the lease. It is careless: it continues until it is refused.
 func playWriter(ctx context.Context, a *actor) error {
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		lease, err := a.locker.Acquire(ctx, a.Name)
@@ -106,15 +104,15 @@ type writer struct {
 	err   error
 }
 
-// The places where a writer can be stopped.
+// Points at which a writer can be stopped.
 const (
 	checked  = "checked" // after Check, before a write without a fence
 	begin    = "begin"   // before a guarded transaction
-	guarded  = "guarded" // in one
+	guarded  = "guarded" // inside a guarded transaction
 	anywhere = "anywhere"
 )
 
-// write writes a row in each way, and tells whether that can go on.
+// write writes a row in each way and reports whether the writer can continue.
 func (w *writer) write(ctx context.Context) bool {
 	select {
 	case w.place = <-w.orders:
@@ -164,8 +162,7 @@ func (w *writer) guarded(ctx context.Context) error {
 	return tx.Commit()
 }
 
-// A record is a row with the next number of all, whose order is that of the
-// writes.
+// A record is a numbered row. Its number gives the order of all writes.
 var (
 	nextRecord = sqlrun.Unlisted(`UPDATE {prefix}test_sequence SET {next n} {returning n}`)
 	addRecord  = sqlrun.Unlisted(`INSERT INTO {prefix}test_record (n, fence, what) VALUES (:n, :fence, :what)`)
@@ -187,8 +184,7 @@ func record(ctx context.Context, s *sqlrun.Session, fence int64, what string) er
 	return err
 }
 
-// late counts the records of a kind that come after a guarded one of a later
-// holder.
+// late counts the records of a kind that come after a guarded record of a later holder.
 func late(t *testing.T, db *dbtest.DB, what string) (late, all int) {
 	t.Helper()
 	highest := int64(0)
@@ -208,9 +204,8 @@ func late(t *testing.T, db *dbtest.DB, what string) (late, all int) {
 	return late, all
 }
 
-// whileStopped is how long to wait for the next holder while one is stopped.
-// Where there is one writer at a time, the one that is stopped may be that, and
-// nobody gets anything before it goes on.
+// whileStopped is how long to wait for the next holder while one is stopped. With a single writer,
+// the stopped one may be it, and nobody gets anything before it continues.
 func whileStopped(db *dbtest.DB, ttl time.Duration) time.Duration {
 	if db.Dialect.SkipLocked == "" {
 		return 2 * ttl
@@ -218,9 +213,8 @@ func whileStopped(db *dbtest.DB, ttl time.Duration) time.Duration {
 	return patience
 }
 
-// A holder is stopped for longer than its lease, again and again, at the worst
-// moments. Of what it does when it goes on, nothing passes that is guarded, and
-// its context has ended with ErrLost.
+// The test stops a holder for longer than its lease, again and again, at the worst moments. When it
+// continues, no guarded write passes, and its context has ended with ErrLost.
 func TestLockHolderStopped(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
@@ -234,7 +228,7 @@ func TestLockHolderStopped(t *testing.T) {
 
 		places := []string{checked, begin, guarded, anywhere, checked}
 		if db.Dialect.SkipLocked == "" {
-			places = []string{checked, begin, anywhere, begin, checked} // in a transaction, it keeps all others from writing
+			places = []string{checked, begin, anywhere, begin, checked} // stopped inside a transaction, it would keep all others from writing
 		}
 		rounds := len(places)
 		if *minutes > 0 {
@@ -250,7 +244,7 @@ func TestLockHolderStopped(t *testing.T) {
 			}
 			wrote := false
 			_, granted := rival.hearWithin("granted", whileStopped(db, p.TTL))
-			if granted { // where the holder is stopped in a transaction, the rival waits for its end
+			if granted { // if the holder stands in a transaction, the rival waits for its end
 				_, wrote = rival.hearWithin("wrote", p.TTL/2)
 			}
 			holder.signal(syscall.SIGCONT)

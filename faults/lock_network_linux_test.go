@@ -15,8 +15,8 @@ import (
 	"github.com/dbcron/dbcron/lock"
 )
 
-// A wire forwards connections to a server. It can be frozen in each direction:
-// nothing comes through any more, and no end sees a connection close.
+// A wire forwards connections to a server. Each direction can be frozen: nothing passes any more,
+// and neither end sees the connection close.
 type wire struct {
 	url              string // of the server, through the wire
 	server           string
@@ -83,7 +83,7 @@ func forward(to, from net.Conn, open *sync.RWMutex) {
 	}
 }
 
-// close ends all connections. Nothing may be frozen any more.
+// close ends all connections. Neither direction may still be frozen.
 func (w *wire) close() {
 	w.listener.Close()
 	w.mu.Lock()
@@ -95,8 +95,8 @@ func (w *wire) close() {
 	w.work.Wait()
 }
 
-// The network to a holder freezes. Before a rival is granted the lock, the
-// holder's context has ended: both read one clock, that of this host.
+// A holder's network freezes. Its context ends before a rival gets the lock: both read one clock,
+// that of this host.
 func TestLockNetworkFrozen(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
@@ -142,9 +142,9 @@ func TestLockNetworkFrozen(t *testing.T) {
 	})
 }
 
-// An answer is lost, or a request, at each round trip of a lock's life in turn.
-// Whatever it was, the next one gets the lock at the latest when the lease has
-// run out, and not while the first one relies on it.
+// An answer or a request is lost at each round trip of a lock's life in turn. Whatever was lost,
+// the next holder gets the lock at the latest when the lease has expired, and never while the first
+// one relies on it.
 func TestLockAnswersLost(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
@@ -174,8 +174,8 @@ func TestLockAnswersLost(t *testing.T) {
 	})
 }
 
-// brokenLife takes a lock twice, with a rival in between that waits from the
-// moment on at which the first may have it.
+// brokenLife takes a lock twice. In between, a rival waits from the moment at which the first
+// holder may have the lock.
 func brokenLife(t *testing.T, l, rivals *lock.Locker, name string) error {
 	ctx := t.Context()
 	first, err := l.TryAcquire(ctx, name)

@@ -20,13 +20,13 @@ import (
 type restartable struct {
 	name  string
 	start func(context.Context, dbserver.Options) (*dbserver.Server, error)
-	end   syscall.Signal // asks it to end while clients are connected
+	end   syscall.Signal // makes it exit although clients are connected
 }
 
 var servers = func() (all []restartable) {
 	for _, e := range dbserver.Engines {
 		end := syscall.SIGTERM
-		if e.Name == "postgres" { // which would wait for its clients
+		if e.Name == "postgres" { // otherwise it would wait for its clients
 			end = syscall.SIGINT
 		}
 		all = append(all, restartable{e.Name, e.Start, end})
@@ -34,7 +34,7 @@ var servers = func() (all []restartable) {
 	return all
 }()
 
-// empty starts a server of the test's own, which loses nothing when it is killed.
+// empty starts a server of the test's own, which loses no data when killed.
 func (s *restartable) empty(t *testing.T) (*dbtest.DB, *dbserver.Server) {
 	t.Helper()
 	server, err := s.start(t.Context(), dbserver.Options{Durable: true})
@@ -49,7 +49,7 @@ func (s *restartable) empty(t *testing.T) (*dbtest.DB, *dbserver.Server) {
 	return dbtest.Open(t, server.URL(), dialect.Options{}), server
 }
 
-// migrated is empty, with the tables.
+// migrated is empty plus dbcron's tables.
 func (s *restartable) migrated(t *testing.T) (*dbtest.DB, *dbserver.Server) {
 	t.Helper()
 	db, server := s.empty(t)
@@ -59,8 +59,8 @@ func (s *restartable) migrated(t *testing.T) (*dbtest.DB, *dbserver.Server) {
 	return db, server
 }
 
-// The server is killed, and shut down, and starts again. A lease that is long
-// enough outlives that, and who waits for the lock goes on waiting.
+// The test kills the server, shuts it down, and starts it again. A lease that is long enough
+// survives that, and waiters keep waiting for the lock.
 func TestLockServerRestarted(t *testing.T) {
 	t.Parallel()
 	for _, s := range servers {
@@ -115,8 +115,8 @@ func restart(t *testing.T, server *dbserver.Server) {
 	}
 }
 
-// serverProcess finds the process of a server that this program has started:
-// its keeper is a child of ours, and its port is among its arguments.
+// serverProcess finds the process of a server that this program started: its keeper is a child of
+// ours, and its port is among its arguments.
 func serverProcess(t *testing.T, rawURL string) int {
 	t.Helper()
 	u, err := url.Parse(rawURL)
@@ -135,7 +135,7 @@ func serverProcess(t *testing.T, rawURL string) int {
 	return 0
 }
 
-// gone waits until there is no such process.
+// gone waits until a process no longer exists.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	tick := time.NewTicker(10 * time.Millisecond)

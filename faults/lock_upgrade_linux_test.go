@@ -14,7 +14,7 @@ import (
 	"github.com/dbcron/dbcron/lock"
 )
 
-// playMarker takes the lock and gives it up, again and again.
+// playMarker takes and releases the lock again and again.
 func playMarker(ctx context.Context, a *actor) error {
 	lease, err := a.locker.TryAcquire(ctx, a.Name)
 	switch {
@@ -30,15 +30,14 @@ func playMarker(ctx context.Context, a *actor) error {
 	return err
 }
 
-// hold has a file locked for as long as it has the lock: the system unlocks it
-// when this process dies. And it leaves a mark in the database at the beginning
-// and at the end.
+// hold locks a file for as long as it has the lock: the system unlocks the file when this process
+// dies. It also records a mark in the database at the beginning and at the end.
 func (a *actor) hold(ctx context.Context, lease *lock.Lease) error {
 	file, err := os.OpenFile(a.File, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	defer file.Close() // unlocks it, before the lock is given up
+	defer file.Close() // unlocks it before the lock is released
 	defer context.AfterFunc(ctx, func() { file.Close() })()
 	err = syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
@@ -67,9 +66,9 @@ func mark(ctx context.Context, db *dialect.DB, lease *lock.Lease, what string) e
 	return tx.Commit()
 }
 
-// Two processes of different versions share a lock, one with long leases and
-// one with short ones. Each is killed while it has it. At no time both have it:
-// neither goes by its own idea of how long a lease lasts.
+// Two processes of different versions share a lock, one with long leases and one with short ones.
+// The test kills each while it holds the lock. The two never hold it at once: neither relies on its
+// own idea of how long a lease lasts.
 func TestLockRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
@@ -100,12 +99,12 @@ type upgrade struct {
 	db    *dbtest.DB
 	parts []part
 	both  []*child
-	holds []int // of each since the round began
-	dead  *row  // what a holder that was killed has left
+	holds []int // of each process, since the round began
+	dead  *row  // row of a holder that was killed
 	kills int
 }
 
-// hold lets one of the two hold the lock once.
+// hold handles one turn of whichever process holds the lock.
 func (u *upgrade) hold() {
 	u.t.Helper()
 	holder, said := anyOf(u.t, "holding", patience, u.both...)
@@ -129,7 +128,7 @@ func (u *upgrade) hold() {
 		u.both[who] = start(u.t, "marker", u.parts[who])
 		return
 	}
-	if who == 1 && u.holds[1] == 3 { // for longer than the other's leases last
+	if who == 1 && u.holds[1] == 3 { // hold it for longer than the other's leases last
 		u.until(now.at + 5*u.parts[0].TTL.Microseconds()/4)
 		u.both[0].kill()
 		u.both[0] = start(u.t, "marker", u.parts[0])
@@ -147,8 +146,7 @@ func (u *upgrade) until(us int64) {
 	}
 }
 
-// account goes through the marks: none of a holder stands among those of a
-// later one.
+// account checks that no mark of a holder lies among those of a later one.
 func (u *upgrade) account() {
 	for _, c := range u.both {
 		c.kill()

@@ -25,8 +25,8 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// bouncer starts a PgBouncer that gives each transaction any of five sessions, and returns
-// the URL with which a database is reached through it.
+// bouncer starts a PgBouncer that gives each transaction any of five sessions, and returns the
+// database's URL through it.
 func bouncer(t *testing.T, databaseURL string) string {
 	t.Helper()
 	program := tool(t, "pgbouncer", "pgbouncer")
@@ -53,7 +53,7 @@ max_client_conn = 1000
 		t.Fatal(err)
 	}
 	args := []string{file}
-	if me, err := user.Current(); err == nil && me.Uid == "0" { // as which it does not run
+	if me, err := user.Current(); err == nil && me.Uid == "0" { // PgBouncer refuses to run as root
 		args = []string{"-u", "nobody", file}
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), program, args...)
@@ -87,7 +87,7 @@ max_client_conn = 1000
 	}
 }
 
-// freePort returns a port of this machine that nobody listens at.
+// freePort returns a port of this machine that is not in use.
 func freePort(t *testing.T) string {
 	t.Helper()
 	var config net.ListenConfig
@@ -103,9 +103,8 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// Behind a transaction pooler all works with a URL that says nothing of it: migrations, eight
-// at once; schedules of a daemon; jobs, in their order and in callers' transactions; locks,
-// and elections.
+// Behind a transaction pooler everything works with an ordinary URL: migrations, eight at once;
+// a daemon's schedules; jobs, in order and in callers' transactions; locks and elections.
 func TestBehindAPooler(t *testing.T) {
 	t.Parallel()
 	binary := build(t)
@@ -258,7 +257,7 @@ func locksExclude(t *testing.T, db *dbtest.DB) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n, fence := 0, int64(0) // which only the lock guards
+	n, fence := 0, int64(0) // only the lock guards them
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {

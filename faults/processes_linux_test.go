@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// processes lists the processes that have a mark in their environment.
+// processes lists the processes with a mark in their environment.
 func processes(mark string) []int {
 	var found []int
 	folders, _ := filepath.Glob("/proc/[0-9]*")
@@ -24,8 +24,7 @@ func processes(mark string) []int {
 	return found
 }
 
-// descendants lists those of the marked processes that any of the ancestors has
-// started, however many generations ago.
+// descendants lists those of the marked processes that descend from any of the ancestors.
 func descendants(ancestors []int, mark string) []int {
 	var found []int
 	for _, pid := range processes(mark) {
@@ -50,8 +49,8 @@ func children(pid int) []int {
 	return found
 }
 
-// parent reads the fourth word of stat; the second is a name in brackets, which
-// may hold anything.
+// parent reads the fourth word of stat. The second is a name in parentheses that may contain
+// anything.
 func parent(pid int) int {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

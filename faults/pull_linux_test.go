@@ -18,7 +18,7 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// An office is a dbcron serve that jobs are claimed from.
+// An office is a dbcron serve that gives jobs to claimers.
 type office struct {
 	t    *testing.T
 	url  string
@@ -55,7 +55,7 @@ func openOffice(t *testing.T, db *dbtest.DB, binary string) *office {
 	return o
 }
 
-// post sends a request, and reads the answer, if there is one.
+// post sends a request and reads the answer if there is one.
 func (o *office) post(path string, body, answer any) {
 	o.t.Helper()
 	text, err := json.Marshal(body)
@@ -89,7 +89,7 @@ type givenJob struct {
 	Crashes int    `json:"crashes,omitempty"`
 }
 
-// claim claims jobs, and goes on if nobody answers yet.
+// claim claims jobs, and retries while nobody answers.
 func (o *office) claim(n int) []givenJob {
 	o.t.Helper()
 	var got struct{ Jobs []givenJob }
@@ -97,7 +97,7 @@ func (o *office) claim(n int) []givenJob {
 	return got.Jobs
 }
 
-// complete completes jobs, and tells how many those were.
+// complete completes jobs and returns how many succeeded.
 func (o *office) complete(jobs []givenJob) int {
 	o.t.Helper()
 	var claims []givenJob
@@ -109,8 +109,8 @@ func (o *office) complete(jobs []givenJob) int {
 	return got.Done
 }
 
-// TestPullKilled kills a daemon that has given jobs out. What was completed at another one
-// meanwhile is done; all the rest comes back there, and none is lost.
+// TestPullKilled kills a daemon that has given jobs out. Those completed meanwhile at another
+// daemon are done. All others come back there, and none is lost.
 func TestPullKilled(t *testing.T) {
 	binary := build(t)
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
@@ -134,7 +134,7 @@ func TestPullKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		<-first.done
-		if elsewhere := second.complete(given[10:20]); elsewhere == 10 { // else its lease had ended, on a slow machine
+		if elsewhere := second.complete(given[10:20]); elsewhere == 10 { // otherwise the lease had expired on a slow machine
 			for _, j := range given[10:20] {
 				delete(missing, j.ID)
 			}
@@ -158,8 +158,8 @@ func TestPullKilled(t *testing.T) {
 	}, (*testing.T).Parallel)
 }
 
-// TestPullStopped stops a daemon that has given jobs out. It ends soon, and they go back
-// uncounted.
+// TestPullStopped stops a daemon that has given jobs out. It ends soon, and the jobs go back without
+// counting an attempt.
 func TestPullStopped(t *testing.T) {
 	binary := build(t)
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {

@@ -21,23 +21,23 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// A delivery is a request that came to an addressee.
+// A delivery is a request that an addressee received.
 type delivery struct {
 	id         int64
 	queue, key string
 	by         string // the version of the daemon's program
 	at         instant.Instant
-	answered   instant.Instant // 0: it was not while somebody waited for that
+	answered   instant.Instant // 0: not while the sender still waited
 }
 
-// An addressee is an endpoint that writes down what comes, in its order.
+// An addressee is an endpoint that records its requests in order.
 type addressee struct {
 	*httptest.Server
-	answer http.HandlerFunc // is called after a delivery was written down; nil: all is well
+	answer http.HandlerFunc // called once the delivery is recorded; nil: success
 
 	mu   sync.Mutex
 	all  []delivery
-	open map[string]int // deliveries that were not answered yet, by queue and who has sent them
+	open map[string]int // unanswered deliveries, by queue and sender
 }
 
 func newAddressee(t *testing.T, answer http.HandlerFunc) *addressee {
@@ -49,7 +49,7 @@ func newAddressee(t *testing.T, answer http.HandlerFunc) *addressee {
 }
 
 func (a *addressee) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_, _ = io.Copy(io.Discard, r.Body) // until then it is not seen that a connection ends
+	_, _ = io.Copy(io.Discard, r.Body) // the server notices a closed connection only after that
 	id, err := strconv.ParseInt(r.Header.Get("Webhook-Id"), 10, 64)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -89,18 +89,18 @@ func (a *addressee) count() int {
 	return len(a.all)
 }
 
-// holds tells how many deliveries of a queue by a sender were not answered yet.
+// holds returns the number of a sender's unanswered deliveries of a queue.
 func (a *addressee) holds(queue, by string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.open[queue+" "+by]
 }
 
-// A mailroom is what the daemons of a test, its queues and their addressees have in common.
+// A mailroom is what a test's daemons, queues and addressees share.
 type mailroom struct {
 	rig
 	c       *queue.Client
-	daemons []*daemon // all that there were
+	daemons []*daemon // all daemons so far
 }
 
 func newMailroom(t *testing.T, db *dbtest.DB, lease time.Duration) *mailroom {
@@ -112,7 +112,7 @@ func newMailroom(t *testing.T, db *dbtest.DB, lease time.Duration) *mailroom {
 	return &mailroom{rig{t: t, db: db, dir: t.TempDir(), lease: lease, grace: 10 * time.Second}, c, nil}
 }
 
-// send starts a daemon that sends.
+// send starts a daemon that pushes.
 func (m *mailroom) send(binary, node string, args ...string) *daemon {
 	m.t.Helper()
 	d := m.serve(binary, node, append([]string{"--only", "push", "--push-to", "127.0.0.1"}, args...)...)
@@ -147,12 +147,12 @@ func (m *mailroom) enqueue(jobs ...queue.Job) (ids []int64) {
 	return ids
 }
 
-// posted are jobs that were certainly enqueued, and when that began.
+// posted maps the jobs that were certainly enqueued to when their enqueuing began.
 type posted map[int64]instant.Instant
 
 func (p posted) ids() []int64 { return slices.Sorted(maps.Keys(p)) }
 
-// longestWait is how long one of them waited at the most until it was delivered.
+// longestWait returns the longest time that a job waited for its delivery.
 func (p posted) longestWait(a *addressee) (longest time.Duration) {
 	seen := map[int64]bool{}
 	for _, d := range a.got() {
@@ -164,8 +164,8 @@ func (p posted) longestWait(a *addressee) (longest time.Duration) {
 	return longest.Round(time.Millisecond)
 }
 
-// stream enqueues jobs, n at a time, until stop is called. It goes on when the database does
-// not answer.
+// stream enqueues jobs, n at a time, until stop is called. It continues while the database does not
+// answer.
 func (m *mailroom) stream(n int, every time.Duration, next func() queue.Job) (stop func() posted) {
 	ended, result := make(chan struct{}), make(chan posted, 1)
 	go func() {
@@ -187,7 +187,7 @@ func (m *mailroom) stream(n int, every time.Duration, next func() queue.Job) (st
 			}
 			began := instant.Now()
 			made, err := m.c.EnqueueMany(m.t.Context(), jobs)
-			if err != nil { // they are there, or not: they do not count
+			if err != nil { // they exist or not: they do not count
 				continue
 			}
 			for _, e := range made {
@@ -198,7 +198,7 @@ func (m *mailroom) stream(n int, every time.Duration, next func() queue.Job) (st
 	return sync.OnceValue(func() posted { close(ended); return <-result })
 }
 
-// until waits until something holds.
+// until waits until ok returns true.
 func (m *mailroom) until(what string, ok func() bool) {
 	m.t.Helper()
 	for begun := instant.Now(); !ok(); {
@@ -209,7 +209,7 @@ func (m *mailroom) until(what string, ok func() bool) {
 	}
 }
 
-// explain logs what may tell why jobs are left.
+// explain logs hints at why jobs are left.
 func (m *mailroom) explain() {
 	m.t.Helper()
 	ctx := context.WithoutCancel(m.t.Context())
@@ -244,12 +244,12 @@ func (m *mailroom) settled() {
 	}
 }
 
-// delivered fails the test unless each of the jobs was delivered and answered, and those of
-// a key one after the other. It returns how many jobs were delivered more than once.
+// delivered fails the test unless each job was delivered and answered, and those of one key one
+// after the other. It returns how many jobs were delivered more than once.
 func (m *mailroom) delivered(a *addressee, ids ...int64) (again int) {
 	m.t.Helper()
-	times, answered := map[int64]int{}, map[int64]instant.Instant{} // the first answer
-	last := map[string]int64{}                                      // delivered of a key
+	times, answered := map[int64]int{}, map[int64]instant.Instant{} // first answers
+	last := map[string]int64{}                                      // last delivered job of each key
 	problems := 0
 	wrong := func(format string, args ...any) {
 		m.t.Helper()
@@ -287,13 +287,13 @@ func (m *mailroom) delivered(a *addressee, ids ...int64) (again int) {
 	return again
 }
 
-// lost tells whether a daemon has lost jobs because it was slow: then they are done again.
+// lost reports whether a slow daemon lost jobs, which are then done again.
 func (d *daemon) lost() bool {
 	text := d.log.String()
 	return strings.Contains(text, "the lease was lost") || strings.Contains(text, "a block was taken away")
 }
 
-// longest returns the longest time from one of the deliveries that count to the next.
+// longest returns the longest gap between deliveries that count.
 func longest(all []delivery, counts func(*delivery) bool) (gap time.Duration) {
 	var last instant.Instant
 	for i := range all {

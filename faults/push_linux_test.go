@@ -15,9 +15,9 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// Of two daemons that send, one is killed with 500 requests under way, and the other has as
-// many. All jobs are done, those of a key in their order, and only what the dead one had is
-// sent again. A queue whose endpoint is fast loses nothing meanwhile.
+// Two daemons push. The test kills one with 500 requests in flight while the other has as many. All
+// jobs are done, those of one key in order, and only the requests of the dead one are sent again. A
+// queue with a fast endpoint loses nothing meanwhile.
 func TestPushOfTheKilled(t *testing.T) {
 	t.Parallel()
 	first, second := buildAs(t, "first"), buildAs(t, "second")
@@ -81,8 +81,8 @@ func TestPushOfTheKilled(t *testing.T) {
 	}, (*testing.T).Parallel)
 }
 
-// Of two daemons on standby one sends. When it is killed, the other does, three times in
-// turn: no job is lost, and the two never send at the same time.
+// Of two daemons on standby, one pushes. When it is killed, the other takes over, three times in
+// turn. No job is lost, and the two never push at the same time.
 func TestPushStandby(t *testing.T) {
 	t.Parallel()
 	programs := map[string]string{"first": buildAs(t, "first"), "second": buildAs(t, "second")}
@@ -122,7 +122,7 @@ func TestPushStandby(t *testing.T) {
 			_ = now[leader].cmd.Process.Kill()
 			<-now[leader].done
 			m.until("the other one sends", func() bool {
-				got := a.got() // one copy: more arrive meanwhile
+				got := a.got() // one copy, since more arrive meanwhile
 				return got[len(got)-1].by != leader
 			})
 			got := a.got()
@@ -155,19 +155,19 @@ func TestPushStandby(t *testing.T) {
 	}, (*testing.T).Parallel)
 }
 
-// The server is killed twice while two daemons send: no job is lost, those of a key stay in
-// their order, and the daemons go on by themselves.
+// The test kills the server twice while two daemons push. No job is lost, those of one key stay in
+// order, and the daemons recover by themselves.
 func TestPushDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	binary := build(t)
-	for _, s := range servers { // a file has no server
+	for _, s := range servers { // SQLite has no server
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			db, server := s.migrated(t)
 			m := newMailroom(t, db, 5*time.Second)
 			var n atomic.Int64
 			a := newAddressee(t, func(_ http.ResponseWriter, r *http.Request) {
-				if n.Add(1)%20 == 0 { // so that some are under way when the server ends
+				if n.Add(1)%20 == 0 { // some are in flight when the server dies
 					_ = wait(r.Context(), 500*time.Millisecond)
 				}
 			})
@@ -213,8 +213,8 @@ func TestPushDatabaseRestart(t *testing.T) {
 	}
 }
 
-// Queues whose endpoints hang, drip, and answer a gigabyte cost others nothing: their jobs
-// end as they should, and those of a queue with a good endpoint are done meanwhile.
+// Queues whose endpoints hang, drip, or answer a gigabyte do not affect others: their jobs end as
+// they should, and a queue with a good endpoint proceeds meanwhile.
 func TestPushBadEndpoint(t *testing.T) {
 	t.Parallel()
 	binary := build(t)
@@ -266,7 +266,7 @@ func TestPushBadEndpoint(t *testing.T) {
 	}, (*testing.T).Parallel)
 }
 
-// misbehave answers in the way that the path says, until nobody listens.
+// misbehave answers as the path says until the client leaves.
 func misbehave(w http.ResponseWriter, r *http.Request) {
 	switch r.URL.Path {
 	case "/hangs":
@@ -286,7 +286,7 @@ func misbehave(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// repeats are deliveries of jobs that were delivered before.
+// repeats returns the repeated deliveries.
 func repeats(all []delivery) []delivery {
 	seen := map[int64]bool{}
 	return slices.DeleteFunc(all, func(d delivery) bool {
@@ -296,12 +296,12 @@ func repeats(all []delivery) []delivery {
 	})
 }
 
-// by reports whether a job was delivered by a sender.
+// by reports whether sender delivered a job.
 func by(all []delivery, id int64, sender string) bool {
 	return slices.ContainsFunc(all, func(d delivery) bool { return d.id == id && d.by == sender })
 }
 
-// count returns how many jobs were delivered.
+// count returns how many different jobs were delivered.
 func count(all []delivery) int {
 	seen := map[int64]bool{}
 	for _, d := range all {

@@ -27,21 +27,21 @@ var (
 	queueSpan = flag.Duration("jobs-span", 6*time.Second, "within what time")
 )
 
-// sent is what was certainly enqueued, and the ids of each key in their order.
+// sent holds the jobs that were certainly enqueued, and the ids of each key in order.
 type sent struct {
-	ids  map[int64]string // kinds
+	ids  map[int64]string // kinds by id
 	keys map[string][]int64
 }
 
-// produce enqueues jobs of all kinds, those of a key one after the other. It goes on
-// when the database does not answer, and notes what may be there.
+// produce enqueues jobs of all kinds, those of one key one after the other. It continues while the
+// database does not answer. It records only the jobs that certainly exist.
 func produce(t *testing.T, c *queue.Client, name string, n int) sent {
 	t.Helper()
 	s := sent{ids: map[int64]string{}, keys: map[string][]int64{}}
 	begun := instant.Now()
 	for len(s.ids) < n {
 		ahead := time.Duration(float64(*queueSpan)*float64(len(s.ids))/float64(n)) - instant.Now().Sub(begun)
-		_ = wait(t.Context(), max(0, ahead)) // the test's end is noticed elsewhere
+		_ = wait(t.Context(), max(0, ahead)) // other calls notice the test's end
 		batch := make([]queue.Job, 1+rand.IntN(200))
 		for i := range batch {
 			j := queue.Job{Queue: name, Kind: "plain"}
@@ -56,13 +56,13 @@ func produce(t *testing.T, c *queue.Client, name string, n int) sent {
 				j.Kind = "tx"
 			case at < 310:
 				j.Delay = time.Duration(rand.IntN(1000)) * time.Millisecond
-			case rand.IntN(max(n, 4000)) < 24: // not more of them for more jobs: they take their time
+			case rand.IntN(max(n, 4000)) < 24: // not in proportion to n: slow jobs take their time
 				j.Kind, j.Key = "slow", []string{"", fmt.Sprintf("key-%d", rand.IntN(100))}[rand.IntN(2)]
 			}
 			batch[i] = j
 		}
 		ids, err := c.EnqueueMany(t.Context(), batch)
-		if err != nil { // they are there, or not: they do not count
+		if err != nil { // they exist or not: they do not count
 			if errors.Is(err, queue.ErrInvalid) || wait(t.Context(), 20*time.Millisecond) != nil {
 				t.Errorf("enqueue: %v", err)
 				return s
@@ -80,9 +80,9 @@ func produce(t *testing.T, c *queue.Client, name string, n int) sent {
 	return s
 }
 
-// TestQueueChaos has jobs of all kinds done by workers that are killed and stopped,
-// and on servers by a database that is killed: each job is done, those of a key in
-// their order, and the effects of a transaction exist once.
+// TestQueueChaos runs jobs of all kinds on workers that it kills and stops. On servers it kills the
+// database, too. Each job is done, those of one key in order, and the effects of a transaction
+// exist once.
 func TestQueueChaos(t *testing.T) {
 	t.Parallel()
 	for _, s := range servers {
@@ -198,7 +198,7 @@ func queueChaos(t *testing.T, db *dbtest.DB, crash func()) {
 		kills, stops, crashes, instant.Now().Sub(begun).Round(time.Second))
 }
 
-// checkDiary checks that the workers' diary keeps the promises.
+// checkDiary checks the workers' diary against the queue's promises.
 func checkDiary(t *testing.T, db *dbtest.DB, file string, all sent) {
 	t.Helper()
 	lines, err := readDiary(file)
@@ -206,7 +206,7 @@ func checkDiary(t *testing.T, db *dbtest.DB, file string, all sent) {
 		t.Fatal(err)
 	}
 	ended := map[int64]int{}
-	place := map[int64]int{} // in its key
+	place := map[int64]int{} // position among its key's jobs
 	for _, ids := range all.keys {
 		for i, id := range ids {
 			place[id] = i
@@ -229,7 +229,7 @@ func checkDiary(t *testing.T, db *dbtest.DB, file string, all sent) {
 	lost, again := 0, 0
 	for id, kind := range all.ids {
 		switch {
-		case ended[id] == 0 && kind == "tx": // its end may be missing: it was killed after the commit
+		case ended[id] == 0 && kind == "tx": // its end may be missing: the process died after the commit
 		case ended[id] == 0:
 			lost++
 			if lost < 10 {

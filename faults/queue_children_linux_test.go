@@ -17,15 +17,14 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// The tests of queues run this program again, as the processes that work. They
-// write into one file what they do, a line for each start and end of a job: the file
-// puts the lines of all processes in order.
+// The queue tests run this program again as the worker processes. All write to one file, a line for
+// each start and end of a job. The file puts the lines of all processes in order.
 
 func init() {
 	roles["queue worker"] = playQueueWorker
 }
 
-// A diary is the file that all workers of a test write to.
+// A diary is the file that all workers of a test append to.
 type diary struct{ file *os.File }
 
 func openDiary(name string) (diary, error) {
@@ -33,7 +32,7 @@ func openDiary(name string) (diary, error) {
 	return diary{file}, err
 }
 
-// write writes a line. One call is one write, at the end of the file.
+// write appends a line. One call is one write.
 func (d diary) write(what string, j *queue.Delivery) {
 	key := j.Key
 	if key == "" {
@@ -118,8 +117,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// effect does something in the database that must happen once: it writes down what that
-// was about.
+// effect records a job in the database, which must happen exactly once.
 func effect(ctx context.Context, db *dialect.DB, d *queue.Delivery, about int64) error {
 	tx, err := db.Pool().BeginTx(ctx, &sql.TxOptions{Isolation: db.Dialect.Isolation})
 	if err != nil {
@@ -135,7 +133,7 @@ func effect(ctx context.Context, db *dialect.DB, d *queue.Delivery, about int64)
 	return tx.Commit()
 }
 
-// A line is one of a diary.
+// A line is a line of a diary.
 type line struct {
 	what, kind, key string
 	id              int64

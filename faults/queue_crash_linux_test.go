@@ -18,7 +18,7 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// A workshop is a queue, the processes that work on it, and their diary.
+// A workshop is a queue with its worker processes and their diary.
 type workshop struct {
 	t    *testing.T
 	db   *dbtest.DB
@@ -59,7 +59,7 @@ func (w *workshop) enqueue(jobs ...queue.Job) (ids []int64) {
 	return ids
 }
 
-// lines returns those that say something of a job.
+// lines returns the diary's lines of one kind about a job.
 func (w *workshop) lines(what string, id int64) []line {
 	w.t.Helper()
 	all, err := readDiary(w.file)
@@ -69,7 +69,7 @@ func (w *workshop) lines(what string, id int64) []line {
 	return slices.DeleteFunc(all, func(l line) bool { return l.what != what || l.id != id })
 }
 
-// until waits until something holds.
+// until waits until ok returns true.
 func (w *workshop) until(what string, ok func() bool) {
 	w.t.Helper()
 	for begun := instant.Now(); !ok(); {
@@ -93,8 +93,8 @@ func plain(n int) []queue.Job {
 	return jobs
 }
 
-// A job that ends the process that runs it is dead after as many processes as its
-// queue allows, and takes no other with it.
+// A job that kills its process is dead after as many processes as its queue allows, and takes no
+// other job with it.
 func TestQueuePoison(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorkshop(t, db)
@@ -130,8 +130,8 @@ func TestQueuePoison(t *testing.T) {
 	}, (*testing.T).Parallel)
 }
 
-// A job that runs for long keeps its key, and nothing else: its block goes to others.
-// When its process dies, another one does it again, before the others of its key.
+// A long job keeps its key and nothing else: the rest of its block goes to others. When its process
+// dies, another one runs it again before the other jobs of its key.
 func TestQueueLongJob(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorkshop(t, db)
@@ -164,9 +164,9 @@ func TestQueueLongJob(t *testing.T) {
 	}, (*testing.T).Parallel)
 }
 
-// Processes that share a FIFO queue are killed, and others begin: its jobs begin in the order in
-// which they were enqueued. What a killed process had begun, or done a moment before, begins
-// again; nothing begins before all that comes before it has ended.
+// The test kills processes that share a FIFO queue, and starts others. Jobs begin in the order in
+// which they were enqueued. Jobs that a killed process had started, or finished a moment before,
+// begin again. Nothing begins before everything ahead of it has ended.
 func TestQueueFIFO(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorkshop(t, db)
@@ -183,7 +183,7 @@ func TestQueueFIFO(t *testing.T) {
 		workers := []*child{w.begin(), w.begin()}
 		for _, at := range []int{10, 25, 40} {
 			w.until("some have ended", w.ended(ids[at]))
-			for i, worker := range workers { // one of them has the block
+			for i, worker := range workers { // one of them leases the block
 				worker.kill()
 				workers[i] = w.begin()
 			}
@@ -208,15 +208,15 @@ func TestQueueFIFO(t *testing.T) {
 	}, (*testing.T).Parallel)
 }
 
-// A worker that was stopped for longer than its lease starts nothing of what others
-// have taken over meanwhile, and the contexts of its jobs end.
+// A worker that was stopped for longer than its lease starts no job that others have taken over
+// meanwhile, and the contexts of its running jobs end.
 func TestQueueStopped(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorkshop(t, db)
 		first := w.begin()
 		slow := w.enqueue(queue.Job{Kind: "slow"})[0]
 		w.until("the slow job has begun", func() bool { return len(w.lines("start", slow)) == 1 })
-		others := w.enqueue(plain(80)...) // which the first worker reads, and does not begin: it does one at a time
+		others := w.enqueue(plain(80)...) // the first worker reads them but does not start them: it runs one job at a time
 		w.until("the first worker has read them", func() bool { return first.reads() })
 		w.until("the first worker is stopped, and keeps nobody from writing", func() bool {
 			first.signal(syscall.SIGSTOP)
@@ -252,8 +252,8 @@ func TestQueueStopped(t *testing.T) {
 	}, (*testing.T).Parallel)
 }
 
-// writable tells whether the database can be written to. Where there is one writer, it
-// cannot if that is a process that was stopped meanwhile.
+// writable reports whether the database accepts writes. Where there is one writer, it does not if
+// a stopped process is that writer.
 func (w *workshop) writable() bool {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
@@ -265,7 +265,7 @@ func (w *workshop) writable() bool {
 	return err == nil
 }
 
-// reads gives a worker the time to read what was enqueued.
+// reads waits long enough for a worker to read what was enqueued.
 func (c *child) reads() bool {
 	_ = wait(c.t.Context(), 200*time.Millisecond)
 	return true

@@ -13,8 +13,8 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-// runTwice builds an example and has two processes of it at work at once, on each engine.
-// check tells what is wrong with the tables then.
+// runTwice builds an example and runs two processes of it at once, on each engine. check then
+// reports what is wrong with the tables.
 func runTwice(t *testing.T, name string, args []string, says string, check func(t *testing.T, db *dbtest.DB)) {
 	t.Helper()
 	t.Parallel()
@@ -30,7 +30,7 @@ func runTwice(t *testing.T, name string, args []string, says string, check func(
 				ctx, stop := context.WithTimeout(t.Context(), 5*time.Minute)
 				defer stop()
 				cmd := exec.CommandContext(ctx, program, args...)
-				cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // it says where it hangs
+				cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // the dump shows where it hangs
 				cmd.WaitDelay = 10 * time.Second
 				cmd.Env = append(os.Environ(), "DBCRON_DATABASE_URL="+db.URL)
 				out, err := cmd.CombinedOutput()
@@ -47,7 +47,7 @@ func runTwice(t *testing.T, name string, args []string, says string, check func(
 	}, (*testing.T).Parallel)
 }
 
-// The example books each payment once, and those of an account in their order.
+// The example books each payment once, and those of one account in order.
 func TestLedger(t *testing.T) {
 	runTwice(t, "ledger", []string{"--accounts", "5", "--payments", "10"}, "all payments are booked", func(t *testing.T, db *dbtest.DB) {
 		var all, right, dead int
@@ -70,7 +70,7 @@ func TestClicks(t *testing.T) {
 	})
 }
 
-// The example has each subscriber told of each order.
+// The example notifies each subscriber of each order.
 func TestTopic(t *testing.T) {
 	runTwice(t, "topic", []string{"--orders", "5"}, "5 orders, and 10 copies are done", func(t *testing.T, db *dbtest.DB) {
 		var groups, members int

@@ -17,14 +17,14 @@ import (
 
 var queueGroups = flag.Int("groups", 100, "how many groups the test of groups makes on each engine")
 
-// Of many groups whose workers are killed all the time, each one's callback is enqueued
-// exactly once: it writes a row with the end of its job.
+// The test keeps killing the workers of many groups. Each group's callback is enqueued exactly
+// once: it inserts a row in the transaction that completes its job.
 func TestGroupsOfTheKilled(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, "CREATE TABLE effects (job BIGINT NOT NULL)", nil)
 		w := newWorkshop(t, db)
-		if _, err := adminOf(w.c).Edit(t.Context(), "work", func(q *admin.Queue) { q.MaxCrashes = 1000 }); err != nil { // it is not the jobs' fault
+		if _, err := adminOf(w.c).Edit(t.Context(), "work", func(q *admin.Queue) { q.MaxCrashes = 1000 }); err != nil { // the jobs are not at fault
 			t.Fatal(err)
 		}
 		workers := []*child{w.begin(), w.begin(), w.begin()}
@@ -48,10 +48,10 @@ func TestGroupsOfTheKilled(t *testing.T) {
 			db.Scan(t, "SELECT COUNT(DISTINCT job) FROM effects", nil, &n)
 			return n
 		}
-		for goal := 0; goal < *queueGroups; { // however long all of them take
+		for goal := 0; goal < *queueGroups; { // however long that takes
 			goal = min(goal+500, *queueGroups)
 			w.until(fmt.Sprintf("%d groups have ended", goal), func() bool {
-				if looks++; looks%15 > 0 { // they need the time to begin
+				if looks++; looks%15 > 0 { // the processes need time to start
 					return ended() >= goal
 				}
 				i := rand.IntN(len(workers))
@@ -77,7 +77,7 @@ func TestGroupsOfTheKilled(t *testing.T) {
 	}, (*testing.T).Parallel)
 }
 
-// The example adds up what its jobs have counted, in several processes.
+// The example adds up the counts of its jobs, in several processes.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,15 +15,15 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// In a queue with a limit, no more jobs than that ever run at a time, across processes that are
-// killed and started all the time, and all jobs are done: permits of dead processes are free
-// when their leases have ended, and not before.
+// A queue with a limit never runs more jobs at once than that, across processes that are killed and
+// started all the time. All jobs are done: the permits of dead processes are free when their leases
+// have expired, and not before.
 func TestLimitOfTheKilled(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		const most, kills = 3, 4
 		w := newWorkshop(t, db)
-		if _, err := adminOf(w.c).Edit(t.Context(), "work", func(q *admin.Queue) { q.MaxCrashes = 1000 }); err != nil { // it is not the jobs' fault
+		if _, err := adminOf(w.c).Edit(t.Context(), "work", func(q *admin.Queue) { q.MaxCrashes = 1000 }); err != nil { // the jobs are not at fault
 			t.Fatal(err)
 		}
 		if _, err := adminOf(w.c).EditLimit(t.Context(), "work", "", func(l *admin.Limit) { l.Running = most }); err != nil {
@@ -55,8 +55,8 @@ func TestLimitOfTheKilled(t *testing.T) {
 
 var rateJobs = flag.Int("rate-jobs", 200, "how many jobs the test of rates has done on each engine, at 100 a second")
 
-// Of a queue with a rate so many jobs begin in a time, over three processes: never more,
-// and on a machine that is not late by itself hardly fewer.
+// Over three processes, a queue with a rate never starts more jobs than the rate allows, and hardly
+// fewer on a machine that keeps up.
 func TestRateOfProcesses(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
@@ -78,7 +78,7 @@ func TestRateOfProcesses(t *testing.T) {
 		w.until("all have ended", func() bool { return countEnded(t, w) == *rateJobs })
 		took := instant.Now().Sub(begun).Seconds()
 		t.Logf("%d jobs in %.2f s: %.1f a second", *rateJobs, took, float64(*rateJobs)/took)
-		if most := 100*took + 12; float64(*rateJobs) > most { // a burst of 10, and what comes a little late
+		if most := 100*took + 12; float64(*rateJobs) > most { // a burst of 10, and a few that are a little late
 			t.Errorf("more than %.0f", most)
 		}
 	}, (*testing.T).Parallel)
@@ -98,7 +98,7 @@ func countEnded(t *testing.T, w *workshop) (n int) {
 	return n
 }
 
-// kill ends a process, and writes down that it has, when it can do nothing more.
+// kill kills a process and records it once the process can do nothing more.
 func (w *workshop) kill(c *child) {
 	w.t.Helper()
 	if err := c.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
@@ -115,8 +115,8 @@ func (w *workshop) kill(c *child) {
 	c.kill()
 }
 
-// mostAtOnce is how many jobs ran at a time by a diary. One that was lost does not count:
-// its process was late, and its context had ended.
+// mostAtOnce returns the maximum of jobs running at once by a diary. A lost job does not count: its
+// process was late, and its context had ended.
 func mostAtOnce(lines []line) (most int) {
 	type run struct {
 		id  int64

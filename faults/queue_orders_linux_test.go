@@ -10,7 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-// The example takes orders and confirms each once, in several processes.
+// The example takes orders in several processes and confirms each once.
 func TestQueueOrders(t *testing.T) {
 	t.Parallel()
 	orders := filepath.Join(t.TempDir(), "orders")

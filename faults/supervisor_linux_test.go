@@ -29,13 +29,13 @@ const (
 	systemdUnit    = "../packaging/systemd/dbcron.service"
 )
 
-// afterGrace is what docs/operations.md adds to --grace: the time in which
-// commands end that had to be stopped, and their runs are recorded.
+// afterGrace is what docs/operations.md adds to --grace: the time in which stopped commands end and
+// their runs are recorded.
 const afterGrace = 10 * time.Second
 
-// A daemon lives under Debian's supervisord with the conf file that users get:
-// it is told to read its crontab again, restarted, killed and stopped while a
-// command runs. The file's own words stay, but for paths and the user.
+// A daemon runs under Debian's supervisord with the conf file that users get. While a command runs,
+// the test makes it read its crontab again, restarts it, kills it and stops it. Only paths and the
+// user differ from the file's own text.
 func TestSupervisedBySupervisord(t *testing.T) {
 	t.Parallel()
 	programs := map[string]string{}
@@ -50,7 +50,7 @@ func TestSupervisedBySupervisord(t *testing.T) {
 			t.Skip("supervisord sees nothing of the engine: without -minutes, the first that there is will do")
 		}
 		taken = true
-		t.Parallel() // it is mostly waiting, for startsecs
+		t.Parallel() // it mostly waits for startsecs
 		s := &supervised{
 			t: t, db: db, dir: t.TempDir(), programs: programs,
 			mark: "FAULTS_MARK=" + filepath.Base(t.TempDir()) + t.Name(),
@@ -67,7 +67,7 @@ func TestSupervisedBySupervisord(t *testing.T) {
 	})
 }
 
-// tool finds a program. Without it the test is skipped, or fails with CI=true.
+// tool finds a program. If it is missing, the test is skipped, or fails with CI=true.
 func tool(t *testing.T, name, debian string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
@@ -81,16 +81,16 @@ func tool(t *testing.T, name, debian string) string {
 	return ""
 }
 
-// A supervised is a supervisord that has one daemon.
+// A supervised is a supervisord with one daemon.
 type supervised struct {
 	t        *testing.T
 	db       *dbtest.DB
 	dir      string
-	mark     string // in the environment of supervisord and all that comes of it
+	mark     string // in the environment of supervisord and its descendants
 	programs map[string]string
 
 	pid     int             // supervisord's own
-	answers strings.Builder // all that supervisorctl has said
+	answers strings.Builder // everything supervisorctl printed
 }
 
 func (s *supervised) file(name string) string { return filepath.Join(s.dir, name) }
@@ -110,9 +110,9 @@ func (s *supervised) read(name string) string {
 	return string(text)
 }
 
-// crontab has a schedule whose command, while there is a file called hold,
-// tells which run it is and goes on until that file is removed. The other
-// schedule is there to be replaced.
+// crontab returns a crontab with a schedule whose command runs only while a file called hold
+// exists: it writes down its run and continues until that file is removed. The other schedule is
+// there to be replaced.
 func (s *supervised) crontab(other string) string {
 	name, value, _ := strings.Cut(s.mark, "=")
 	return fmt.Sprintf(`%s=%s
@@ -124,7 +124,7 @@ DIR=%s
 `, name, value, s.dir, other)
 }
 
-// conf is the conf file as users get it, with the places of this machine.
+// conf returns the conf file that users get, with this test's paths.
 func (s *supervised) conf(binary string) string {
 	s.t.Helper()
 	me, err := user.Current()
@@ -145,8 +145,8 @@ func (s *supervised) conf(binary string) string {
 	})
 }
 
-// replace fails the test if what it replaces is not there, once: the file would
-// not be the one that was meant.
+// replace fails the test unless each text to be replaced occurs exactly once: otherwise the file
+// would not be the expected one.
 func replace(t *testing.T, text string, pairs [][2]string) string {
 	t.Helper()
 	for _, p := range pairs {
@@ -158,7 +158,7 @@ func replace(t *testing.T, text string, pairs [][2]string) string {
 	return text
 }
 
-// start starts a supervisord that has nothing outside of its folder.
+// start starts a supervisord that keeps everything in its folder.
 func (s *supervised) start() {
 	t := s.t
 	t.Helper()
@@ -216,7 +216,7 @@ files=CONF
 	})
 }
 
-// until waits for a state, and fails the test if it does not come.
+// until waits until ok returns true, and fails the test if that never happens.
 func (s *supervised) until(what string, ok func() bool) {
 	s.t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -230,13 +230,13 @@ func (s *supervised) until(what string, ok func() bool) {
 	}
 }
 
-// logged waits until a log has a text for the nth time.
+// logged waits until a log contains a text n times.
 func (s *supervised) logged(file, text string, n int) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("%s says %q %d times", file, text, n), func() bool { return strings.Count(s.read(file), text) >= n })
 }
 
-// ctl runs supervisorctl, in the background, and delivers its answer.
+// ctl runs supervisorctl in the background and delivers its answer.
 func (s *supervised) ctl(args ...string) <-chan string {
 	s.t.Helper()
 	answer := make(chan string, 1)
@@ -252,7 +252,7 @@ func (s *supervised) ctl(args ...string) <-chan string {
 	return answer
 }
 
-// answer waits for what supervisorctl says, and fails the test if it is something else.
+// answer waits for supervisorctl's answer and fails the test unless it matches pattern.
 func (s *supervised) answer(from <-chan string, pattern string) {
 	s.t.Helper()
 	select {
@@ -266,8 +266,8 @@ func (s *supervised) answer(from <-chan string, pattern string) {
 	}
 }
 
-// running waits until supervisord trusts the daemon for the nth time, and
-// returns its process.
+// running waits until supervisord reports the daemon as running for the nth time, and returns its
+// process.
 func (s *supervised) running(n int) int {
 	s.t.Helper()
 	s.logged("supervisord.log", "dbcron entered RUNNING state", n)
@@ -282,13 +282,13 @@ func (s *supervised) running(n int) int {
 	return pid
 }
 
-// A slot is a run's due time and attempt, as a command knows them.
+// A slot is a run's due time and attempt as its command sees them.
 type slot struct {
 	due     string
 	attempt int
 }
 
-// hold has a command run until release.
+// hold keeps a command running until release.
 func (s *supervised) hold() slot {
 	s.t.Helper()
 	_ = os.Remove(s.file("held"))
@@ -296,7 +296,7 @@ func (s *supervised) hold() slot {
 	return s.held(1)
 }
 
-// held waits for a command that runs, and is at an attempt.
+// held waits for a running command at the given attempt.
 func (s *supervised) held(attempt int) (at slot) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("a command runs, attempt %d", attempt), func() bool {
@@ -313,8 +313,8 @@ func (s *supervised) release() {
 	}
 }
 
-// recorded waits until a run has a state, and fails the test if it has one
-// that it cannot leave for that.
+// recorded waits until a run has a state, and fails the test if its state is neither that one nor
+// running.
 func (s *supervised) recorded(at slot, state string) (found scheduler.Run) {
 	s.t.Helper()
 	s.until(fmt.Sprintf("%v is %s", at, state), func() bool {
@@ -337,7 +337,7 @@ func (s *supervised) recorded(at slot, state string) (found scheduler.Run) {
 	return found
 }
 
-// runs expects a daemon that runs a command, and leaves it running.
+// runs expects the daemon to run a command, and leaves the command running.
 func (s *supervised) runs() slot {
 	s.t.Helper()
 	at := s.hold()
@@ -347,7 +347,7 @@ func (s *supervised) runs() slot {
 	return at
 }
 
-// reloads has the crontab imported again.
+// reloads makes the daemon import its crontab again.
 func (s *supervised) reloads() {
 	s.t.Helper()
 	s.write("crontab", s.crontab("after"))
@@ -366,8 +366,7 @@ func (s *supervised) reloads() {
 	})
 }
 
-// restarts starts another daemon after the one whose command runs, and leaves a
-// command of that one running.
+// restarts replaces the daemon whose command runs, and leaves a command of the new one running.
 func (s *supervised) restarts(at slot) slot {
 	s.t.Helper()
 	answer := s.ends(at, 1, "restart", "dbcron")
@@ -377,8 +376,8 @@ func (s *supervised) restarts(at slot) slot {
 	return at
 }
 
-// crashes kills the daemon whose command runs. Nothing is left of it, and the
-// next daemon has the run's second attempt, which is left running.
+// crashes kills the daemon whose command runs. Nothing of it is left. The next daemon makes the
+// run's second attempt, which is left running.
 func (s *supervised) crashes(first slot) slot {
 	s.t.Helper()
 	daemon := s.running(2)
@@ -411,7 +410,7 @@ func (s *supervised) stops(at slot) {
 	if left := processes(s.mark); !slices.Equal(left, []int{s.pid}) {
 		s.t.Errorf("processes %v are there, want only supervisord, %d", left, s.pid)
 	}
-	// The daemon that was killed may have left another run, whose lease goes on.
+	// The killed daemon may have left another run, whose lease continues.
 	var running int
 	s.db.Scan(s.t, `SELECT COUNT(*) FROM {prefix}run WHERE state = 'running' AND exec_by = :by`,
 		sqlrun.Args{"by": s.recorded(at, "ok").By}, &running)
@@ -421,8 +420,8 @@ func (s *supervised) stops(at slot) {
 	s.keepsSecrets(nil)
 }
 
-// ends gives an order that ends the daemon, for the nth time, and lets its
-// command go on until the daemon knows: both must end well.
+// ends gives the nth order that ends the daemon. It releases the command once the daemon has
+// noticed, and both must end well.
 func (s *supervised) ends(at slot, nth int, order ...string) <-chan string {
 	s.t.Helper()
 	answer := s.ctl(order...)
@@ -439,9 +438,9 @@ func (s *supervised) ends(at slot, nth int, order ...string) <-chan string {
 	return answer
 }
 
-// keepsSecrets looks for the database's URL and its password where others could
-// see them: among the arguments of processes, in the environment of the daemon
-// and what it starts, in logs, and in what supervisorctl says.
+// keepsSecrets looks for the database's URL and its password where others could see them: in
+// arguments of processes, in the environment of the daemon and its descendants, in logs, and in
+// supervisorctl's answers.
 func (s *supervised) keepsSecrets(family []process) {
 	s.t.Helper()
 	places := map[string]string{"supervisorctl": s.answers.String()}
@@ -479,7 +478,7 @@ func (s *supervised) keepsSecrets(family []process) {
 	}
 }
 
-// A process is known by its number and its start: numbers come again.
+// A process is identified by its number and its start, since numbers are reused.
 type process struct {
 	pid   int
 	start string
@@ -497,7 +496,7 @@ func processOf(pid int) process {
 
 func (p process) alive() bool { return p != process{} && processOf(p.pid) == p }
 
-// family lists a process and all that it has started, and these, and so on.
+// family lists a process and all its descendants.
 func family(pid int) []process {
 	var all []process
 	if p := processOf(pid); p.alive() {
@@ -509,8 +508,7 @@ func family(pid int) []process {
 	return all
 }
 
-// givesTime expects that both kinds of conf files let a daemon that stops take
-// as long as it may.
+// givesTime expects both kinds of conf files to allow a stopping daemon its full time.
 func givesTime(t *testing.T, binary string) {
 	t.Helper()
 	help, err := exec.CommandContext(t.Context(), binary, "serve", "--help").Output()
@@ -545,14 +543,14 @@ func setting(text []byte, pattern string) string {
 	return ""
 }
 
-// The unit is good, as it is and with the settings that it only suggests.
+// The unit is valid, as it is and with the settings that it suggests.
 func TestSupervisedBySystemd(t *testing.T) {
 	analyze := tool(t, "systemd-analyze", "systemd")
 	text, err := os.ReadFile(systemdUnit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// systemd-analyze looks for the program.
+	// systemd-analyze checks that the program exists.
 	asIs := replace(t, string(text), [][2]string{{"/usr/local/bin/dbcron ", "/bin/sh "}})
 	suggested := regexp.MustCompile(`(?m)^#([A-Z]\w+=)`).ReplaceAllString(asIs, "$1")
 	if suggested == asIs {
@@ -563,7 +561,7 @@ func TestSupervisedBySystemd(t *testing.T) {
 		if err := os.WriteFile(file, []byte(unit), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// Of what it does not know it only warns.
+		// Unknown settings cause only warnings.
 		out, err := exec.CommandContext(t.Context(), analyze, "verify", "--man=no", "--recursive-errors=no", file).CombinedOutput()
 		if err != nil || len(out) > 0 {
 			t.Errorf("systemd-analyze: %v\n%s\n%s", err, out, unit)

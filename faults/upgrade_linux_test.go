@@ -20,7 +20,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// The commit that counts as version 0.1.0, and the version of its schema.
+// The commit that counts as version 0.1.0, and its schema version.
 const (
 	released       = "0522805ab1e65a92c1993a973b6f8f7a89e96465"
 	releasedSchema = "13"
@@ -51,9 +51,9 @@ func old(t *testing.T) string {
 	return binary
 }
 
-// An upgrade as in docs/upgrading.md: a new daemon migrates beside daemons and workers of the
-// release, which continue; then they are replaced. No slot and no job is lost, or done twice.
-// And back again.
+// An upgrade as in docs/upgrading.md: a new daemon migrates beside running daemons and workers of
+// the release, and then replaces them. No slot and no job is lost or done twice. The test also goes
+// back to the release.
 func TestUpgradeFromTheRelease(t *testing.T) {
 	t.Parallel()
 	before, now := old(t), build(t)
@@ -76,7 +76,7 @@ type migration struct {
 	jobs      int
 }
 
-// run runs a command of a program, and returns what it prints and its exit code.
+// run runs a command of a program and returns its output and exit code.
 func (u *migration) run(binary string, args ...string) (string, int) {
 	u.t.Helper()
 	c := exec.CommandContext(u.t.Context(), binary, args...)
@@ -101,7 +101,7 @@ func (u *migration) must(binary string, args ...string) string {
 	return out
 }
 
-// worker starts one that appends each job's id to a file.
+// worker starts a worker that appends each job's id to a file.
 func (u *migration) worker(binary string) *exec.Cmd {
 	u.t.Helper()
 	c := exec.CommandContext(context.Background(), binary, "worker", "exec", "--queue", "mail", "--log-format", "json",
@@ -138,7 +138,7 @@ func (u *migration) enqueue(binary string, n int) {
 	}
 }
 
-// has waits until daemons whose names begin so have ended n runs since some run.
+// has waits until the daemons with a name prefix have ended n runs after the run since.
 func (u *migration) has(daemon string, n int, since int64) {
 	u.t.Helper()
 	u.eventually(fmt.Sprintf("%d runs of %s", n, daemon), 2*time.Minute, func() bool {
@@ -172,7 +172,7 @@ func (u *migration) ids() []string {
 func (u *migration) play() {
 	u.must(u.old, "migrate", "up")
 	for _, tag := range []string{"old", "new", "default"} {
-		// A machine that stalls for a second may have two runs at a time; forbid would skip a slot then.
+		// A machine that stalls for a second may cause two runs at once; forbid would then skip a slot.
 		u.must(u.old, "schedule", "add", "beat-"+tag, "--expr", "@every 1s", "--overlap", "allow", "--tag", tag, "--", "true")
 	}
 	both := []string{"--listen", "off", "--poll", u.poll.String(), "--tag", "default", "--tag"}
@@ -182,7 +182,7 @@ func (u *migration) play() {
 	u.has("old", 1, 0)
 	u.allDone()
 
-	// The new daemon migrates, as it starts. Those of the release go on.
+	// The new daemon migrates when it starts. Those of the release continue.
 	second := u.serve(u.now, "new", append(both, "new")...)
 	u.has("new", 1, 0)
 	at := u.lastRun()
@@ -193,7 +193,7 @@ func (u *migration) play() {
 	u.enqueue(u.now, 10)
 	u.allDone()
 
-	// A command of the release leaves tables alone that are newer.
+	// A command of the release leaves newer tables alone.
 	if out, code := u.run(u.old, "migrate", "up"); code != 1 || !strings.Contains(out, "newer than this dbcron") {
 		u.t.Errorf("migrate up of the release: exit code %d: %s", code, out)
 	}
@@ -214,7 +214,7 @@ func (u *migration) play() {
 	u.back()
 }
 
-// account sees to it that each job was done once, and each slot, and well.
+// account checks that each job and each slot was done once, and well.
 func (u *migration) account() {
 	u.t.Helper()
 	ids := u.ids()
@@ -234,7 +234,7 @@ func (u *migration) account() {
 	}
 }
 
-// back is the way back: the new program takes its tables down, and the release starts again.
+// back goes the way back: the new program takes its tables down, and the release starts again.
 func (u *migration) back() {
 	u.t.Helper()
 	if out, code := u.run(u.now, "migrate", "to", releasedSchema, "--yes"); code != 4 {
