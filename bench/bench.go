@@ -1,3 +1,3 @@
-// Package bench measures dbcron side by side with other ways to do the same, in
-// one run on one machine: only ratios of figures of one run mean something.
+// Package bench measures dbcron side by side with alternatives, in one run on one machine. Only
+// ratios of figures from the same run mean anything.
 package bench

@@ -26,7 +26,7 @@ var (
 //	mark   UPDATE … SET claim = token; read what has the token (RETURNING where
 //	       there is one); UPDATE to the next slot, which clears the token
 //
-// Both insert the runs in the same transaction, so that is left out.
+// Both insert the runs in the same transaction, so the test leaves that out.
 var ways = []struct {
 	name  string
 	claim func(ctx context.Context, tx *sqlrun.Session) (int, error)
@@ -90,8 +90,8 @@ func advance(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, found [
 	return len(found), err
 }
 
-// TestClaim prints claims per second of both ways, one after the other and back
-// again, with one daemon and with four.
+// TestClaim prints claims per second of both ways, one after the other and back again, with one
+// daemon and with four.
 func TestClaim(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `ALTER TABLE {prefix}schedule ADD COLUMN claim VARCHAR(32)`, nil)

@@ -33,9 +33,9 @@ var (
 	pageServer    = flag.Int("page-server", 0, "the server's process `id`, whose time on the processor is printed; 0: this one's")
 )
 
-// TestDashboardPages prints how long each page of the dashboard takes, with very many jobs,
-// schedules and runs: of the whole request the shortest and the median, and how long the database
-// was busy with it on average, which other work on the machine changes little.
+// TestDashboardPages prints how long each page of the dashboard takes with very many jobs, schedules
+// and runs: the shortest and the median time of a whole request, and the database's mean CPU time
+// for it, which other work on the machine hardly changes.
 func TestDashboardPages(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		began := time.Now()
@@ -64,7 +64,7 @@ func TestDashboardPages(t *testing.T) {
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// cpuOf is how long a process and its children were on the processor, in steps of 10 ms.
+// cpuOf returns the CPU time of a process and its children, in steps of 10 ms.
 func cpuOf(t *testing.T, pid int) (sum time.Duration) {
 	t.Helper()
 	if pid == 0 {
@@ -92,7 +92,7 @@ func cpuOf(t *testing.T, pid int) (sum time.Duration) {
 	return sum
 }
 
-// ask asks a new dashboard for a page.
+// ask requests a page from a new dashboard.
 func ask(t *testing.T, db *dialect.DB, path string) (time.Duration, int) {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -116,7 +116,7 @@ func ask(t *testing.T, db *dialect.DB, path string) (time.Duration, int) {
 	return took, w.Code
 }
 
-// bigPages are the pages that are measured.
+// bigPages returns the pages to measure.
 func bigPages(t *testing.T, db *dbtest.DB, names []string) []string {
 	t.Helper()
 	c, err := queue.New(db.DB, queue.Options{})
@@ -157,8 +157,8 @@ func bigPages(t *testing.T, db *dbtest.DB, names []string) []string {
 	return append(pages, at("run", "id", fmt.Sprint(runs[0].ID)))
 }
 
-// loadQueues makes jobs: three quarters are ready, and the others dead, delayed, or done and
-// kept. Ten queues have them, the first of which most.
+// loadQueues makes jobs: three quarters are ready; the others are dead, delayed, or done and kept.
+// It spreads them over ten queues, of which the first has the most.
 func loadQueues(t *testing.T, db *dbtest.DB, n int) (names []string) {
 	t.Helper()
 	c, err := queue.New(db.DB, queue.Options{})
@@ -215,7 +215,7 @@ func loadQueues(t *testing.T, db *dbtest.DB, n int) (names []string) {
 	return []string{"mail"}
 }
 
-// loadSchedules makes schedules, and runs of the first thousand of them.
+// loadSchedules makes schedules, and runs for the first thousand of them.
 func loadSchedules(t *testing.T, db *dbtest.DB, n, runs int) {
 	t.Helper()
 	now, err := scheduler.Clock(t.Context(), db.DB)

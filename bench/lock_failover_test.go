@@ -22,7 +22,7 @@ import (
 	"github.com/dbcron/dbcron/lock"
 )
 
-// The failover test runs this program again, as the processes that hold locks.
+// The failover test runs this program again as the processes that hold locks.
 const (
 	roleVariable = "DBCRON_BENCH_ROLE"
 	urlVariable  = "DBCRON_BENCH_URL"
@@ -31,8 +31,7 @@ const (
 	failovers   = 10
 )
 
-// A role waits for the lock, says when it has it, and keeps it until it is
-// killed.
+// A role waits for the lock, reports when it has it, and keeps it until it is killed.
 var roles = map[string]func(ctx context.Context, db *dialect.DB) error{
 	"lease": func(ctx context.Context, db *dialect.DB) error {
 		l, err := lock.New(db, lock.Options{TTL: failoverTTL})
@@ -48,7 +47,7 @@ var roles = map[string]func(ctx context.Context, db *dialect.DB) error{
 		<-lease.Context().Done()
 		return context.Cause(lease.Context())
 	},
-	// With the default TTL of 30 seconds: it is the session that ends sooner.
+	// The default TTL of 30 seconds stays: the session ends sooner.
 	"elector": func(ctx context.Context, db *dialect.DB) error {
 		l, err := lock.New(db, lock.Options{})
 		if err != nil {
@@ -77,7 +76,7 @@ func TestMain(m *testing.M) {
 }
 
 func act(play func(context.Context, *dialect.DB) error) (code int) {
-	go func() { // the test has ended, however it ended
+	go func() { // the test has ended, one way or another
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
@@ -89,7 +88,7 @@ func act(play func(context.Context, *dialect.DB) error) (code int) {
 	return 1
 }
 
-// say prints what has happened, and when by the clock that all processes share.
+// say prints an event and its time by the clock that all processes share.
 func say(what string) { fmt.Println(what, int64(instant.Now())) }
 
 type child struct {
@@ -117,7 +116,7 @@ func start(t *testing.T, role, url string) *child {
 	return c
 }
 
-// until returns when the child said what is wanted.
+// until waits until the child says wanted, and returns the time that it reports.
 func (c *child) until(t *testing.T, wanted string) instant.Instant {
 	t.Helper()
 	for c.lines.Scan() {
@@ -133,15 +132,15 @@ func (c *child) until(t *testing.T, wanted string) instant.Instant {
 	return 0
 }
 
-// kill ends the child with SIGKILL, and waits until it is gone.
+// kill kills the child with SIGKILL and waits until it is gone.
 func (c *child) kill() {
 	_ = c.cmd.Process.Kill() // it may be gone
 	_ = c.cmd.Wait()         // killed
 }
 
-// TestLockFailover prints how long a lock is without a holder when that was
-// killed: from SIGKILL to the grant in a process that waits. Targets: TTL and
-// half a second for leases; a second for leaders, where there are session locks.
+// TestLockFailover prints how long a lock has no holder after its holder was killed: from SIGKILL to
+// the grant in a waiting process. Targets: the TTL plus half a second for leases, and a second for
+// leaders where session locks exist.
 func TestLockFailover(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		failover(t, db, "lease", failoverTTL+500*time.Millisecond)
@@ -159,7 +158,7 @@ func failover(t *testing.T, db *dbtest.DB, role string, target time.Duration) {
 	for range failovers {
 		standby := start(t, role, db.URL)
 		standby.until(t, "waiting")
-		// Any moment between two renewals, and the standby is settled.
+		// A random moment between two renewals, once the standby has settled.
 		time.Sleep(500*time.Millisecond + rand.N(failoverTTL/2))
 		killed := instant.Now()
 		holder.kill()

@@ -13,14 +13,14 @@ import (
 	"github.com/dbcron/dbcron/lock"
 )
 
-// contenders is how many want the one lock of TestLockHandoffs.
+// contenders is the number of goroutines or processes that want the one lock of TestLockHandoffs.
 const contenders = 16
 
-// A turn takes the lock for contender i, calls held while it has it, and
-// releases it. It returns nil as well when ctx has ended, or when others have it.
+// A turn takes the lock for contender i, calls held while holding it, and releases it. It also
+// returns nil when ctx has ended or when others hold the lock.
 type turn func(ctx context.Context, i int, held func()) error
 
-// A way is one way to pass a lock around, and what it has come to so far.
+// A way is one way to pass a lock around, with its results so far.
 type way struct {
 	name     string
 	turn     turn
@@ -29,20 +29,18 @@ type way struct {
 	handoffs int
 }
 
-// TestLockHandoffs prints how often a second one lock passes from one of 16
-// contenders to another, in one process and between processes, and how evenly.
-// A grant to whoever had the lock last is no hand-off. Target on PostgreSQL:
-// 1000 hand-offs a second in both.
+// TestLockHandoffs prints how many times a second one lock passes from one of 16 contenders to
+// another, within one process and between processes, and how evenly. A grant to the last holder is
+// no hand-off. Target on PostgreSQL: 1000 hand-offs a second in both.
 //
-// For reference: polling, as other lock tables do, and PostgreSQL's own locks,
-// whose waiters each block a connection. cirello.io/pglock cannot be fetched
-// where this runs; its recorded figure on such a machine is 0.1 to 8 hand-offs a
-// second, since it polls by its heartbeat.
+// For reference it measures polling, as other lock tables do, and PostgreSQL's own locks, whose
+// waiters each block a connection. cirello.io/pglock cannot be fetched where this runs. Its recorded
+// figure on such a machine is 0.1 to 8 hand-offs a second, since it polls by its heartbeat.
 func TestLockHandoffs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		ways := handoffWays(t, db)
 		for _, w := range ways {
-			w.run(t, *span/20) // rows, connections, listeners
+			w.run(t, *span/20) // warm up rows, connections, listeners
 			*w = way{name: w.name, turn: w.turn}
 		}
 		for range 2 {
@@ -131,7 +129,7 @@ func poll(ctx context.Context, l *lock.Locker, every time.Duration, held func())
 	return lease.Release(context.WithoutCancel(ctx))
 }
 
-// run lets all contenders go for the span given.
+// run lets all contenders compete for the given span.
 func (w *way) run(t *testing.T, span time.Duration) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), span)
@@ -141,7 +139,7 @@ func (w *way) run(t *testing.T, span time.Duration) {
 	begun := time.Now()
 	for i := range contenders {
 		group.Go(func() {
-			held := func() { // by one at a time: that is what the lock is for
+			held := func() { // one at a time: the lock excludes the others
 				if inside.Add(1) != 1 {
 					t.Errorf("%s: two have the lock", w.name)
 				}

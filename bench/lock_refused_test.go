@@ -9,10 +9,9 @@ import (
 	"github.com/dbcron/dbcron/lock"
 )
 
-// TestLockRefusedWritesNothing prints how many bytes 1000 refused tries write to
-// the log of the server; of SQLite, whether they change the file. The server
-// writes things of its own at times, so what counts is the least of some
-// windows: what is written for each try would be in all of them.
+// TestLockRefusedWritesNothing prints how many bytes 1000 refused tries write to the server's log
+// or, on SQLite, whether they change the file. The server also writes things of its own at times,
+// so the minimum of some windows counts: what each try writes would be in all of them.
 func TestLockRefusedWritesNothing(t *testing.T) {
 	const tries, windows = 1000, 10
 	written := map[string]func(t *testing.T, db *dbtest.DB) int64{
@@ -31,11 +30,11 @@ func TestLockRefusedWritesNothing(t *testing.T) {
 		},
 	}
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		// SQLite tells a connection only of what others have changed.
+		// SQLite tells a connection only about changes by others.
 		watch := &dbtest.DB{DB: open(t, db.URL, 1), URL: db.URL}
 		measure := written[db.Dialect.Name]
 		l := locker(t, db.DB, lock.Options{TTL: time.Hour})
-		if _, err := l.TryAcquire(t.Context(), "refused"); err != nil { // not released: the database goes
+		if _, err := l.TryAcquire(t.Context(), "refused"); err != nil { // never released: the database is dropped
 			t.Fatal(err)
 		}
 		window := func(tries int) int64 {

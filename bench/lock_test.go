@@ -19,9 +19,9 @@ import (
 	"github.com/dbcron/dbcron/lock"
 )
 
-// The least SQL that takes and releases a lock with a fence, as a person would
-// write it for one program: the floor that package lock is compared with. It
-// runs through the same pool, without what dialect.DB adds.
+// The least SQL that takes and releases a lock with a fence, as one would write it by hand for one
+// program. It is the floor that package lock is compared with, and runs through the same pool,
+// without what dialect.DB adds.
 var (
 	rawTable = `
 		CREATE TABLE raw_lock (name VARCHAR(200) NOT NULL, slot INT NOT NULL, state VARCHAR(8) NOT NULL,
@@ -36,8 +36,7 @@ var (
 	instants = map[string]string{"postgres": "TIMESTAMPTZ(6)", "mysql": "DATETIME(6)", "sqlite": "TEXT"}
 )
 
-// A raw is the floor on one database. Its arguments stand in the order of the
-// statements.
+// A raw is the floor on one database. Its arguments follow the order of the statements.
 type raw struct {
 	db            *dialect.DB
 	take, release string
@@ -55,7 +54,7 @@ func newRaw(t *testing.T, db *dbtest.DB, names int) *raw {
 
 func name(i int) string { return fmt.Sprintf("bench-%d", i) }
 
-// pair takes and releases a lock that is free.
+// pair takes and releases a free lock.
 func (r *raw) pair(ctx context.Context, i int) error {
 	owner, ttl := fmt.Sprintf("host:4711:%d", i), (30 * time.Second).Microseconds()
 	fence, err := r.next(ctx, owner, ttl, name(i))
@@ -98,15 +97,14 @@ func locker(t *testing.T, db *dialect.DB, opt lock.Options) *lock.Locker {
 	return l
 }
 
-// open connects once more, as another process would.
+// open opens another pool, as another process would.
 func open(t *testing.T, url string, conns int) *dialect.DB {
 	t.Helper()
 	return dbtest.Open(t, url, dialect.Options{MaxConns: conns}).DB
 }
 
-// TestLockPairs prints how many free locks are taken and released a second, by
-// package lock and by the floor, one after the other and back again. Target: a
-// ratio of 0.85.
+// TestLockPairs prints how many free locks package lock and the floor take and release a second, one
+// after the other and back again. Target: a ratio of 0.85.
 func TestLockPairs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, small *dbtest.DB) {
 		db := &dbtest.DB{DB: open(t, small.URL, 20), URL: small.URL}
@@ -123,7 +121,7 @@ func TestLockPairs(t *testing.T) {
 			},
 		}
 		for _, workers := range []int{1, 16} {
-			for _, way := range ways { // rows, connections, prepared statements
+			for _, way := range ways { // warm up rows, connections, prepared statements
 				pairs(t, db.DB, workers, *span/20, way)
 			}
 			var sums [2]float64
@@ -143,8 +141,8 @@ func TestLockPairs(t *testing.T) {
 	})
 }
 
-// TestLockPools prints the same with a pool for each of 16 goroutines, as
-// programs have that open the database in several places.
+// TestLockPools prints the same with a separate pool for each of 16 goroutines, as in programs that
+// open the database in several places.
 func TestLockPools(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		var each [16]*lock.Locker
@@ -159,7 +157,7 @@ func TestLockPools(t *testing.T) {
 			return lease.Release(ctx)
 		}
 		for _, workers := range []int{1, len(each)} {
-			pairs(t, db.DB, workers, *span/20, pair) // rows, connections, prepared statements
+			pairs(t, db.DB, workers, *span/20, pair) // warm up rows, connections, prepared statements
 			var took [16][]time.Duration
 			timed := func(ctx context.Context, i int) error {
 				begun := time.Now()
@@ -175,10 +173,10 @@ func TestLockPools(t *testing.T) {
 	})
 }
 
-// pairs tells how often a second the workers together get through pair.
+// pairs returns how many times a second the workers together complete pair.
 func pairs(t *testing.T, db *dialect.DB, workers int, span time.Duration, pair func(context.Context, int) error) float64 {
 	t.Helper()
-	ctx := t.Context() // not one that ends: what is under way is finished, and counts
+	ctx := t.Context() // never cancelled: pairs under way finish and count
 	var over atomic.Bool
 	defer time.AfterFunc(span, func() { over.Store(true) }).Stop()
 	var total atomic.Int64
@@ -190,7 +188,7 @@ func pairs(t *testing.T, db *dialect.DB, workers int, span time.Duration, pair f
 			for ; !over.Load(); n++ {
 				err := pair(ctx, i)
 				for err != nil && db.Dialect.Retryable(err) && !errors.Is(err, sql.ErrNoRows) {
-					err = pair(ctx, i) // SQLite: the floor does not wait for the writer long enough
+					err = pair(ctx, i) // on SQLite the floor does not wait long enough for the writer
 				}
 				if err != nil {
 					t.Error(err)

@@ -27,7 +27,7 @@ var (
 	claimers = flag.Int("claimers", 8, "clients that claim and complete in TestPull")
 )
 
-// An office is a dbcron serve, in a process of its own.
+// An office is a dbcron serve in a process of its own.
 type office struct {
 	url    string
 	cmd    *exec.Cmd
@@ -78,7 +78,7 @@ func openOffice(t *testing.T, b *bed) *office {
 	}
 }
 
-// post sends a request, and reads what is answered.
+// post sends a request and reads the answer.
 func (d *office) post(ctx context.Context, path string, body, answer any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
@@ -126,7 +126,7 @@ func (d *office) complete(ctx context.Context, jobs []claim) error {
 	return err
 }
 
-// cpu is what its process has used so far.
+// cpu returns the CPU time that the process has used so far.
 func (d *office) cpu() (used time.Duration) {
 	stat := procStat(strconv.Itoa(d.cmd.Process.Pid))
 	if len(stat) < 15 {
@@ -139,8 +139,8 @@ func (d *office) cpu() (used time.Duration) {
 	return used
 }
 
-// TestPull prints how many jobs a second are claimed and completed over HTTP, 100 at a
-// time, with 1 client and with several (-claimers).
+// TestPull prints how many jobs a second are claimed and completed over HTTP, 100 at a time, with 1
+// client and with several (-claimers).
 func TestPull(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		o := newOurs(t, b, "dbcron, pull", queue.WorkerOptions{})
@@ -182,14 +182,13 @@ func TestPull(t *testing.T) {
 	})
 }
 
-// TestPullWaiting prints what it costs a daemon that many clients wait (-waiting), and how
-// long it takes from the call that enqueues a job, in another process, to the answer of
-// the client that gets it.
+// TestPullWaiting prints what many waiting clients (-waiting) cost a daemon, and the time from the
+// call that enqueues a job in another process to the answer of the client that gets it.
 func TestPullWaiting(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		o := newOurs(t, b, "dbcron, pull", queue.WorkerOptions{})
 		d := openOffice(t, b)
-		if _, err := o.one(t.Context(), 0); err != nil { // which makes the queue
+		if _, err := o.one(t.Context(), 0); err != nil { // makes the queue
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -222,7 +221,7 @@ func TestPullWaiting(t *testing.T) {
 			})
 		}
 		<-arrived
-		pause(t, 2*time.Second) // all wait
+		pause(t, 2*time.Second) // until all are waiting
 		before := d.cpu()
 		pause(t, *span)
 		idle := float64(d.cpu()-before) / float64(*span)

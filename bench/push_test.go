@@ -23,15 +23,15 @@ import (
 
 var pushJobs = flag.Int("push-jobs", 20_000, "jobs that are ready before they are sent, for TestPushDispatch")
 
-// A pushed is package queue as a peer, with HTTP on both sides: jobs are enqueued by the
-// API, and sent to a worker that answers at once.
+// A pushed is package queue as a peer, with HTTP on both sides: jobs are enqueued through the API
+// and sent to a worker that answers at once.
 type pushed struct {
 	*ours
 	concurrency int
 	url         string // of the API
 	client      *http.Client
 	worker      *httptest.Server
-	do          atomic.Pointer[func(context.Context, int64)] // what a job's arrival is told to
+	do          atomic.Pointer[func(context.Context, int64)] // called when a job arrives
 }
 
 func newPushed(t *testing.T, b *bed, as string, concurrency int) *pushed {
@@ -65,7 +65,7 @@ func newPushed(t *testing.T, b *bed, as string, concurrency int) *pushed {
 	return p
 }
 
-// keepAlive returns a client whose connections stay open, however many there are.
+// keepAlive returns a client that keeps any number of connections open.
 func keepAlive(t *testing.T) *http.Client {
 	t.Helper()
 	c := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
@@ -81,7 +81,7 @@ func (p *pushed) one(ctx context.Context, n int) (int64, error) {
 	return made.ID, err
 }
 
-// work starts a dispatcher, as another process would, and returns how to stop it.
+// work starts a dispatcher, as another process would, and returns a function that stops it.
 func (p *pushed) work(t *testing.T, do func(ctx context.Context, id int64)) (stop func()) {
 	t.Helper()
 	p.do.Store(&do)
@@ -112,10 +112,10 @@ func (p *pushed) work(t *testing.T, do func(ctx context.Context, id int64)) (sto
 	return stop
 }
 
-// jobText is job n as the API takes it.
+// jobText is job n as the API accepts it.
 func jobText(n int) []byte { return fmt.Appendf(nil, `{"kind":"noop","payload":%s}`, payload(n)) }
 
-// batchText is n of them.
+// batchText is n jobs as the API accepts them.
 func batchText(first, n int) []byte {
 	text := []byte(`{"jobs":[`)
 	for i := range n {
@@ -127,7 +127,7 @@ func batchText(first, n int) []byte {
 	return append(text, "]}"...)
 }
 
-// post sends a request that must succeed, and reads its answer.
+// post sends a request that must succeed and reads its answer.
 func post(ctx context.Context, c *http.Client, url string, body []byte, answer any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
@@ -152,7 +152,7 @@ func post(ctx context.Context, c *http.Client, url string, body []byte, answer a
 	return json.Unmarshal(text, answer)
 }
 
-// An echo is the floor of the API: it reads the same JSON and answers, and has no database.
+// An echo is the API's floor: it reads the same JSON and answers, without a database.
 type echo struct{ jobs atomic.Int64 }
 
 type echoJob struct {
@@ -193,8 +193,8 @@ func (e *echo) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"jobs": made})
 }
 
-// TestPushEnqueue prints how many jobs a second clients enqueue by the API, one a request
-// and a hundred; and beside it a handler that only reads the same JSON, and package queue
+// TestPushEnqueue prints how many jobs a second clients enqueue through the API, one per request and
+// a hundred. For comparison it prints a handler that only reads the same JSON, and package queue
 // without HTTP.
 func TestPushEnqueue(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
@@ -226,15 +226,15 @@ func TestPushEnqueue(t *testing.T) {
 	})
 }
 
-// TestPushDispatch prints how many jobs a second are sent to a worker that answers at once,
-// of many that wait; and beside it how many a loop sends that has no database.
+// TestPushDispatch prints how many jobs a second of a large backlog are sent to a worker that
+// answers at once. For comparison it prints how many a loop without a database sends.
 func TestPushDispatch(t *testing.T) {
 	const loops = 64
 	queues(t, func(t *testing.T, b *bed) {
 		var figures []figure
 		for _, concurrency := range []int{64, 32, 128} {
 			p := newPushed(t, b, fmt.Sprintf("push, concurrency %d", concurrency), concurrency)
-			drain(t, p, min(2000, *pushJobs)) // connections, prepared statements
+			drain(t, p, min(2000, *pushJobs)) // warm up connections, prepared statements
 			figures = append(figures, figure{p.String(), drain(t, p, *pushJobs)})
 			if concurrency == loops {
 				figures = append(figures, figure{fmt.Sprintf("%d loops, no database", loops), p.loop(t, loops, *pushJobs)})
@@ -244,7 +244,7 @@ func TestPushDispatch(t *testing.T) {
 	})
 }
 
-// loop sends n payloads to the worker, and returns how many a second.
+// loop sends n payloads to the worker and returns the number per second.
 func (p *pushed) loop(t *testing.T, loops, n int) float64 {
 	t.Helper()
 	seen := newStarts(n)
@@ -279,9 +279,9 @@ func (p *pushed) loop(t *testing.T, loops, n int) float64 {
 	return rate
 }
 
-// TestPushLatency prints how long it takes from the request that enqueues a job to its
-// arrival at the worker, at 100 jobs a second (-rate) that come at random; and beside it
-// from the call to the handler, without HTTP.
+// TestPushLatency prints the time from the request that enqueues a job to its arrival at the worker,
+// at 100 jobs a second (-rate) that arrive at random. For comparison it prints the time from the
+// call to the handler without HTTP.
 func TestPushLatency(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		var first [2]time.Duration

@@ -8,7 +8,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// written is how many bytes of log the server has written: none for SQLite.
+// written returns how many bytes of log the server has written; 0 for SQLite.
 func (b *bed) written(t *testing.T) (n int64) {
 	t.Helper()
 	switch b.Dialect.Name {
@@ -21,7 +21,7 @@ func (b *bed) written(t *testing.T) (n int64) {
 	return n
 }
 
-// cost is what each of n jobs costs that f does: processor time and bytes of log.
+// cost returns the processor time and bytes of log per job, where f handles n jobs.
 func (b *bed) cost(t *testing.T, n int, f func()) string {
 	t.Helper()
 	wal, before := b.written(t), b.cpu(t)
@@ -30,9 +30,9 @@ func (b *bed) cost(t *testing.T, n int, f func()) string {
 	return fmt.Sprintf("%v, log %.0f bytes", spent, float64(b.written(t)-wal)/float64(n))
 }
 
-// TestQueueCost prints what a job costs the client and the server: to enqueue it in
-// bulk, to enqueue it by itself with 32 goroutines, and to do it. What a job's
-// worker notes of it, and the checks, are part of the client's figure.
+// TestQueueCost prints what a job costs the client and the server: to enqueue it in bulk, to enqueue
+// it alone from 32 goroutines, and to do it. The client's figure includes what the worker records
+// about the job, and the test's checks.
 func TestQueueCost(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		p := newOurs(t, b, "dbcron", queue.WorkerOptions{})
@@ -62,7 +62,7 @@ func TestQueueCost(t *testing.T) {
 	})
 }
 
-// rawCost is the same for the floors.
+// rawCost prints the same for the floors.
 func rawCost(t *testing.T, b *bed) {
 	t.Helper()
 	rawQueue(t, b)

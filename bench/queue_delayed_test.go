@@ -17,7 +17,7 @@ var (
 // delayedOurs enqueues jobs that are due later.
 type delayedOurs struct {
 	*ours
-	first time.Time // when the first of them is due
+	first time.Time // due time of the first one
 }
 
 func (o *delayedOurs) due(n int) time.Time {
@@ -44,8 +44,8 @@ func (o *delayedOurs) analyze(t *testing.T) {
 	o.Analyze(t, "job_delayed")
 }
 
-// TestQueueDelayed prints how many delayed jobs a second one worker does that are all due, of the
-// first third of them and of the last one, and the ratio to jobs that were never delayed.
+// TestQueueDelayed prints how many delayed jobs a second one worker does when all are due: for the
+// first third of them, for the last third, and as a ratio to jobs that were never delayed.
 func TestQueueDelayed(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		ready := drain(t, drained(t, b, 1000), *delayed)

@@ -11,14 +11,14 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// drained is with as many connections as the floors have.
+// drained returns a peer with as many connections as the floors have.
 func drained(t *testing.T, b *bed, batch int) *ours {
 	t.Helper()
 	return newOurs(t, b, fmt.Sprintf("dbcron, batches of %d", batch), queue.WorkerOptions{Batch: batch, Connections: rawConns})
 }
 
-// TestQueueDrain prints how many jobs a second one worker does whose handler does
-// nothing, and the same for the floors. Where Go's time goes:
+// TestQueueDrain prints how many jobs a second one worker does with a handler that does nothing, and
+// the same for the floors. To see where Go's time goes:
 //
 //	-run TestQueueDrain/postgres -compare=false -cpuprofile cpu.out
 func TestQueueDrain(t *testing.T) {
@@ -46,8 +46,8 @@ func TestQueueDrain(t *testing.T) {
 	})
 }
 
-// TestQueueBacklog prints how many jobs a second are done when few are ready and
-// when very many are: of the latter for the span.
+// TestQueueBacklog prints how many jobs a second are done with few ready jobs and with very many;
+// the latter for the span.
 func TestQueueBacklog(t *testing.T) {
 	const few, rounds = 10_000, 5
 	queues(t, func(t *testing.T, b *bed) {
@@ -65,9 +65,9 @@ func TestQueueBacklog(t *testing.T) {
 	})
 }
 
-// TestQueueEarly prints how many jobs a second a worker does that was started on an empty
-// queue, before very many jobs came, of which the database's statistics know nothing: its
-// plans were made for an empty table. And beside it one that was started after them.
+// TestQueueEarly prints how many jobs a second a worker does that was started on an empty queue. Its
+// plans were made for an empty table, and the database's statistics do not know the many jobs that
+// came later. For comparison it prints a worker that was started after them.
 func TestQueueEarly(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		p := newOurs(t, b, "dbcron", queue.WorkerOptions{})
@@ -82,7 +82,7 @@ func TestQueueEarly(t *testing.T) {
 			}
 			rest.note(ctx, id)
 		})
-		for n := 0; n < few; n += 100 { // in small pieces, so that it does everything often
+		for n := 0; n < few; n += 100 { // in small pieces, to do everything often
 			if err := p.many(t.Context(), n, 100); err != nil {
 				t.Fatal(err)
 			}
@@ -91,7 +91,7 @@ func TestQueueEarly(t *testing.T) {
 		if err := adminOf(p.c).Pause(t.Context(), "default", ""); err != nil {
 			t.Fatal(err)
 		}
-		b.Analyze(t, "job") // which is empty
+		b.Analyze(t, "job") // while it is empty
 		pause(t, 5*time.Second)
 		for n := 0; n < *backlog; n += 10_000 {
 			if err := p.many(t.Context(), n, 10_000); err != nil {
@@ -117,8 +117,7 @@ func TestQueueEarly(t *testing.T) {
 	})
 }
 
-// drainFor lets a worker do some of n jobs for a time, and checks that those that
-// it has not done are left.
+// drainFor lets a worker do some of n jobs for a time, and checks that the others are left.
 func drainFor(t *testing.T, p peer, n int, part time.Duration) float64 {
 	t.Helper()
 	load(t, p, n)
@@ -136,8 +135,8 @@ func drainFor(t *testing.T, p peer, n int, part time.Duration) float64 {
 	return perSecond(int64(done), seen.at[done-1].Sub(seen.at[0]))
 }
 
-// TestQueueOrder prints how far from the order in which they were enqueued jobs
-// without keys are started: by how many places.
+// TestQueueOrder prints how many places jobs without keys start from their position in the order of
+// enqueueing.
 func TestQueueOrder(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		for _, batch := range []int{10, 100, 1000} {
@@ -155,8 +154,7 @@ func TestQueueOrder(t *testing.T) {
 	})
 }
 
-// skews tells for each of some ids how far it is from its place in their order. The
-// least comes first.
+// skews returns the distance of each id from its place in sorted order, the smallest first.
 func skews(ids []int64) []int {
 	places := make([]int, len(ids)) // in the order of the ids
 	for i := range places {

@@ -9,11 +9,11 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// bulk is how many jobs a call of TestQueueBulk enqueues.
+// bulk is the number of jobs per call in TestQueueBulk.
 const bulk = 1000
 
-// TestQueueBulk prints how many jobs a second goroutines enqueue, 1000 a call,
-// with package queue, and with the least SQL for it.
+// TestQueueBulk prints how many jobs a second goroutines enqueue, 1000 per call, with package queue
+// and with the least SQL for it.
 func TestQueueBulk(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		rawQueue(t, b)
@@ -59,8 +59,8 @@ func rawContestant(b *bed, name string, do func(ctx context.Context, n int) erro
 	}
 }
 
-// TestQueueEnqueue prints how many jobs a second goroutines enqueue, one a call,
-// each of which returns when its job is durable.
+// TestQueueEnqueue prints how many jobs a second goroutines enqueue, one per call. Each call returns
+// when its job is durable.
 func TestQueueEnqueue(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		rawQueue(t, b)
@@ -104,8 +104,8 @@ func singles(p peer) contestant {
 	})
 }
 
-// writersOf is how many connections a coalescer has: two, of which one sends while
-// the other waits for the disk, but where there is one writer at a time.
+// writersOf is a coalescer's number of connections: two, so that one sends while the other waits
+// for the disk, except where there is one writer at a time.
 func writersOf(b *bed) int {
 	if b.Dialect.Name == "sqlite" {
 		return 1
@@ -124,7 +124,7 @@ type request struct {
 	done chan error
 }
 
-// coalesce starts as many writers as it has links, until the test ends.
+// coalesce starts a writer per link. They run until the test ends.
 func coalesce(t *testing.T, b *bed, links int) chan<- *request {
 	t.Helper()
 	waiting := make(chan *request, 10_000)

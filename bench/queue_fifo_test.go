@@ -8,8 +8,8 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// TestQueueFIFO prints how many jobs a second one worker does of a queue that is FIFO, whose jobs
-// go one after the other, and of one that is not. The handler does nothing.
+// TestQueueFIFO prints how many jobs a second one worker does from a FIFO queue, whose jobs run one
+// after the other, and from an ordinary one. The handler does nothing.
 func TestQueueFIFO(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		p := newOurs(t, b, "dbcron", queue.WorkerOptions{})

@@ -16,17 +16,16 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// The floors of package queue: the least SQL for the same, as a person would write
-// it for one program and one engine, with nothing that survives a crash of a
-// worker. raw_job is a copy of the table of ready jobs. raw_skip is a table as
-// queues have it whose workers lock rows.
+// The floors of package queue: the least SQL for the same work, as one would write it by hand for
+// one program and one engine. Nothing survives a crash of a worker. raw_job is a copy of the table
+// of ready jobs. raw_skip is a table as in queues whose workers lock rows.
 
 const (
 	rawBlocks = 16
-	rawConns  = 4 // that drain
+	rawConns  = 4 // for draining
 )
 
-// rawID is the last id that was given to a row.
+// rawID is the last row id in use.
 var rawID atomic.Int64
 
 var rawSkip = map[string]string{"postgres": "JSON", "mysql": "LONGTEXT", "sqlite": "TEXT"}
@@ -55,11 +54,11 @@ func rawRows(t *testing.T, b *bed, table string) (n int64) {
 	return n
 }
 
-// A link is a connection of the driver's own kind.
+// A link is a connection of the driver's own type.
 type link struct {
 	d  *sqlrun.Dialect
 	pg *pgx.Conn
-	db *sql.Conn // on the other engines
+	db *sql.Conn // for the other engines
 }
 
 func connect(t *testing.T, b *bed) *link {
@@ -88,14 +87,14 @@ func connectMany(t *testing.T, b *bed, n int) chan *link {
 	return links
 }
 
-// with takes one of some links for f.
+// with calls f with one of some links.
 func with(links chan *link, f func(l *link) error) error {
 	l := <-links
 	defer func() { links <- l }()
 	return f(l)
 }
 
-// copyIn loads n jobs by COPY.
+// copyIn loads n jobs with COPY.
 func (l *link) copyIn(ctx context.Context, first, n int) error {
 	id := rawID.Add(int64(n)) - int64(n) + 1
 	_, err := l.pg.CopyFrom(ctx, pgx.Identifier{"raw_job"}, []string{"queue_id", "divided", "priority", "id", "kind", "payload"},
@@ -106,7 +105,7 @@ func (l *link) copyIn(ctx context.Context, first, n int) error {
 	return err
 }
 
-// insert writes jobs by one statement.
+// insert writes jobs with one statement.
 func (l *link) insert(ctx context.Context, numbers ...int) error {
 	id := rawID.Add(int64(len(numbers))) - int64(len(numbers)) + 1
 	if l.pg != nil {
@@ -128,7 +127,7 @@ func (l *link) insert(ctx context.Context, numbers ...int) error {
 	return err
 }
 
-// insertOne writes one job by a statement of its own.
+// insertOne writes one job with a statement of its own.
 func (l *link) insertOne(ctx context.Context, n int) error {
 	if l.pg == nil {
 		return l.insert(ctx, n)
@@ -139,7 +138,7 @@ func (l *link) insertOne(ctx context.Context, n int) error {
 	return err
 }
 
-// fillRaw writes n jobs into a table of the floors.
+// fillRaw writes n jobs to a table of the floors.
 func fillRaw(t *testing.T, b *bed, table string, n int) {
 	t.Helper()
 	l := connect(t, b)
@@ -163,13 +162,13 @@ func fillRaw(t *testing.T, b *bed, table string, n int) {
 	b.Do(t, `ANALYZE `+table, nil)
 }
 
-// sunk keeps what the floors' handler does from being optimized away.
+// sunk keeps the compiler from optimizing the floors' handler away.
 var sunk atomic.Int64
 
 func rawHandler(_ int64, kind string, body []byte) { sunk.Add(int64(len(kind) + len(body))) }
 
-// turn deletes the last batch of a block and reads the next one, in one round trip
-// where the driver can.
+// turn deletes the last batch of a block and reads the next one, in one round trip where the driver
+// can.
 func (l *link) turn(ctx context.Context, divided int, last []int64, cursor int64, n int) (ids []int64, err error) {
 	if l.pg == nil {
 		if len(last) > 0 {
@@ -254,8 +253,8 @@ func handlePgx(rows pgx.Rows) (ids []int64, err error) {
 	return ids, rows.Err()
 }
 
-// leaseFloor drains n jobs as package queue does: whoever has a block reads it with
-// a cursor, and deletes what is done with the next read.
+// leaseFloor drains n jobs as package queue does: the holder of a block reads it with a cursor, and
+// deletes finished jobs with the next read.
 func leaseFloor(t *testing.T, b *bed, n, size int) float64 {
 	t.Helper()
 	fillRaw(t, b, "raw_job", n)
@@ -287,15 +286,14 @@ func leaseFloor(t *testing.T, b *bed, n, size int) float64 {
 	})
 }
 
-// skipFloor drains n jobs as most queues do: each worker takes the first ones that
-// no other has locked.
+// skipFloor drains n jobs as most queues do: each worker takes the first ones that no other has
+// locked.
 func skipFloor(t *testing.T, b *bed, n, size int) float64 {
 	t.Helper()
 	return takeFloor(t, b, n, func(ctx context.Context, l *link) ([]int64, error) { return l.skip(ctx, size) })
 }
 
-// advisoryFloor is skipFloor with advisory locks on the jobs' ids instead of locks on
-// their rows.
+// advisoryFloor is skipFloor with advisory locks on the jobs' ids instead of row locks.
 func advisoryFloor(t *testing.T, b *bed, n, size int) float64 {
 	t.Helper()
 	return takeFloor(t, b, n, func(ctx context.Context, l *link) ([]int64, error) { return l.advise(ctx, size) })
@@ -329,7 +327,7 @@ func (l *link) advise(ctx context.Context, n int) ([]int64, error) {
 		if err != nil || len(ids) > 0 {
 			return ids, err
 		}
-		var more bool // that all have locked
+		var more bool // others remain, all of them locked
 		if err := l.pg.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM raw_skip)`).Scan(&more); err != nil || !more {
 			return nil, err
 		}
@@ -339,7 +337,7 @@ func (l *link) advise(ctx context.Context, n int) ([]int64, error) {
 // skip takes the next n jobs that nobody else has locked, and deletes them.
 func (l *link) skip(ctx context.Context, n int) ([]int64, error) {
 	switch {
-	case l.pg != nil: // ARRAY: the jobs are picked once, whatever the plan
+	case l.pg != nil: // ARRAY makes every plan pick the jobs once
 		rows, err := l.pg.Query(ctx, `DELETE FROM raw_skip WHERE queue_id = 1 AND id = ANY (ARRAY(
 			SELECT id FROM raw_skip WHERE queue_id = 1 ORDER BY id LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING id, kind, payload`, n)
 		if err != nil {
@@ -373,7 +371,7 @@ func (l *link) skip(ctx context.Context, n int) ([]int64, error) {
 	return ids, tx.Commit()
 }
 
-// rawDrain lets each of some connections take its part, and checks the sum.
+// rawDrain lets each connection take its part and checks the sum.
 func rawDrain(t *testing.T, b *bed, table string, n int, part func(ctx context.Context, l *link, i int) (int64, error)) float64 {
 	t.Helper()
 	links := make([]*link, rawConns)

@@ -23,26 +23,26 @@ var (
 	held    = flag.Duration("held", 20*time.Second, "how long an old snapshot is held open, for TestQueueSnapshot")
 )
 
-// stalled is after how long without a job it is not waited for more.
+// stalled is the time without a job after which a measurement gives up.
 const stalled = 30 * time.Second
 
-// payload is that of job n: a hundred bytes of JSON.
+// payload returns the payload of job n: a hundred bytes of JSON.
 func payload(n int) []byte {
 	return fmt.Appendf(nil, `{"order":%d,"customer":"customer-%d","address":"12 High Street, Springfield","paid":true}`,
 		n+10_000_000, n%1000+1000)
 }
 
-// A peer is a queue whose figures are compared, in one database.
+// A peer is a queue to compare, in one database.
 type peer interface {
 	String() string
-	one(ctx context.Context, n int) (id int64, err error)                    // enqueues job n, by itself
+	one(ctx context.Context, n int) (id int64, err error)                    // enqueues job n by itself
 	many(ctx context.Context, first, n int) error                            // enqueues n jobs at once
 	work(t *testing.T, do func(ctx context.Context, id int64)) (stop func()) // does jobs, through a pool of its own
-	left(t *testing.T) int64                                                 // counts jobs that are not done
-	empty(ctx context.Context) (bool, error)                                 // tells whether all are done, cheaply
+	left(t *testing.T) int64                                                 // counts unfinished jobs
+	empty(ctx context.Context) (bool, error)                                 // reports cheaply whether all are done
 	wipe(t *testing.T)                                                       // empties the tables
 	analyze(t *testing.T)                                                    // gathers statistics
-	explain(t *testing.T)                                                    // logs what may tell why it has stalled
+	explain(t *testing.T)                                                    // logs hints at why it has stalled
 }
 
 // ours is package queue as a peer.
@@ -50,7 +50,7 @@ type ours struct {
 	*bed
 	c   *queue.Client
 	opt queue.WorkerOptions
-	as  string // its name in the figures
+	as  string // its name in the output
 }
 
 func newOurs(t *testing.T, b *bed, as string, opt queue.WorkerOptions) *ours {
@@ -58,7 +58,7 @@ func newOurs(t *testing.T, b *bed, as string, opt queue.WorkerOptions) *ours {
 	return &ours{b, client(t, b), opt, as}
 }
 
-// client is that of another process.
+// client returns the client of another process.
 func client(t *testing.T, b *bed) *queue.Client {
 	t.Helper()
 	return clientWith(t, b, queue.Options{})
@@ -154,7 +154,7 @@ func (o *ours) explain(t *testing.T) {
 	}
 }
 
-// truncate empties a table, as if it were new.
+// truncate empties a table as if it were new.
 func (b *bed) truncate(t *testing.T, table string) {
 	t.Helper()
 	if b.Dialect.Name == "sqlite" {
@@ -170,7 +170,7 @@ func queues(t *testing.T, f func(t *testing.T, b *bed)) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) { f(t, &bed{DB: db}) })
 }
 
-// strict is a logger that fails the test for all that is worth a warning.
+// strict returns a logger that fails the test for each warning.
 func strict(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(complaints{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
@@ -182,7 +182,7 @@ func (c complaints) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// starts notes which jobs were started, in their order, and when.
+// starts records which jobs were started, in order, and when.
 type starts struct {
 	mu    sync.Mutex
 	ids   []int64
@@ -202,7 +202,7 @@ func (s *starts) note(_ context.Context, id int64) {
 	s.count.Add(1)
 }
 
-// check fails if not each of n jobs was done, once. Nothing runs any more.
+// check fails the test unless each of n jobs was done once. Nothing may run any more.
 func (s *starts) check(t *testing.T, p peer, n int) {
 	t.Helper()
 	ids := slices.Clone(s.ids)
@@ -227,7 +227,7 @@ func load(t *testing.T, p peer, n int) {
 	p.analyze(t)
 }
 
-// finish waits until n jobs were started, and all are done.
+// finish waits until n jobs have started and all are done.
 func finish(t *testing.T, p peer, seen *starts, n int) {
 	t.Helper()
 	last, since := int64(-1), time.Now()
@@ -251,8 +251,8 @@ func finish(t *testing.T, p peer, seen *starts, n int) {
 	}
 }
 
-// drain enqueues n jobs, lets one worker do them, and returns how many a second,
-// from the first start to the last end as the table has it.
+// drain enqueues n jobs, lets one worker do them, and returns the number per second, from the first
+// start to the last end in the table.
 func drain(t *testing.T, p peer, n int) float64 {
 	t.Helper()
 	load(t, p, n)
@@ -266,13 +266,13 @@ func drain(t *testing.T, p peer, n int) float64 {
 	return perSecond(int64(n), took)
 }
 
-// A figure is what one of several came to.
+// A figure is the result of one of several ways.
 type figure struct {
 	name  string
 	value float64
 }
 
-// report prints figures, each with the ratio of the first to it.
+// report prints figures, each with the first one's ratio to it.
 func report(t *testing.T, b *bed, what string, figures []figure) {
 	t.Helper()
 	for i, f := range figures {
@@ -284,16 +284,16 @@ func report(t *testing.T, b *bed, what string, figures []figure) {
 	}
 }
 
-// A contestant enqueues, in one of several ways.
+// A contestant enqueues in one of several ways.
 type contestant struct {
 	name string
 	do   func(ctx context.Context, n int) error // enqueues from job n on
-	rows func(t *testing.T) int64               // counts those in its table
+	rows func(t *testing.T) int64               // counts the jobs in its table
 	wipe func(t *testing.T)
 }
 
-// contest lets so many goroutines enqueue in each way, one way after the other and
-// back again. A call enqueues per jobs.
+// contest lets goroutines enqueue in each way, one way after the other and back again. A call
+// enqueues per jobs.
 func contest(t *testing.T, b *bed, workers, per int, all []contestant) []figure {
 	t.Helper()
 	figures := make([]figure, len(all))
@@ -312,7 +312,7 @@ func contest(t *testing.T, b *bed, workers, per int, all []contestant) []figure 
 		all[i].wipe(t)
 		return rate * float64(per)
 	}
-	for i := range all { // connections, prepared statements, plans
+	for i := range all { // warm up connections, prepared statements, plans
 		figures[i].name = all[i].name
 		round(i, *span/20)
 	}

@@ -14,13 +14,13 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// idleQueues are how many queues the worker of TestQueueIdle has.
+// idleQueues are the numbers of queues for the worker of TestQueueIdle.
 var idleQueues = numbers{1, 100, 1000}
 
 func init() { flag.Var(&idleQueues, "queues", "how many queues the idle worker has") }
 
-// TestQueueIdle prints what an idle worker costs: transactions a second, by the server's count on
-// PostgreSQL and by its process's on the others, and the processor of both.
+// TestQueueIdle prints what an idle worker costs: the transactions a second, by the server's count on
+// PostgreSQL and by the client's on the others, and the processor time of both.
 func TestQueueIdle(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		for _, n := range idleQueues {
@@ -36,7 +36,7 @@ func workerIdle(t *testing.T, b *bed, n int, opt queue.Options) {
 	t.Helper()
 	var trips atomic.Int64
 	on := b.DB
-	if b.Dialect.Notify == nil { // else the server counts
+	if b.Dialect.Notify == nil { // otherwise the server counts
 		on = b.Broken(t, &dbtest.Fault{Random: func() (broken, after bool) { trips.Add(1); return false, false }})
 	}
 	opt.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
@@ -79,14 +79,14 @@ func workerIdle(t *testing.T, b *bed, n int, opt queue.Options) {
 		b.Dialect.Name, n, opt.Doorbell, sent, 1e3*u.client.Seconds()/took.Seconds(), 1e3*u.server.Seconds()/took.Seconds(), ready.Seconds(), time.Since(from).Seconds())
 }
 
-// leased is how many blocks workers have.
+// leased returns how many blocks workers have leased.
 func (b *bed) leased(t *testing.T) (n int64) {
 	t.Helper()
 	n, _ = strconv.ParseInt(b.List(t, `SELECT COUNT(*) FROM {prefix}queue_block WHERE state = 'LEASED'`, nil)[0], 10, 64)
 	return n
 }
 
-// commits is how many transactions the server has ended; 0 where it does not tell.
+// commits returns how many transactions the server has ended, or 0 if it does not tell.
 func (b *bed) commits(t *testing.T) (n int64) {
 	t.Helper()
 	if b.Dialect.Notify == nil {

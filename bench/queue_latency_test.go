@@ -14,10 +14,10 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// latencyRate is how many jobs a second TestQueueLatency enqueues.
+// latencyRate is the number of jobs a second that TestQueueLatency enqueues.
 var latencyRate = flag.Float64("rate", 100, "how many jobs a second the measurement of latency enqueues")
 
-// alone is package queue with one Client that enqueues and works.
+// alone is package queue with one Client that both enqueues and works.
 type alone struct{ *ours }
 
 func (a alone) work(t *testing.T, do func(ctx context.Context, id int64)) (stop func()) {
@@ -42,8 +42,8 @@ func (r ringing) work(t *testing.T, do func(ctx context.Context, id int64)) (sto
 	return r.workWith(t, clientWith(t, r.bed, doorbell), do)
 }
 
-// TestQueueLatency prints how long it takes from the call that enqueues a job to
-// the start of its handler, at 100 jobs a second (-rate) that come at random.
+// TestQueueLatency prints the time from the call that enqueues a job to the start of its handler, at
+// 100 jobs a second (-rate) that arrive at random.
 func TestQueueLatency(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		peers := []peer{
@@ -73,7 +73,7 @@ func latency(t *testing.T, p peer) (p50, p99, most time.Duration, n int) {
 	seen := newStarts(int(*latencyRate) * int(*span/time.Second+1))
 	stop := p.work(t, seen.note)
 	const warm = 50
-	for i := range warm { // connections, prepared statements; and the worker has its blocks
+	for i := range warm { // warm up connections and prepared statements; the worker leases its blocks
 		if _, err := p.one(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}
@@ -115,16 +115,16 @@ func latency(t *testing.T, p peer) (p50, p99, most time.Duration, n int) {
 	return all[n/2], all[n*99/100], all[n-1], n
 }
 
-// snapshots open a transaction whose view of the tables stays as it is.
+// snapshots open a transaction with a fixed view of the tables.
 var snapshots = map[string][]string{
 	"postgres": {`BEGIN ISOLATION LEVEL REPEATABLE READ`},
 	"mysql":    {`SET TRANSACTION ISOLATION LEVEL REPEATABLE READ`, `START TRANSACTION WITH CONSISTENT SNAPSHOT`},
 	"sqlite":   {`BEGIN DEFERRED`},
 }
 
-// TestQueueSnapshot prints how many jobs a second are enqueued and done, in each
-// second, while somebody holds an old snapshot open, so that no vacuum and no purge
-// removes what is deleted; and without that.
+// TestQueueSnapshot prints how many jobs are enqueued and done in each second while somebody holds
+// an old snapshot open, which keeps vacuum and purge from removing deleted rows; and the same
+// without the snapshot.
 func TestQueueSnapshot(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		p := newOurs(t, b, "dbcron", queue.WorkerOptions{})
@@ -142,11 +142,10 @@ func TestQueueSnapshot(t *testing.T) {
 	})
 }
 
-// flow enqueues and does jobs for a while, and tells how many were started in each
-// second.
+// flow enqueues and does jobs for a while, and returns how many started in each second.
 func flow(t *testing.T, b *bed, p peer, old bool) (series []int64) {
 	t.Helper()
-	const part, most = 500, 10_000 // jobs of a call, and that are ready at a time
+	const part, most = 500, 10_000 // jobs per call, and the maximum of ready ones
 	seen := newStarts(int(held.Seconds()) * 20_000)
 	if old {
 		defer hold(t, b)()
@@ -158,7 +157,7 @@ func flow(t *testing.T, b *bed, p peer, old bool) (series []int64) {
 	group.Go(func() {
 		for !over.Load() {
 			if sent.Load()-seen.count.Load() > most-part {
-				time.Sleep(time.Millisecond) // the producer's own pace: nothing is synchronized by it
+				time.Sleep(time.Millisecond) // only the producer's pace: synchronizes nothing
 				continue
 			}
 			if err := p.many(t.Context(), int(sent.Load()), part); err != nil {
@@ -182,7 +181,7 @@ func flow(t *testing.T, b *bed, p peer, old bool) (series []int64) {
 	return series
 }
 
-// hold opens a snapshot, and returns how to end it.
+// hold opens a snapshot and returns a function that ends it.
 func hold(t *testing.T, b *bed) func() {
 	t.Helper()
 	c, err := open(t, b.URL, 1).Pool().Conn(t.Context())
@@ -203,7 +202,7 @@ func hold(t *testing.T, b *bed) func() {
 	before := count()
 	stop := make(chan struct{})
 	var group sync.WaitGroup
-	group.Go(func() { // some servers end a transaction that nothing happens in
+	group.Go(func() { // some servers end an idle transaction
 		for {
 			select {
 			case <-stop:

@@ -36,14 +36,14 @@ func init() {
 
 const recoveryRate = 500 // jobs a second
 
-// A waited job is one that has begun.
+// A waited has the times at which a job was sent and began.
 type waited struct {
 	sent, begun instant.Instant
 }
 
-// TestQueueRecovery prints for how long jobs wait once one of two workers with default options
-// was killed with SIGKILL: the longest wait, and until when jobs were enqueued that waited for
-// longer than a second.
+// TestQueueRecovery prints how long jobs wait after SIGKILL of one of two workers with default
+// options: the longest wait, and how late a job could be enqueued that still waited for longer than
+// a second.
 func TestQueueRecovery(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		c := client(t, b)

@@ -12,7 +12,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// share lets so many goroutines do f for each number below n.
+// share lets goroutines call f for each number below n.
 func share(t *testing.T, n, workers int, f func(ctx context.Context, n int) error) {
 	t.Helper()
 	var next atomic.Int64
@@ -30,13 +30,13 @@ func share(t *testing.T, n, workers int, f func(ctx context.Context, n int) erro
 	group.Wait()
 }
 
-// settled is after how long workers should have equal shares.
+// settled is the time after which workers should have equal shares.
 const settled = 2 * time.Second
 
-// TestQueueScale prints how many jobs a second some workers do, each with a client
-// and a pool of its own, and how evenly they share the blocks and the jobs after two
-// seconds. In the first part jobs do nothing; in the second every other one takes
-// two seconds, so that all places of the workers are taken most of the time.
+// TestQueueScale prints how many jobs a second some workers do, each with its own client and pool,
+// and how evenly they share the blocks and the jobs after two seconds. In the first part jobs do
+// nothing. In the second every other one takes two seconds, so that the workers' places are full
+// most of the time.
 func TestQueueScale(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		alone := 0.0
@@ -47,7 +47,7 @@ func TestQueueScale(t *testing.T) {
 			}
 			t.Logf("%-8s %d workers: %8.0f jobs/s, %.2f of one's; %s", b.Dialect.Name, workers, rate, rate/alone, shares)
 		}
-		const places = 50 // of a worker
+		const places = 50 // per worker
 		for _, workers := range []int{1, 2, 4} {
 			n := max(1, int((2*settled+*span).Seconds())) * places * workers
 			rate, shares := scale(t, b, workers, n, queue.WorkerOptions{Concurrency: places}, slowly())
@@ -73,8 +73,8 @@ func slowly() func(ctx context.Context) {
 	}
 }
 
-// scale lets workers that come at once do n jobs. The rate is from the first start
-// to the last end.
+// scale lets workers that start at once do n jobs. The rate counts from the first start to the last
+// end.
 func scale(t *testing.T, b *bed, workers, n int, opt queue.WorkerOptions, do func(ctx context.Context)) (rate float64, shares string) {
 	t.Helper()
 	p := newOurs(t, b, "dbcron", opt)
@@ -116,7 +116,7 @@ func scale(t *testing.T, b *bed, workers, n int, opt queue.WorkerOptions, do fun
 		leased, settled, early, late, evenly(late))
 }
 
-// leased tells how many blocks each worker has that has any.
+// leased returns the number of blocks of each worker that has any.
 func (o *ours) leased(t *testing.T) []string {
 	t.Helper()
 	return o.List(t, `SELECT COUNT(*) FROM {prefix}queue_block WHERE state = 'LEASED' GROUP BY lock_by ORDER BY 1`, nil)

@@ -12,7 +12,7 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// settingsOf are fixed settings of a worker, and what it chooses by itself.
+// settingsOf are fixed settings of a worker, and its own choice.
 var settingsOf = []queue.WorkerOptions{
 	{Batch: 100, Connections: 2},
 	{Batch: 1000, Connections: 2},
@@ -28,7 +28,7 @@ func settingName(o queue.WorkerOptions) string {
 }
 
 // TestQueueSettings prints how many jobs a second one worker does with fixed settings and with the
-// defaults, of handlers that take no time, 1 ms and 100 ms. All settings are measured in turns.
+// defaults, for handlers that take no time, 1 ms and 100 ms. It measures all settings in turns.
 func TestQueueSettings(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		for _, takes := range []time.Duration{0, time.Millisecond, 100 * time.Millisecond} {
@@ -52,12 +52,12 @@ func TestQueueSettings(t *testing.T) {
 	})
 }
 
-// paced is how many jobs a second a worker does whose handlers take so long.
+// paced returns how many jobs a second a worker does when each handler takes the given time.
 func paced(t *testing.T, p *ours, takes time.Duration) float64 {
 	t.Helper()
 	n := *jobs
 	if takes > 0 {
-		n = min(n, int(16*time.Second/takes)) // about a second for 16 places
+		n = min(n, int(16*time.Second/takes)) // about a second with 16 places
 	}
 	load(t, p, n)
 	seen := newStarts(n)
@@ -75,8 +75,8 @@ func paced(t *testing.T, p *ours, takes time.Duration) float64 {
 	return perSecond(int64(n), took)
 }
 
-// TestQueueSecond prints what a second worker has of a backlog that a first one works on: how long
-// after its start its first job begins, and its share of the jobs in the two seconds after that.
+// TestQueueSecond prints what a second worker gets of a backlog that a first one works on: the time
+// from its start to its first job, and its share of the jobs in the two seconds after that.
 func TestQueueSecond(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		for _, takes := range []time.Duration{time.Millisecond, 100 * time.Millisecond} {

@@ -8,8 +8,8 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// TestQueueSteady prints how many jobs a second 32 goroutines enqueue, one a call, while a worker of
-// another process does them; and what a job costs the clients and the server.
+// TestQueueSteady prints how many jobs a second 32 goroutines enqueue, one per call, while a worker
+// of another process does them; and what a job costs the clients and the server.
 func TestQueueSteady(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		for _, callers := range []int{1, 32} {

@@ -11,12 +11,11 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A storage is one that forgets what was committed last, or all, when the server is
-// cut off from its power, or crashes.
+// A storage may forget the last commits, or everything, when the server loses power or crashes.
 type storage struct {
 	name    string
-	setting string // of the connections
-	on, off string // what makes it so, and what takes that back
+	setting string // for the connections
+	on, off string // statements that make it so and undo that
 }
 
 var volatile = map[string][]storage{
@@ -32,7 +31,7 @@ var volatile = map[string][]storage{
 	},
 }
 
-// TestQueueVolatile prints what storage would gain that is not durable.
+// TestQueueVolatile prints what storage that is not durable would gain.
 func TestQueueVolatile(t *testing.T) {
 	queues(t, func(t *testing.T, b *bed) {
 		if b.Dialect.Name == "sqlite" {
@@ -58,7 +57,7 @@ func TestQueueVolatile(t *testing.T) {
 	})
 }
 
-// ways measures with durable storage, before and after, and with each other one.
+// ways measures with durable storage, before and after, and with each other kind.
 func (b *bed) ways(t *testing.T, what string, measure func(t *testing.T, p *ours) float64) {
 	t.Helper()
 	durable := measure(t, newOurs(t, b, "durable", queue.WorkerOptions{}))

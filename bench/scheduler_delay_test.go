@@ -9,10 +9,10 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// TestSchedulerDelay prints how late functions are called, at some rates, with
-// some daemons: when the slots come evenly, and when all of a second come at its
-// beginning, as those of cron specs do. Each schedule fires once, since slots of
-// @every come at whole seconds. Target on PostgreSQL: a p99 of 50 ms at 1000/s.
+// TestSchedulerDelay prints how late functions are called, at some rates, with some daemons: when
+// the slots are spread evenly, and when all slots of a second come at its beginning, as those of
+// cron specs do. Each schedule fires once, since slots of @every fall on whole seconds. Target on
+// PostgreSQL: a p99 of 50 ms at 1000/s.
 func TestSchedulerDelay(t *testing.T) {
 	beds(t, schedules.last(), func(t *testing.T, b *bed) {
 		for _, when := range []string{"before", "after"} {
@@ -39,7 +39,7 @@ func delay(t *testing.T, b *bed, n, rate int, together bool) string {
 	newest := b.clear(t)
 	fires := max(1, int(float64(rate)*span.Seconds()))
 	f := launch(t, b, n, scheduler.Options{Kinds: []string{scheduler.Functions}})
-	// Not before the daemons have settled, and at a whole second.
+	// After the daemons have settled, at a whole second.
 	from := (b.clock(t)/1e6 + 3) * 1e6
 	if together {
 		for at := 0; at < fires; at += rate {
@@ -56,15 +56,14 @@ func delay(t *testing.T, b *bed, n, rate int, together bool) string {
 	return b.delays(t, newest, f, fires)
 }
 
-// clear removes the schedules of the figure before, and returns the newest run.
+// clear removes the schedules of the last measurement and returns the newest run.
 func (b *bed) clear(t *testing.T) (newest int64) {
 	t.Helper()
 	b.Do(t, `DELETE FROM {prefix}schedule WHERE name < 's'`, nil)
 	return b.newest(t)
 }
 
-// delays tells how late functions were called, and fails if some were not, or
-// twice.
+// delays reports how late functions were called, and fails if some were called twice or never.
 func (b *bed) delays(t *testing.T, newest int64, f *fleet, fires int) string {
 	t.Helper()
 	r, calls := b.tally(t, newest, f), f.calls()
@@ -80,9 +79,8 @@ func (b *bed) delays(t *testing.T, newest int64, f *fleet, fires int) string {
 	return fmt.Sprintf("p50 %v, p99 %v, most %v; %d fired, %s", at(0.5), at(0.99), at(1), r.runs, f.shares())
 }
 
-// TestSchedulerHerd prints how long it takes until all have started that are due
-// at the same moment: functions, and commands, which cost a process and its
-// guardian each.
+// TestSchedulerHerd prints how long it takes until everything due at the same moment has started:
+// functions, and commands, each of which costs a process and its guardian.
 func TestSchedulerHerd(t *testing.T) {
 	beds(t, schedules.last(), func(t *testing.T, b *bed) {
 		for _, when := range []string{"before", "after"} {
@@ -103,8 +101,8 @@ func TestSchedulerHerd(t *testing.T) {
 	})
 }
 
-// gather makes a herd that comes in a moment, when the daemons have settled, and
-// returns when by the database's clock.
+// gather makes a herd that is due once the daemons have settled, and returns when by the database's
+// clock.
 func (b *bed) gather(t *testing.T, kind, command string, n int) (at int64) {
 	t.Helper()
 	at = (b.clock(t)/1e6 + 3 + int64(n)/5_000) * 1e6
@@ -127,7 +125,7 @@ func functionHerd(t *testing.T, b *bed, n int) string {
 	return fmt.Sprintf("the last started after %v (%s)", calls[len(calls)-1].delay.Round(time.Millisecond), line)
 }
 
-// commandHerd goes by the table: only that knows when a command's run began.
+// commandHerd reads the table: only that knows when a command's run started.
 func commandHerd(t *testing.T, b *bed, n int) string {
 	t.Helper()
 	newest := b.clear(t)

@@ -40,7 +40,7 @@ func init() {
 	flag.Var(&rates, "rates", "fires a second")
 }
 
-// numbers is a flag: some numbers with commas between.
+// numbers is a flag: a list of numbers separated by commas.
 type numbers []int
 
 func (n *numbers) String() string {
@@ -61,17 +61,16 @@ func (n *numbers) Set(text string) error {
 
 func (n numbers) last() int { return n[len(n)-1] }
 
-// lane is that of the schedules of these tests: functions called noop.
+// lane is the lane of these tests' schedules: functions called noop.
 const lane = "default func noop"
 
-// The times of schedules. Overdue ones have missed one slot however long the
-// test takes.
+// Times of schedules. Overdue ones have missed one slot however long the test takes.
 const (
 	spec   = "@every 24h"
 	later  = 24 * time.Hour
-	behind = 4 * time.Hour // what is overdue begins here
-	width  = 2 * time.Hour // and is so wide
-	pace   = 1000          // claims a second that churn plays
+	behind = 4 * time.Hour // start of the overdue slots, before now
+	width  = 2 * time.Hour // length of their range
+	pace   = 1000          // claims a second that churn simulates
 )
 
 var (
@@ -81,7 +80,7 @@ var (
 	numbered = `(SELECT {int :first} + a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS i
 		FROM ` + digits + ` AS a CROSS JOIN ` + digits + ` AS b CROSS JOIN ` + digits + ` AS c CROSS JOIN ` + digits + ` AS e) AS numbered`
 
-	// Not in the order of the ids, as it would be after a while. 7919 is prime.
+	// Not in the order of the ids, as after a while in production. 7919 is prime.
 	delaySome = sqlrun.Unlisted(`
 		UPDATE {prefix}schedule SET due_at = {time ({int :from} + id * 7919 % {int :width})}, next_exec = {time ({int :from} + id * 7919 % {int :width})}
 		WHERE id >= :first AND id < :end AND next_exec > {now} AND lane = :lane`)
@@ -97,8 +96,8 @@ type bed struct {
 	rows int // schedules that are not due
 }
 
-// beds runs f on each engine with a table of so many schedules that are due in
-// a day. Nothing is vacuumed but by the test.
+// beds runs f on each engine with a table of schedules that are due in a day. Only the test vacuums
+// it.
 func beds(t *testing.T, rows int, f func(t *testing.T, b *bed)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) { f(t, newBed(t, db, rows)) })
@@ -117,7 +116,7 @@ func newBed(t *testing.T, db *dbtest.DB, rows int) *bed {
 	return b
 }
 
-// fresh is a further database of the same engine, with tables.
+// fresh returns another database of the same engine, with tables.
 func fresh(t *testing.T, engine string) *dbtest.DB {
 	t.Helper()
 	db := dbtest.Fresh(t, engine)
@@ -127,7 +126,7 @@ func fresh(t *testing.T, engine string) *dbtest.DB {
 	return db
 }
 
-// clock is the database's time in µs.
+// clock returns the database's time in µs.
 func (b *bed) clock(t *testing.T) (us int64) {
 	t.Helper()
 	b.Scan(t, `SELECT {us {now}}`, nil, &us)
@@ -145,7 +144,7 @@ func (b *bed) insert(t *testing.T, name, kind, command string, n int, from, step
 	}
 }
 
-// vacuum cleans up, and gathers statistics.
+// vacuum cleans up and gathers statistics.
 func (b *bed) vacuum(t *testing.T) {
 	t.Helper()
 	if b.Dialect.Name == "postgres" {
@@ -157,7 +156,7 @@ func (b *bed) vacuum(t *testing.T) {
 	b.Analyze(t, "schedule", "run")
 }
 
-// some calls f for stretches of the ids of a table until it returns false.
+// some calls f for ranges of a table's ids until it returns false.
 func (b *bed) some(t *testing.T, table string, f func(first, end int64) bool) {
 	t.Helper()
 	var least, most int64
@@ -169,9 +168,8 @@ func (b *bed) some(t *testing.T, table string, f func(first, end int64) bool) {
 	}
 }
 
-// churn moves the schedules on as so many claims would, one each millisecond
-// until it began. What remains is due in a day, as before. It returns the last of
-// those times.
+// churn moves schedules as that number of claims would have, one per millisecond up to now. Then
+// all schedules are due in a day again. It returns the last simulated slot.
 func (b *bed) churn(t *testing.T, claims int) (last int64) {
 	t.Helper()
 	at, step := b.clock(t)-int64(claims)*(1e6/pace), int64(1e6/pace)
@@ -201,7 +199,7 @@ func (b *bed) overdue(t *testing.T) {
 	})
 }
 
-// change is Do for a statement that is kept.
+// change is Do for a *sqlrun.Stmt instead of text.
 func (b *bed) change(t *testing.T, stmt *sqlrun.Stmt, args sqlrun.Args) int64 {
 	t.Helper()
 	n, err := b.Exec(t.Context(), stmt, args)
@@ -217,7 +215,7 @@ type call struct {
 	delay time.Duration // from the slot to the call
 }
 
-// A daemon is a Scheduler with a pool of its own, as that of another process.
+// A daemon is a Scheduler with its own pool, as in another process.
 type daemon struct {
 	s     *scheduler.Scheduler
 	count atomic.Int64
@@ -227,7 +225,7 @@ type daemon struct {
 }
 
 func (d *daemon) noop(_ context.Context, run *scheduler.Running) error {
-	at := time.Now() // client and server share the host, and its clock
+	at := time.Now() // client and server share the host and its clock
 	d.mu.Lock()
 	d.calls = append(d.calls, call{run.ID, at.Sub(run.Due)})
 	d.mu.Unlock()
@@ -235,14 +233,14 @@ func (d *daemon) noop(_ context.Context, run *scheduler.Running) error {
 	return nil
 }
 
-// A fleet is some daemons that run.
+// A fleet is a number of running daemons.
 type fleet struct {
 	daemons []*daemon
 	cancel  context.CancelFunc
 	group   sync.WaitGroup
 }
 
-// launch starts n daemons, which run until stop, or until the test ends.
+// launch starts n daemons. They run until stop or the end of the test.
 func launch(t *testing.T, b *bed, n int, opt scheduler.Options) *fleet {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -254,7 +252,7 @@ func launch(t *testing.T, b *bed, n int, opt scheduler.Options) *fleet {
 	return f
 }
 
-// run starts one more daemon.
+// run starts another daemon.
 func (f *fleet) run(t *testing.T, ctx context.Context, db *dialect.DB, opt scheduler.Options) {
 	t.Helper()
 	opt.Logger = slog.New(slog.DiscardHandler)
@@ -275,7 +273,7 @@ func (f *fleet) run(t *testing.T, ctx context.Context, db *dialect.DB, opt sched
 	})
 }
 
-// stop lets the daemons finish what they have begun.
+// stop lets the daemons finish what they have started.
 func (f *fleet) stop() {
 	f.cancel()
 	f.group.Wait()
@@ -288,7 +286,7 @@ func (f *fleet) count() (n int64) {
 	return n
 }
 
-// calls returns what all daemons saw, by the delay. They must have stopped.
+// calls returns the calls of all daemons, ordered by delay. The daemons must have stopped.
 func (f *fleet) calls() []call {
 	var all []call
 	for _, d := range f.daemons {
@@ -298,7 +296,7 @@ func (f *fleet) calls() []call {
 	return all
 }
 
-// shares tells the least and the most that one daemon ran.
+// shares returns the minimum and the maximum that one daemon ran.
 func (f *fleet) shares() string {
 	counts := make([]int64, len(f.daemons))
 	for i, d := range f.daemons {
@@ -307,7 +305,7 @@ func (f *fleet) shares() string {
 	return fmt.Sprintf("%d–%d each", slices.Min(counts), slices.Max(counts))
 }
 
-// until waits until enough functions were called, or for so long.
+// until waits until enough functions were called, or until span is over.
 func (f *fleet) until(t *testing.T, enough int64, span time.Duration) {
 	t.Helper()
 	over := time.After(span)
@@ -322,7 +320,6 @@ func (f *fleet) until(t *testing.T, enough int64, span time.Duration) {
 	}
 }
 
-// pause waits.
 func pause(t *testing.T, d time.Duration) {
 	t.Helper()
 	select {
@@ -332,21 +329,20 @@ func pause(t *testing.T, d time.Duration) {
 	}
 }
 
-// newest is the id of the newest run.
+// newest returns the id of the newest run.
 func (b *bed) newest(t *testing.T) (id int64) {
 	t.Helper()
 	b.Scan(t, `SELECT COALESCE(MAX(id), 0) FROM {prefix}run`, nil, &id)
 	return id
 }
 
-// A tally is what the table says of the runs of a phase.
+// A tally is what the table says about the runs of a phase.
 type tally struct {
 	runs            int64
-	claiming, doing time.Duration // from the first start to the last, and to the last end
+	claiming, doing time.Duration // from the first start to the last start, and to the last end
 }
 
-// tally reads what has become of runs after an id, and fails if any is lost or
-// doubled.
+// tally reads the outcomes of the runs after an id, and fails if any is lost or doubled.
 func (b *bed) tally(t *testing.T, after int64, f *fleet) tally {
 	t.Helper()
 	var r tally
@@ -372,7 +368,7 @@ func (b *bed) tally(t *testing.T, after int64, f *fleet) tally {
 	return r
 }
 
-// due counts the schedules that are due.
+// due counts the due schedules.
 func (b *bed) due(t *testing.T) (n int64) {
 	t.Helper()
 	b.Scan(t, `SELECT COUNT(*) FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec <= {now}`,
@@ -382,7 +378,7 @@ func (b *bed) due(t *testing.T) (n int64) {
 
 func perSecond(n int64, d time.Duration) float64 { return float64(n) / max(d.Seconds(), 1e-3) }
 
-// again runs f until the engine does not say that it should be.
+// again repeats f as long as the engine asks for a retry.
 func again(ctx context.Context, d *sqlrun.Dialect, f func() error) error {
 	for {
 		err := f()
@@ -394,12 +390,10 @@ func again(ctx context.Context, d *sqlrun.Dialect, f func() error) error {
 
 var errOver = errors.New("over")
 
-// A usage is processor time, which says more than time where the processors are
-// shared with others.
+// A usage is processor time, which says more than elapsed time on a shared machine.
 type usage struct{ client, server time.Duration }
 
-// cpu is what this process and the server have used so far: nothing for a server
-// that is elsewhere.
+// cpu returns what this process and the server have used so far; 0 for a server on another host.
 func (b *bed) cpu(t *testing.T) (u usage) {
 	t.Helper()
 	var r syscall.Rusage
@@ -417,13 +411,13 @@ func (b *bed) cpu(t *testing.T) (u usage) {
 	case "mysql":
 		var file string
 		b.Scan(t, `SELECT @@pid_file`, nil, &file)
-		pid, _ := os.ReadFile(file) // elsewhere
+		pid, _ := os.ReadFile(file) // another host's server has none
 		u.server = family(strings.TrimSpace(string(pid)))
 	}
 	return u
 }
 
-// family is the processor time of a process, its children, and those that were.
+// family returns the processor time of a process, its children, and its former children.
 func family(pid string) (total time.Duration) {
 	own, _ := os.ReadFile("/proc/" + pid + "/task/" + pid + "/children")
 	for _, pid := range append(strings.Fields(string(own)), pid) {
@@ -437,7 +431,7 @@ func family(pid string) (total time.Duration) {
 	return total
 }
 
-// procStat is a process's line in /proc, whose second field may have blanks.
+// procStat returns a process's line in /proc. Its second field may contain blanks.
 func procStat(pid string) []string {
 	text, err := os.ReadFile("/proc/" + pid + "/stat")
 	before, after, ok := strings.Cut(string(text), ") ")
@@ -447,7 +441,7 @@ func procStat(pid string) []string {
 	return append([]string{pid, before}, strings.Fields(after)...)
 }
 
-// since is the share of each of n fires.
+// since returns the usage per fire of n fires.
 func (u usage) since(before usage, n int64) usage {
 	n = max(1, n)
 	return usage{(u.client - before.client) / time.Duration(n), (u.server - before.server) / time.Duration(n)}

@@ -14,8 +14,8 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// What a poll asks, as a person would write it: three statements, and the same
-// in one round trip.
+// A poll's queries as one would write them by hand: three statements, and the same in one round
+// trip.
 var rawProbes = []*sqlrun.Stmt{
 	sqlrun.Unlisted(`SELECT MIN(next_exec) FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec >= {time :since}`),
 	sqlrun.Unlisted(`SELECT MIN(next_exec) FROM {prefix}run WHERE lane = :lane AND next_exec >= {time :since}`),
@@ -25,7 +25,7 @@ var rawProbes = []*sqlrun.Stmt{
 		(SELECT id FROM {prefix}schedule WHERE state = 'active' AND lane = :lane AND next_exec IS NULL LIMIT 1)`),
 }
 
-// statement is one of the library's.
+// statement returns one of the library's statements.
 func statement(t *testing.T, name string) *sqlrun.Stmt {
 	t.Helper()
 	for _, s := range sqlrun.Statements() {
@@ -37,7 +37,7 @@ func statement(t *testing.T, name string) *sqlrun.Stmt {
 	return nil
 }
 
-// A poller asks in one way whether something is due.
+// A poller asks in one way whether anything is due.
 type poller struct {
 	name  string
 	stmts []*sqlrun.Stmt
@@ -56,7 +56,7 @@ func pollers(t *testing.T) []poller {
 	}
 }
 
-// ask polls once, and fails if something is due.
+// ask polls once and fails if anything is due.
 func (p poller) ask(t *testing.T, b *bed, since int64) {
 	t.Helper()
 	for _, stmt := range p.stmts {
@@ -78,7 +78,7 @@ func (p poller) ask(t *testing.T, b *bed, since int64) {
 	}
 }
 
-// each returns the median time of a poll in a span.
+// each returns the median time of a poll over a span.
 func (p poller) each(t *testing.T, b *bed, since int64, span time.Duration) time.Duration {
 	t.Helper()
 	var took []time.Duration
@@ -91,11 +91,11 @@ func (p poller) each(t *testing.T, b *bed, since int64, span time.Duration) time
 	return took[len(took)/2]
 }
 
-// TestSchedulerIdle prints what a poll costs when nothing is due, by the
-// library's statement and by raw ones on the same table in the same run, for
-// each size of the table; then after churn, with the floor that the scheduler
-// uses and without one. Targets on PostgreSQL: twice the raw probes, and the same
-// for the smallest and the largest table. At last, what idle daemons ask.
+// TestSchedulerIdle prints what a poll costs when nothing is due. It compares the library's
+// statement with raw ones on the same table in the same run, for each size of the table; then, after
+// churn, with the floor that the scheduler uses and without one. Targets on PostgreSQL: twice the
+// raw probes, and the same time for the smallest and the largest table. Finally it prints what idle
+// daemons ask.
 func TestSchedulerIdle(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, first *dbtest.DB) {
 		var medians []time.Duration
@@ -131,12 +131,11 @@ func idle(t *testing.T, b *bed, when string) time.Duration {
 	return compareIdle(t, b, b.clock(t)-time.Minute.Microseconds(), when)
 }
 
-// compareIdle polls in all ways, one after the other and back again, and returns
-// the time of the library's.
+// compareIdle polls in all ways, one after the other and back again, and returns the library's time.
 func compareIdle(t *testing.T, b *bed, since int64, when string) time.Duration {
 	t.Helper()
 	ways := pollers(t)
-	for _, w := range ways { // connections, prepared statements
+	for _, w := range ways { // warm up connections, prepared statements
 		w.each(t, b, since, *span/50)
 	}
 	rounds := make([][]time.Duration, len(ways))

@@ -16,10 +16,9 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// A floor is the least SQL that claims what is due in batches of 100, writes a
-// run for each and its end, as a person would write it for one program: no
-// lanes, policies, fences; each claim a transaction, each end of a batch
-// another, at the same time.
+// A floor is the least SQL that claims due schedules in batches of 100 and writes a run and its end
+// for each, as one would write it by hand for one program. It has no lanes, policies or fences. Each
+// claim is a transaction, and the end of each batch is another one at the same time.
 type floor struct {
 	name                       string
 	pick, insert, move, finish *sqlrun.Stmt
@@ -54,7 +53,7 @@ func rawTables(t *testing.T, b *bed) {
 	b.Do(t, `CREATE TABLE raw_run (schedule BIGINT NOT NULL, due_at `+instant+` NOT NULL, state VARCHAR(8) NOT NULL,
 		exec_by VARCHAR(128) NOT NULL, expire_at `+instant+`, finished_at `+instant+`, PRIMARY KEY (schedule, due_at))`, nil)
 	b.Do(t, `INSERT INTO raw_schedule (id, name, next_exec) SELECT id, name, next_exec FROM {prefix}schedule`, nil)
-	// A history, so that planners know that a schedule has few runs.
+	// A history tells planners that a schedule has few runs.
 	b.Do(t, `INSERT INTO raw_run (schedule, due_at, state, exec_by) SELECT id, {time 0}, 'ok', '' FROM raw_schedule`, nil)
 	if b.Dialect.Name == "postgres" {
 		b.Do(t, `ALTER TABLE raw_schedule SET (autovacuum_enabled = false)`, nil)
@@ -67,7 +66,7 @@ func rawTables(t *testing.T, b *bed) {
 var rawOverdue = sqlrun.Unlisted(`
 	UPDATE raw_schedule SET next_exec = {time ({int :from} + id * 7919 % {int :width})} WHERE id >= :first AND id < :end AND next_exec > {now}`)
 
-// overdueAll makes everything overdue, in both tables.
+// overdueAll makes everything overdue in both tables.
 func overdueAll(t *testing.T, b *bed) {
 	t.Helper()
 	b.overdue(t)
@@ -84,7 +83,7 @@ type picked struct {
 	claim string
 }
 
-// claim is a claimer's transaction. It returns errOver when nothing is due.
+// claim runs a claimer's transaction. It returns errOver when nothing is due.
 func (f *floor) claim(ctx context.Context, db *dialect.DB) (p picked, err error) {
 	tx, err := db.Pool().BeginTx(ctx, &sql.TxOptions{Isolation: db.Dialect.Isolation})
 	if err != nil {
@@ -130,7 +129,7 @@ func (f *floor) end(ctx context.Context, db *dialect.DB, p picked) error {
 	return err
 }
 
-// custom is the URL of sessions that make no plan from when a table was empty.
+// custom returns the URL of sessions that do not keep plans made for an empty table.
 func custom(b *bed) string {
 	if b.Dialect.Name != "postgres" {
 		return b.URL
@@ -138,12 +137,12 @@ func custom(b *bed) string {
 	return b.URL + "&plan_cache_mode=force_custom_plan"
 }
 
-// measure runs n claimers, each with one who finishes, for the span or until
-// nothing is due, and returns fires a second and what each costs.
+// measure runs n claimers, each with its own finisher, for the span or until nothing is due. It
+// returns fires a second and what each costs.
 func (f *floor) measure(t *testing.T, b *bed, n int, span time.Duration) (fires float64, cost usage) {
 	t.Helper()
 	before := b.cpu(t)
-	ctx := t.Context() // not one that ends: what is under way is finished, and counts
+	ctx := t.Context() // never cancelled: claims under way finish and count
 	var over atomic.Bool
 	defer time.AfterFunc(span, func() { over.Store(true) }).Stop()
 	var total atomic.Int64
@@ -180,10 +179,9 @@ func (f *floor) measure(t *testing.T, b *bed, n int, span time.Duration) (fires 
 	return perSecond(total.Load(), took), b.cpu(t).since(before, total.Load())
 }
 
-// TestSchedulerThroughput prints how many overdue schedules are claimed and
-// completed a second when all are overdue, with a function that does nothing,
-// and the same for the floors in the same run. Target: 10 000/s on PostgreSQL.
-// Where Go's time goes:
+// TestSchedulerThroughput prints how many schedules a second are claimed and completed when all are
+// overdue, with a function that does nothing, and the same for the floors in the same run. Target:
+// 10 000/s on PostgreSQL. To see where Go's time goes:
 //
 //	-run TestSchedulerThroughput/postgres -schedules 100000 -daemons 1 -cpuprofile cpu.out
 func TestSchedulerThroughput(t *testing.T) {

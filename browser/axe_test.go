@@ -16,11 +16,11 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-// axeVersion is the version of npm's axe-core, which finds what keeps people out.
+// axeVersion is the version of npm's axe-core, which finds accessibility problems.
 const axeVersion = "4.10.3"
 
-// axe returns axe-core's script. npm fetches it into the user's cache when it is first needed: it
-// is used by this test alone, and is no part of the project.
+// axe returns axe-core's script. npm fetches it into the user's cache when it is first needed. Only
+// this test uses it; it is not part of the project.
 func axe(t *testing.T) string {
 	t.Helper()
 	cache, err := os.UserCacheDir()
@@ -43,7 +43,7 @@ func axe(t *testing.T) string {
 	return string(text)
 }
 
-// A look is one in which pages are looked at.
+// A look is a way to view pages: a colour scheme and a screen size.
 type look struct {
 	name, scheme  string
 	width, height int64
@@ -57,18 +57,18 @@ var looks = []look{
 	{"phone-dark", "dark", 390, 780, true},
 }
 
-// as has the browser look so.
+// as switches the browser to a look.
 func (b *tab) as(l look) {
 	b.t.Helper()
 	b.run(emulation.SetDeviceMetricsOverride(l.width, l.height, 1, l.mobile),
 		emulation.SetEmulatedMedia().WithFeatures([]*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.scheme}}))
 }
 
-// violations are what axe finds serious or critical on a page, with the first elements.
+// violations evaluates to axe's serious and critical findings on a page, with the first elements.
 const violations = `axe.run(document, {resultTypes: ['violations']}).then((r) => r.violations.filter((v) => v.impact === 'serious' || v.impact === 'critical')
 	.map((v) => v.impact + ': ' + v.id + ': ' + v.help + ': ' + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200) + ' (' + (n.any[0] || n.all[0] || n.none[0] || {}).message + ')').join(' | ')))`
 
-// Nothing on any page keeps anybody out, in dark and light, on a desk and on a phone.
+// No page has a serious accessibility problem, in dark and light, on a desktop and on a phone.
 func TestAxe(t *testing.T) {
 	script := axe(t)
 	db := dbtest.Fresh(t, "sqlite")

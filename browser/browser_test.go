@@ -31,10 +31,10 @@ var (
 	only     = flag.String("only", "", "`names` of pages, with commas between them: there are pictures of no others")
 )
 
-// wait is for what a browser must do, on a slow machine.
+// wait bounds what a browser must do on a slow machine.
 const wait = 20 * time.Second
 
-// A tab is a browser's. What it complains of fails the test.
+// A tab is a browser's tab. Anything it complains about fails the test.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -72,7 +72,7 @@ func open(t *testing.T, url string) *tab {
 			text = e.ExceptionDetails.Error()
 		case *runtime.EventConsoleAPICalled:
 			text = fmt.Sprintf("console.%s", e.Type)
-		case *log.EventEntryAdded: // what violates the policy, and what does not load
+		case *log.EventEntryAdded: // violations of the policy, and failed loads
 			text = e.Entry.Text
 		case *page.EventJavascriptDialogOpening:
 			text = "a dialog: " + e.Message
@@ -107,7 +107,7 @@ func (b *tab) run(actions ...chromedp.Action) {
 
 func (b *tab) visit(path string) { b.t.Helper(); b.run(chromedp.Navigate(b.url + path)) }
 
-// submit clicks a button that sends a form, and waits for the page that follows.
+// submit clicks a button that sends a form, and waits for the next page.
 func (b *tab) submit(button string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, wait)
@@ -134,7 +134,7 @@ func job(queue string, id int64) string {
 	return "job?" + url.Values{"queue": {queue}, "id": {fmt.Sprint(id)}}.Encode()
 }
 
-// pages are those that are looked at, by the names of their pictures.
+// pages returns the pages to look at, by the names of their pictures.
 func (w *world) pages() map[string]string {
 	return map[string]string{
 		"overview": "", "queues": "queues", "queue": "queue?name=billing", "queue-paused": "queue?name=mail",
@@ -155,7 +155,7 @@ func (w *world) pages() map[string]string {
 	}
 }
 
-// all are the pages of a world, and what the navigation leads to beside them.
+// all returns the pages of a world and those that only the navigation leads to.
 func (b *tab) all(w *world) map[string]string {
 	b.t.Helper()
 	pages := w.pages()
@@ -174,8 +174,8 @@ func (b *tab) all(w *world) map[string]string {
 	return pages
 }
 
-// All pages, and each action on real data, by a browser with and without JavaScript: under the
-// policy, with no complaint in the console, and with hostile names that stay text.
+// The browser opens all pages and takes each action on real data, with and without JavaScript. It
+// stays within the policy and logs no complaint in the console, and hostile names stay text.
 func TestBrowser(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := life(t, db, 500)
@@ -193,7 +193,7 @@ func TestBrowser(t *testing.T) {
 			}
 		}
 
-		// Without JavaScript all forms work.
+		// All forms work without JavaScript.
 		b.run(emulation.SetScriptExecutionDisabled(true))
 		b.visit("queue?name=mail")
 		b.submit(`button[value=resume]`)
@@ -238,7 +238,7 @@ func TestBrowser(t *testing.T) {
 		b.submit(`button[value=cancel]`)
 		b.has("The run is cancelled.")
 
-		// The script shows what has changed, and leaves alone what somebody fills in.
+		// The script shows changes and leaves fields alone that somebody fills in.
 		b.visit("locks")
 		locker, err := lock.New(db.DB, lock.Options{})
 		must(t, err)
@@ -247,7 +247,7 @@ func TestBrowser(t *testing.T) {
 		defer func() { must(t, lease.Release(context.WithoutCancel(t.Context()))) }()
 		b.has("a-new-lock")
 
-		// By keyboard: the first Tab leads to what skips the navigation.
+		// By keyboard: the first Tab reaches the link that skips the navigation.
 		b.visit("")
 		b.run(chromedp.KeyEvent("\t"))
 		if got := b.eval(`document.activeElement.className`); got != "skip" {
@@ -256,7 +256,7 @@ func TestBrowser(t *testing.T) {
 	})
 }
 
-// jobs clicks what can be done with many jobs, with errors, and with a job like another one.
+// jobs clicks the actions on many jobs and on errors, and the one that copies a job.
 func (w *world) jobs(b *tab) {
 	b.t.Helper()
 	b.visit("jobs?queue=billing&state=dead")
@@ -277,7 +277,7 @@ func (w *world) jobs(b *tab) {
 	b.submit(`button[value=delete]`)
 	b.has("1 job was deleted.")
 
-	b.visit("jobs?queue=thumbnails&state=ready") // all that match, without a click for each part
+	b.visit("jobs?queue=thumbnails&state=ready") // all that match, without a click per part
 	b.submit(`.bulk a[href*="do=cancel"]`)
 	b.has("500 ready jobs")
 	b.submit(`button[value=cancel]`)
@@ -299,7 +299,7 @@ func (w *world) jobs(b *tab) {
 	b.has("12345678901234567890")
 }
 
-// routing clicks what can be done with routes, topics and groups, and looks for it in the audit.
+// routing clicks the actions on routes, topics and groups, and looks for them in the audit.
 func (w *world) routing(b *tab) {
 	b.t.Helper()
 	b.visit("routes")
@@ -326,7 +326,7 @@ func (w *world) routing(b *tab) {
 	b.has("this host")
 }
 
-// settings clicks what is set for queues, slots of the past, and what processes take.
+// settings clicks settings of queues and schedules, a backfill, and the draining of a daemon.
 func (w *world) settings(b *tab) {
 	b.t.Helper()
 	b.visit("queue?name=billing")
@@ -361,7 +361,7 @@ func (w *world) settings(b *tab) {
 	b.has("It takes work again.")
 }
 
-// Three questions of an operator, each answered at most three clicks from the overview.
+// Three questions of an operator, each answered within three clicks from the overview.
 func TestQuestions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		life(t, db, 500)
@@ -395,8 +395,8 @@ func TestQuestions(t *testing.T) {
 	})
 }
 
-// With a token a browser signs in, comes back to where it wanted to go, and signs out; a page of
-// another origin that sends a form is refused.
+// With a token a browser signs in, returns to the page that it asked for, and signs out. The
+// dashboard refuses a form sent by a page of another origin.
 func TestSignIn(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		life(t, db, 0)
@@ -439,7 +439,7 @@ func serveEvil(t *testing.T, action string) string {
 		`"><button name="do" value="pause">Win a prize</button></form>`)
 }
 
-// Pictures of all pages, in dark and light, on a desk and on a phone.
+// Pictures of all pages, in dark and light, on a desktop and on a phone.
 func TestPictures(t *testing.T) {
 	if *pictures == "" {
 		t.Skip("no folder is given: -pictures")
@@ -460,10 +460,10 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// wanted reports whether there is to be a picture of a page.
+// wanted reports whether to take a picture of a page.
 func wanted(name string) bool { return *only == "" || slices.Contains(strings.Split(*only, ","), name) }
 
-// picture writes what a page looks like.
+// picture writes a screenshot of a page.
 func (b *tab) picture(path, name string) {
 	b.t.Helper()
 	var picture []byte

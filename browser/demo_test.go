@@ -30,14 +30,14 @@ func TestDemoPictures(t *testing.T) {
 	out, err := demo.StdoutPipe()
 	must(t, err)
 	must(t, demo.Start())
-	t.Cleanup(func() { // and not a defer: the browsers, which refresh their pages, end before it
+	t.Cleanup(func() { // not a defer: the browsers, which refresh their pages, end first
 		must(t, demo.Process.Signal(syscall.SIGTERM))
 		_ = demo.Wait()
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	must(t, err)
 	address := regexp.MustCompile(`http://127\.0\.0\.1:\d+/`).FindString(line)
-	time.Sleep(*demoTime) // there is nothing to wait for but its life
+	time.Sleep(*demoTime) // nothing to wait for: the shop needs the time
 	for _, l := range looks {
 		b := open(t, address)
 		b.as(l)

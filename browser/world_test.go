@@ -65,8 +65,8 @@ type world struct {
 	group                int64
 }
 
-// webhooks makes a queue that is sent to an endpoint which was well and pushes back now, with two
-// jobs that wait for another day.
+// webhooks makes a queue with an endpoint that was healthy and now pushes back, with two jobs that
+// wait for another day.
 func webhooks(t *testing.T, db *dbtest.DB, c *queue.Client) {
 	t.Helper()
 	_, err := push.NewEndpoints(db.DB).Set(t.Context(), adminOf(c), "webhooks", func(e *push.Endpoint) { e.URL = "https://partner.example.org/hooks?key=secret" })
@@ -94,7 +94,7 @@ func webhooks(t *testing.T, db *dbtest.DB, c *queue.Client) {
 		sqlrun.Args{"answers": string(text)})
 }
 
-// life makes a database that looks as after a day's work.
+// life fills a database as after a day's work.
 func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 	t.Helper()
 	ctx := t.Context()

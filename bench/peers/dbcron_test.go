@@ -14,7 +14,7 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// database is an empty PostgreSQL database, or skips the test.
+// database returns an empty PostgreSQL database, or skips the test.
 func database(t *testing.T) *dbtest.DB {
 	t.Helper()
 	db := dbtest.Fresh(t, "postgres")
@@ -46,7 +46,7 @@ func strict(t *testing.T) *slog.Logger {
 	return slog.New(slog.NewTextHandler(complaints{t}, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// dbcronQueue is package queue as it comes.
+// dbcronQueue is package queue with its defaults.
 type dbcronQueue struct {
 	db *dbtest.DB
 	c  *queue.Client
@@ -115,7 +115,7 @@ func (q *dbcronQueue) wipe(t *testing.T) {
 	q.db.Do(t, `TRUNCATE {prefix}job, {prefix}job_delayed, {prefix}job_running`, nil)
 }
 
-// dbcronLocks is package lock, with a pool for each contender.
+// dbcronLocks is package lock with a pool for each contender.
 type dbcronLocks struct{ lockers [contenders]*lock.Locker }
 
 func newDbcronLocks(t *testing.T) []lockSystem {

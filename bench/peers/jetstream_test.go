@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// jetStreamQueue is a stream with one file per server, whose messages go when they are acknowledged.
+// jetStreamQueue is a stream with one file per server. It deletes messages once they are acknowledged.
 type jetStreamQueue struct {
 	as   string
 	safe bool
@@ -96,7 +96,7 @@ func (q *jetStreamQueue) many(ctx context.Context, first, n int) error {
 	return nil
 }
 
-// work fetches 500 messages at a time, and acknowledges each.
+// work fetches 500 messages at a time and acknowledges each.
 func (q *jetStreamQueue) work(t *testing.T, do func(n int)) (stop func()) {
 	t.Helper()
 	js := q.connect(t)

@@ -15,19 +15,19 @@ import (
 	"go.uber.org/zap"
 )
 
-// contenders is how many processes want locks: each has a client of its own.
+// contenders is the number of processes that want locks. Each has its own client.
 const contenders = 16
 
 // A lockSystem is a way to lock.
 type lockSystem interface {
 	system
-	// turn takes the lock as contender i, calls held while it has it, and releases it.
+	// turn takes the lock as contender i, calls held while holding it, and releases it.
 	turn(ctx context.Context, i int, name string, held func()) error
 }
 
-// TestLocks measures, in each round and for each way: pairs of taking and releasing a lock that
-// nobody else wants, by one and by 16 at a time, and how often one lock passes from one of 16
-// contenders to another.
+// TestLocks measures two things in each round and for each way: how many uncontended locks are taken
+// and released a second, by one contender and by 16 at a time, and how often one lock passes from
+// one of 16 contenders to another.
 func TestLocks(t *testing.T) {
 	var all []lockSystem
 	for _, open := range []func(*testing.T) []lockSystem{newDbcronLocks, newRedsyncLocks, newEtcdLocks} {
@@ -53,8 +53,8 @@ func TestLocks(t *testing.T) {
 	r.print(t)
 }
 
-// contend has n contenders take and release a lock each for the span. It returns how many grants
-// a second there were, and how many of them to another contender than the one before.
+// contend has n contenders take and release locks for the span. It returns the grants a second, and
+// how many of them went to another contender than the grant before.
 func contend(t *testing.T, l lockSystem, n int, name func(i int) string) (handoffs, grants float64) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), *span)

@@ -22,34 +22,34 @@ var (
 	only   = flag.String("only", "", "the one system to measure, by its name")
 )
 
-// stalled is how long a system may do no job before the measurement is given up.
+// stalled is the time without a finished job after which a measurement is given up.
 const stalled = time.Minute
 
-// A system is a queue, or a way to lock, with the settings that its name tells.
+// A system is a queue or a way to lock, with the settings that its name tells.
 type system interface {
 	String() string
-	durable() bool // what it has acknowledged survives a crash of the machine
+	durable() bool // acknowledged jobs survive a crash of the machine
 }
 
-// A queueSystem is a queue with its server, of which the tests are two processes: one that
-// enqueues, and one that works.
+// A queueSystem is a queue with its server. The tests act as two processes: one enqueues, and one
+// works.
 type queueSystem interface {
 	system
 	one(ctx context.Context, n int) error         // enqueues job n
-	many(ctx context.Context, first, n int) error // enqueues n jobs at once, or as quickly as it can
-	bulk() bool                                   // many is a call of its own
+	many(ctx context.Context, first, n int) error // enqueues n jobs at once, or as fast as it can
+	bulk() bool                                   // many is one call
 	work(t *testing.T, do func(n int)) (stop func())
 	wipe(t *testing.T) // removes all jobs
 }
 
-// payload is that of job n: a hundred bytes of JSON.
+// payload returns the payload of job n: a hundred bytes of JSON.
 func payload(n int) []byte {
 	return fmt.Appendf(nil, `{"order":%d,"customer":"customer-%d","address":"12 High Street, Springfield","paid":true}`, n+firstOrder, n%1000+1000)
 }
 
 const firstOrder = 10_000_000
 
-// number tells which job has a payload.
+// number returns the number of the job that has a payload.
 func number(t *testing.T, text []byte) int {
 	digits, _, ok := bytes.Cut(bytes.TrimPrefix(text, []byte(`{"order":`)), []byte(","))
 	n, err := strconv.Atoi(string(digits))
@@ -59,9 +59,9 @@ func number(t *testing.T, text []byte) int {
 	return n - firstOrder
 }
 
-// TestQueues measures, in each round and for each queue: enqueueing by one caller and by 32, in
-// bulk, the drain of jobs that are ready, and the time from the call that enqueues to the start of
-// the handler at 100 jobs a second.
+// TestQueues measures in each round and for each queue: enqueueing by one caller, by 32, and in
+// bulk; the drain of ready jobs; and the time from the call that enqueues to the start of the
+// handler at 100 jobs a second.
 func TestQueues(t *testing.T) {
 	var all []queueSystem
 	for _, open := range []func(*testing.T) []queueSystem{dbcronQueues, riverQueues, asynqQueues, jetStreamQueues} {
@@ -91,7 +91,7 @@ func TestQueues(t *testing.T) {
 	}
 }
 
-// enqueue returns how many jobs a second some callers enqueue, each one at a time.
+// enqueue returns how many jobs a second the callers enqueue, one per call.
 func enqueue(t *testing.T, q queueSystem, callers int) float64 {
 	t.Helper()
 	defer q.wipe(t)
@@ -112,7 +112,7 @@ func enqueue(t *testing.T, q queueSystem, callers int) float64 {
 	return float64(next.Load()) / time.Since(begun).Seconds()
 }
 
-// inBulk returns how many jobs a second four callers enqueue, 1000 in each call.
+// inBulk returns how many jobs a second four callers enqueue, 1000 per call.
 func inBulk(t *testing.T, q queueSystem) float64 {
 	t.Helper()
 	defer q.wipe(t)
@@ -133,11 +133,11 @@ func inBulk(t *testing.T, q queueSystem) float64 {
 	return float64(next.Load()) / time.Since(begun).Seconds()
 }
 
-// A tally notes when each job was first started, and how many were.
+// A tally records each job's first start, and counts the started jobs.
 type tally struct {
 	mu    sync.Mutex
 	at    map[int]time.Time
-	again int // jobs that were started once more
+	again int // jobs started more than once
 	last  time.Time
 }
 
@@ -155,7 +155,7 @@ func (s *tally) start(n int) {
 	s.at[n] = now
 }
 
-// wait waits until n jobs were started.
+// wait waits until n jobs have started.
 func (s *tally) wait(t *testing.T, q queueSystem, n int) {
 	t.Helper()
 	for begun := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -178,8 +178,7 @@ func (s *tally) check(t *testing.T, q queueSystem) {
 	}
 }
 
-// drain returns how many jobs a second one worker does that were ready before it started, from its
-// first one on.
+// drain returns how many ready jobs a second one worker does, counted from its first job.
 func drain(t *testing.T, q queueSystem) float64 {
 	t.Helper()
 	defer q.wipe(t)
@@ -216,17 +215,17 @@ func drain(t *testing.T, q queueSystem) float64 {
 	return float64(*jobs) / over.Sub(first).Seconds()
 }
 
-// latency returns percentiles of the time from the call that enqueues a job to its start, of jobs
-// that come at random, 100 a second.
+// latency returns percentiles of the time from the call that enqueues a job to its start, for jobs
+// that arrive at random, 100 a second.
 func latency(t *testing.T, q queueSystem) (p50, p99 time.Duration) {
 	t.Helper()
 	defer q.wipe(t)
 	const rate, warm = 100, 50
-	random := rand.New(rand.NewPCG(1, 2)) // the same for all
+	random := rand.New(rand.NewPCG(1, 2)) // the same for all systems
 	n := int(span.Seconds() * rate)
 	seen := newTally(n + warm)
 	stop := q.work(t, seen.start)
-	for i := range warm { // connections, prepared statements, listeners
+	for i := range warm { // warm up connections, prepared statements, listeners
 		if err := q.one(t.Context(), i); err != nil {
 			t.Fatal(err)
 		}

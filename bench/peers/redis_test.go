@@ -15,8 +15,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisServer starts Redis with its append-only file, which it syncs at each write or once a
-// second. It returns the address, or "" where Redis is not installed.
+// redisServer starts Redis with its append-only file, which it syncs at each write or once a second.
+// It returns the address, or "" if Redis is not installed.
 func redisServer(t *testing.T, fsync string) string {
 	t.Helper()
 	if _, err := exec.LookPath("redis-server"); err != nil {
@@ -33,7 +33,7 @@ func redisServer(t *testing.T, fsync string) string {
 	return address
 }
 
-// syncs are Redis's settings, and whether what it acknowledges is on the disk then.
+// syncs are Redis's settings, with whether acknowledged data is on disk.
 var syncs = []struct {
 	fsync, as string
 	durable   bool
@@ -74,7 +74,7 @@ func (q *asynqQueue) one(ctx context.Context, n int) error {
 	return err
 }
 
-// many is 16 callers: asynq has no call for many tasks.
+// many uses 16 callers: asynq has no call for several tasks.
 func (q *asynqQueue) many(ctx context.Context, first, n int) error {
 	var group sync.WaitGroup
 	errs := make([]error, 16)
@@ -111,13 +111,13 @@ func (q *asynqQueue) wipe(t *testing.T) {
 	if err := c.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	// asynq's client remembers which queues Redis knows.
+	// asynq's client caches which queues Redis knows.
 	if err := c.SAdd(t.Context(), "asynq:queues", "default").Err(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// redsyncLocks is redsync with one Redis, a client for each contender.
+// redsyncLocks is redsync with one Redis and a client per contender.
 type redsyncLocks struct {
 	as    string
 	safe  bool
@@ -144,7 +144,7 @@ func newRedsyncLocks(t *testing.T) (all []lockSystem) {
 func (l *redsyncLocks) String() string { return l.as }
 func (l *redsyncLocks) durable() bool  { return l.safe }
 
-// turn polls every 5 ms: redsync's waiters are not told.
+// turn polls every 5 ms: redsync does not notify waiters.
 func (l *redsyncLocks) turn(ctx context.Context, i int, name string, held func()) error {
 	m := l.syncs[i].NewMutex(name, redsync.WithExpiry(30*time.Second), redsync.WithTries(1_000_000),
 		redsync.WithRetryDelay(5*time.Millisecond))

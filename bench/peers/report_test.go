@@ -11,7 +11,7 @@ import (
 
 // A report gathers the figures of all rounds.
 type report struct {
-	lines   []string // what is measured
+	lines   []string // what the figures measure
 	systems []system
 	figures map[string]map[string][]float64 // by system and line
 }
@@ -30,7 +30,7 @@ func (r *report) note(s system, line string, figure float64) {
 	of[line] = append(of[line], figure)
 }
 
-// median returns the figure in the middle, the least and the most.
+// median returns the median, the minimum and the maximum of the figures.
 func (r *report) median(s system, line string) (median, least, most float64, ok bool) {
 	all := slices.Sorted(slices.Values(r.figures[s.String()][line]))
 	if len(all) == 0 {
@@ -39,8 +39,8 @@ func (r *report) median(s system, line string) (median, least, most float64, ok 
 	return all[len(all)/2], all[0], all[len(all)-1], true
 }
 
-// print logs a table in Markdown: medians, and in brackets the least and the most. A system that
-// is not durable is marked.
+// print logs a Markdown table of medians, with the minimum and the maximum in brackets. It marks
+// systems that are not durable.
 func (r *report) print(t *testing.T) {
 	t.Helper()
 	var b strings.Builder
@@ -67,7 +67,7 @@ func (r *report) print(t *testing.T) {
 	t.Log(b.String())
 }
 
-// thousands writes a figure as people read it: 12 345.
+// thousands formats a number with its digits in groups: 12 345.
 func thousands(x float64) string {
 	text := fmt.Sprintf("%.0f", x)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -76,8 +76,8 @@ func thousands(x float64) string {
 	return text
 }
 
-// draw writes a chart of some lines: a bar for each system, in the colour of text where it is
-// durable and grey where it is not.
+// draw writes a chart of some lines, with a bar for each system: in the text's colour if the system
+// is durable, grey if not.
 func (r *report) draw(t *testing.T, file string, lines ...string) {
 	t.Helper()
 	const width, label, bar, row, head = 760, 270, 380, 24, 34

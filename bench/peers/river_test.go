@@ -19,7 +19,7 @@ import (
 // riverConns is the size of each of River's pools.
 const riverConns = 20
 
-// A riverJob is what payload has.
+// A riverJob has the fields of payload.
 type riverJob struct {
 	Order    int    `json:"order"`
 	Customer string `json:"customer"`
@@ -43,8 +43,8 @@ func (w *riverWorker) Work(_ context.Context, j *river.Job[riverJob]) error {
 	return nil
 }
 
-// riverQueue is River with the settings that are best for throughput and latency: it looks for
-// jobs as often as it lets itself be told, for many workers, without the timer of each job.
+// riverQueue is River with the best settings for throughput and latency: it fetches as often as River
+// allows, with many workers and without a timer per job.
 type riverQueue struct {
 	db *dbtest.DB
 	c  *river.Client[pgx.Tx]
@@ -84,7 +84,7 @@ func (r *riverQueue) connect(t *testing.T) *pgxpool.Pool {
 	return pool
 }
 
-// client works if it has workers.
+// client returns a client, which works if it has workers.
 func (r *riverQueue) client(t *testing.T, pool *pgxpool.Pool, workers *river.Workers) *river.Client[pgx.Tx] {
 	t.Helper()
 	config := riverBest

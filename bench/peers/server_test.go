@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// start starts a server that is ended with the test.
+// start starts a server, which ends with the test.
 func start(t *testing.T, name string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)
@@ -23,7 +23,7 @@ func start(t *testing.T, name string, args ...string) {
 	})
 }
 
-// freePort is a port of the loopback interface that nobody has at this moment.
+// freePort returns a port of the loopback interface that is not in use at the moment.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
