@@ -25,7 +25,7 @@ func TestInstantsComeBackToTheMillisecond(t *testing.T) {
 				t.Errorf("%d µs came back as %d", us, back)
 			}
 			if us == 253_402_300_799_999_000 {
-				continue // a second later is past the calendar of some engines
+				continue // one second later is beyond some engines' calendars
 			}
 			db.Do(t, `CREATE TABLE x AS SELECT {time :us} AS at`, sqlrun.Args{"us": us})
 			db.Scan(t, `SELECT `+db.Dialect.ToMicros(db.Dialect.Add("at", "1234000"))+` FROM x`, nil, &later)
@@ -37,7 +37,7 @@ func TestInstantsComeBackToTheMillisecond(t *testing.T) {
 	})
 }
 
-// A fragment is one operand, whatever it stands beside.
+// A fragment is one operand, whatever surrounds it.
 func TestFragmentsStandInExpressions(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		var us, rest int64
@@ -53,8 +53,7 @@ func TestFragmentsStandInExpressions(t *testing.T) {
 	})
 }
 
-// The servers of the suite have a time zone that is not UTC, so a clock of the
-// session would be hours off.
+// The suite's servers have a time zone other than UTC, so the session's clock would be hours off.
 func TestNowIsUTC(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		var now int64
@@ -134,9 +133,9 @@ func TestIgnoreDuplicateKeepsTheFirst(t *testing.T) {
 	})
 }
 
-// Two transactions take two rows in opposite orders, and neither takes its
-// second before both have their first: a deadlock, where rows are locked. Tx
-// runs the loser again, whole.
+// Two transactions lock two rows in opposite order, and neither takes its second before both have
+// their first. Where the engine locks rows, that is a deadlock, and Tx repeats the whole of the
+// loser.
 func TestTxRetriesTheWhole(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, n INTEGER)`, nil)
@@ -169,7 +168,7 @@ func TestTxRetriesTheWhole(t *testing.T) {
 	})
 }
 
-// Who meets with more contention than one deadlock gets through, too.
+// Transactions also get through more contention than one deadlock.
 func TestTxUnderContention(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (n INTEGER)`, nil)
@@ -222,8 +221,8 @@ func TestTxRollsBack(t *testing.T) {
 	})
 }
 
-// A statement whose context ends must end in the server too: what it waited
-// for must not be granted to nobody.
+// A statement whose context ends must end in the server, too: the server must not grant what it
+// waited for to nobody.
 func TestACancelledStatementLeavesNoGhost(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, n INTEGER)`, nil)
@@ -322,12 +321,12 @@ func TestGetWithoutARow(t *testing.T) {
 	})
 }
 
-// The process that holds a lock is stopped: its transaction must not go on
-// holding it for as long as the process stays stopped.
+// The process that holds a lock is stopped. Its transaction must not keep the lock for as long as
+// the process stays stopped.
 func TestAnIdleTransactionIsEnded(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.SkipLocked == "" {
-			return // the writer's lock is the file's: it ends with the process
+			return // the lock belongs to the file's writer and ends with its process
 		}
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, n INTEGER)`, nil)
 		db.Do(t, `INSERT INTO x VALUES (1, 0)`, nil)
@@ -336,7 +335,7 @@ func TestAnIdleTransactionIsEnded(t *testing.T) {
 			if _, err := tx.Exec(ctx, update, nil); err != nil {
 				return err
 			}
-			// Others wait for the row, and get it while this transaction idles.
+			// Others wait for the row and get it while this transaction idles.
 			for {
 				if _, err := db.Exec(ctx, update, nil); err == nil {
 					return nil

@@ -18,7 +18,7 @@ var (
 	countVisits = dialect.SQL("visits.count", `SELECT COUNT(*) FROM {prefix}visit WHERE until > {now} AND name IN (:names)`)
 )
 
-// Time is the database's: {now + :stay} is a moment by its clock, and arguments are in microseconds.
+// Time is the database's: {now + :stay} is a moment by its clock. Arguments are in microseconds.
 func ExampleDB_Tx() {
 	ctx := context.Background()
 	db, closeDB := openExample(ctx)
@@ -55,7 +55,7 @@ func ExampleDialect_errors() {
 	// try again later: false
 }
 
-// Logs get a URL without its password.
+// Redact removes the password from a URL for logs.
 func ExampleRedact() {
 	fmt.Println(dialect.Redact("postgres://app:secret@db.example.com:5432/app"))
 	// Output: postgres://app:…@db.example.com:5432/app

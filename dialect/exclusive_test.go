@@ -17,8 +17,8 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// Pools stand for processes; the goroutines of one share its connections, of
-// which there are fewer than goroutines. The holder still finds one to work on.
+// Pools stand for processes. The goroutines of one share its connections, which are fewer than
+// the goroutines. The holder still finds one to work on.
 func TestExclusiveIsOneAtATime(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		pools := make([]*dbtest.DB, 3)
@@ -79,7 +79,7 @@ func TestExclusiveEndsWithTheContext(t *testing.T) {
 	})
 }
 
-// A driver that is interrupted in the midst of a statement may not say why it ended.
+// A driver that is interrupted in the middle of a statement may not say why the statement ended.
 func TestExclusiveSaysThatTheContextHasEnded(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.SkipLocked == "" {
@@ -97,14 +97,14 @@ func TestExclusiveSaysThatTheContextHasEnded(t *testing.T) {
 	})
 }
 
-// A lock of the session must not travel with a connection into the pool, not
-// even if nobody knows whether it was taken or released.
+// A connection must not take a session lock into the pool, even when nobody knows whether the lock
+// was taken or released.
 func TestExclusiveLeavesNoLockInThePool(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		unclear := errors.New("unclear")
 		for _, c := range []struct {
 			name string
-			call int // which call on the connection fails, though the connection is good
+			call int // the call that fails although the connection is good
 			done bool
 		}{
 			{"nothing fails", 0, false},
@@ -143,8 +143,8 @@ func TestExclusiveLeavesNoLockInThePool(t *testing.T) {
 	})
 }
 
-// interceptedPool connects to the same database, with around about each call
-// after the checks at the start. On SQLite the lock is not in the pool.
+// interceptedPool opens a pool on the same database whose calls go through around, except the
+// checks at the start. On SQLite the lock is not in the pool.
 func interceptedPool(t *testing.T, db *dbtest.DB, around func(n int, call func() error) error) (pool *dbtest.DB, calls func() int) {
 	t.Helper()
 	u, err := url.Parse(db.URL)

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect/engines"
-	// All packages that have statements.
+	// All packages that have statements:
 	_ "github.com/dbcron/dbcron/httpapi"
 	_ "github.com/dbcron/dbcron/internal/notify"
 	_ "github.com/dbcron/dbcron/internal/schedulefile"
@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// Reviewers read the SQL there, side by side.
+// The golden files show reviewers the SQL of all engines side by side.
 func TestGoldenStatements(t *testing.T) {
 	var out strings.Builder
 	out.WriteString("-- Every statement as each engine gets it, by `make golden`. A list or a row stands once.\n")
@@ -49,7 +49,7 @@ type variant struct {
 	text    string
 }
 
-// variants renders a statement for all engines, and puts those together that
+// variants renders a statement for all engines and groups those with the same text.
 // get the same text.
 func variants(s *sqlrun.Stmt) []variant {
 	var all []variant
@@ -68,7 +68,7 @@ func indent(text string) string {
 	return "\t" + strings.ReplaceAll(text, "\n", "\n\t")
 }
 
-// golden compares got with a file, or with -update writes it.
+// golden compares got with a file. With -update it writes the file.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {

@@ -14,8 +14,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// Only short transactions are ended when they are idle, and not those of callers on the
-// same connection.
+// Only short transactions are ended when idle; those of callers on the same connection are not.
 func TestIdleTransactions(t *testing.T) {
 	t.Parallel()
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
@@ -54,7 +53,7 @@ func TestIdleTransactions(t *testing.T) {
 			switch {
 			case db.Engine == "mysql" && seconds == 8*60*60: // its default
 				return 0
-			case seconds >= 1000: // PostgreSQL's are ms
+			case seconds >= 1000: // in ms on PostgreSQL
 				return seconds / 1000
 			}
 			return seconds

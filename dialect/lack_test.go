@@ -13,7 +13,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// lacksOf says which features a database is without.
+// lacksOf lists the features that a database lacks.
 func lacksOf(db *dbtest.DB) (all string) {
 	for _, f := range []dialect.Feature{dialect.Notifications, dialect.AdvisoryLocks, dialect.Functions} {
 		if _, lacks := db.Lacks(f); lacks {
@@ -23,7 +23,7 @@ func lacksOf(db *dbtest.DB) (all string) {
 	return all
 }
 
-// Functions that come before the server's own in the search_path stand for those of another server.
+// Functions earlier in the search_path replace the server's own, to simulate another server.
 func TestWhatAServerLacksIsFoundOut(t *testing.T) {
 	dbtest.SkipBare(t, "it lacks all")
 	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
@@ -73,7 +73,7 @@ func TestWhatAServerLacksIsFoundOut(t *testing.T) {
 	})
 }
 
-// The parameter is dbcron's own: no driver sees it.
+// The parameter belongs to dbcron: no driver sees it.
 func TestDoingWithoutByURL(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		with := func(value string) string {

@@ -41,7 +41,7 @@ func TestRedact(t *testing.T) {
 		"dbcron.db":                                      "dbcron.db",
 		"":                                               "",
 
-		// Passwords that should have been escaped.
+		// Passwords that should have been escaped:
 		"postgres://me:sec@ret@h/db":       "postgres://me:…@h/db",
 		"postgres://me:sec/secret@h/db":    "postgres://…",
 		"postgres://me:12/secret@h/db":     "postgres://me:…@h/db",
@@ -51,7 +51,7 @@ func TestRedact(t *testing.T) {
 		"postgres://me:secret":             "postgres://…",
 		"postgres://u@h:1/?password=s@ret": "postgres://u@h:…@ret",
 
-		// Other tools' forms.
+		// Other tools' forms:
 		"me:secret@tcp(127.0.0.1:3306)/db":       "me:…@tcp(127.0.0.1:3306)/db",
 		"host=h user=me password=secret dbname=": "host=h user=me password=…",
 		"host=h password = 'sec ret'":            "host=h password =…",
@@ -62,7 +62,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// No part of a password is left, wherever in a URL it stands.
+// No part of a password remains, wherever it stands in a URL.
 func FuzzRedact(f *testing.F) {
 	for _, s := range []string{"", "a", "@", "/", ":", "%", "%40", "?", "#", "&", "a@b:c/d?e#f", "://", " ", "\x00", "é", ",", "sqlite:"} {
 		f.Add(s, "me", "db.example")
@@ -89,7 +89,7 @@ func FuzzRedact(f *testing.F) {
 	})
 }
 
-// refusal opens a database that cannot be opened, and returns the error's text.
+// refusal opens a database that must be refused, and returns the error's text.
 func refusal(t *testing.T, rawURL string, opt dialect.Options) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -140,7 +140,7 @@ func TestOpenRefusesNames(t *testing.T) {
 		if err := refusal(t, file, dialect.Options{Prefix: name}); !strings.Contains(err.Error(), "table prefix") {
 			t.Errorf("prefix %q: %v", name, err)
 		}
-		// Nothing listens there: names are looked at first.
+		// Nothing listens there: names are checked first.
 		if err := refusal(t, "postgres://127.0.0.1:1/x", dialect.Options{Schema: name}); !strings.Contains(err.Error(), "schema") {
 			t.Errorf("schema %q: %v", name, err)
 		}
@@ -194,8 +194,7 @@ func TestSQLiteFilesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// Root may write to files whose permission bits say no, so the connection is
-// what cannot write here.
+// Permission bits do not stop root from writing, so the connection is read-only instead.
 func TestSQLiteThatCannotBeWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.db")
 	dbtest.Open(t, "sqlite:"+file, dialect.Options{}).Do(t, `CREATE TABLE x (id INTEGER)`, nil)
@@ -230,7 +229,7 @@ func unfit(t *testing.T, pool *sql.DB, subject, advice string) {
 
 func TestTheServerIsDown(t *testing.T) {
 	silent := listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
-	closing := listen(t, func(c net.Conn) { // as a proxy does that has no server behind it
+	closing := listen(t, func(c net.Conn) { // like a proxy without a server behind it
 		_ = c.SetReadDeadline(time.Now().Add(50 * time.Millisecond)) //nolint:forbidigo // the net package's way to say how long
 		_, _ = c.Read(make([]byte, 1000))
 	})
@@ -252,7 +251,7 @@ func TestTheServerIsDown(t *testing.T) {
 	}
 }
 
-// listen has each connection to the address served by f.
+// listen serves each connection to the address with f.
 func listen(t *testing.T, f func(net.Conn)) (address string) {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -289,7 +288,7 @@ func TestTheWrongPassword(t *testing.T) {
 		if !strings.Contains(err.Error(), u.User.Username()) || engines.Unavailable(err) {
 			t.Errorf("got %v, want a refused user, and no second try", err)
 		}
-		if db.Dialect.Schema { // the engine whose URLs may have several hosts
+		if db.Dialect.Schema { // the engine whose URLs may name several hosts
 			u.Host = "127.0.0.1:1," + u.Host
 			if err := refusal(t, u.String(), dialect.Options{}); engines.Unavailable(err) {
 				t.Errorf("got %v, want no second try", err)
@@ -305,7 +304,7 @@ func TestNoSuchDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		if u.Host == "" {
-			return // files are made when needed
+			return // SQLite creates files when needed
 		}
 		u.Path = "/no_such_database"
 		err = refusal(t, u.String(), dialect.Options{})
@@ -377,8 +376,7 @@ func TestADatabaseInLatin1(t *testing.T) {
 	})
 }
 
-// Tables need a schema to be in. Where the search_path has none, that is said before anything
-// is changed.
+// Tables need a schema. If the search_path has none, the error comes before any change.
 func TestASearchPathWithoutASchema(t *testing.T) {
 	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		refused := func(rawURL, path string) {
@@ -393,7 +391,7 @@ func TestASearchPathWithoutASchema(t *testing.T) {
 		refused(db.URL+"&search_path=", `""`)
 		db.Do(t, `DROP SCHEMA public`, nil)
 		refused(db.URL, `"$user", public`)
-		own := dbtest.Open(t, db.URL, dialect.Options{Schema: "own"}) // which is made when it is migrated
+		own := dbtest.Open(t, db.URL, dialect.Options{Schema: "own"}) // Migrate creates it
 		if err := sqlschema.Migrate(t.Context(), own.DB); err != nil {
 			t.Error(err)
 		}

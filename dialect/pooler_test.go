@@ -14,8 +14,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// A pooler tells its clients a process number of its own making. This one does
-// nothing else.
+// A pooler gives its clients a process number of its own. This one does nothing else.
 func pooler(t *testing.T, server string) (address string) {
 	t.Helper()
 	var config net.ListenConfig
@@ -49,8 +48,8 @@ func pooler(t *testing.T, server string) (address string) {
 	return l.Addr().String()
 }
 
-// renumber changes the process number in BackendKeyData: a K, the length 12,
-// four bytes of number, and a key of four bytes.
+// renumber changes the process number in BackendKeyData: a K, the length 12, four bytes of number,
+// and a key of four bytes.
 type renumber struct{ io.Writer }
 
 func (r renumber) Write(p []byte) (int, error) {
@@ -72,9 +71,9 @@ func TestSessionLocksAreRefusedBehindAPooler(t *testing.T) {
 		if _, err := pooled.SessionLock(t.Context(), "x"); !errors.Is(err, sqlrun.ErrNoSessions) {
 			t.Errorf("behind a pooler: %v", err)
 		}
-		// It has not kept what it was granted before it looked.
+		// It has not kept the lock that it was granted before it looked.
 		direct, err := db.SessionLock(t.Context(), "x")
-		for errors.Is(err, sqlrun.ErrSessionHeld) { // the server has yet to see the end of that connection
+		for errors.Is(err, sqlrun.ErrSessionHeld) { // the server has not yet seen the end of that connection
 			direct, err = db.SessionLock(t.Context(), "x")
 		}
 		if err != nil {

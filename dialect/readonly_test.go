@@ -26,11 +26,11 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// A primary that is demoted becomes read-only and keeps its connections. The pool must not
-// use them for ever: a new one may lead to the new primary.
+// A demoted primary becomes read-only and keeps its connections. The pool must not use them forever:
+// a new connection may lead to the new primary.
 func TestAPrimaryThatBecomesReadOnly(t *testing.T) {
 	for _, e := range dbserver.Engines {
-		if e.Name == "postgres" { // ends the connections of a server that is demoted
+		if e.Name == "postgres" { // a demoted PostgreSQL server closes its connections
 			continue
 		}
 		t.Run(e.Name, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAConnectionLeavesAServerThatTakesNoWrites(t *testing.T) {
 			"a transaction": func() error { return own.Tx(t.Context(), write) },
 			"a pipeline":    func() error { return own.Pipeline(t.Context(), &sqlrun.Step{Stmt: insert}) },
 		} {
-			// The next connection will be another one, to a server that takes writes.
+			// The next connection will be another one, to a server that accepts writes.
 			if _, err := own.Pool().ExecContext(t.Context(), `SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY`); err != nil {
 				t.Fatal(err)
 			}
@@ -134,7 +134,7 @@ func TestAConnectionLeavesAServerThatTakesNoWrites(t *testing.T) {
 	})
 }
 
-// Who only reads may do so on a standby.
+// A program that only reads may use a standby.
 func TestReadingFromAServerThatTakesNoWrites(t *testing.T) {
 	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		readOnly := db.URL + "&default_transaction_read_only=on"
@@ -162,7 +162,7 @@ func whyReadOnly(t *testing.T, db *dbtest.DB, want string) {
 	}
 }
 
-// What drivers say of a connection that was lost means that there is no answer.
+// Drivers' errors about a lost connection mean that the database is unavailable.
 func TestLostConnectionsAreUnavailable(t *testing.T) {
 	for _, err := range []error{
 		driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, mysqldriver.ErrInvalidConn,
@@ -197,8 +197,7 @@ func TestLostConnectionsAreUnavailable(t *testing.T) {
 	})
 }
 
-// A transaction that lost against one of another node is run again. Where it is not known
-// what has become of it, it is not.
+// A transaction that loses a conflict with another node is repeated, unless its outcome is unknown.
 func TestCommitsThatAClusterRefuses(t *testing.T) {
 	for _, c := range []struct {
 		err                  mysqldriver.MySQLError
@@ -247,11 +246,11 @@ func refused(t *testing.T, what string, err error) {
 	}
 }
 
-// The server's default must not matter: with autocommit off no transaction can be begun.
+// The server's default must not matter: with autocommit off, no transaction can begin.
 func TestAServerWithoutAutocommit(t *testing.T) {
 	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE x (n INTEGER)`, nil)
-		own := dbtest.Open(t, db.URL+"?autocommit=0", dialect.Options{}) // comes where the default would
+		own := dbtest.Open(t, db.URL+"?autocommit=0", dialect.Options{}) // takes the place of the server's default
 		err := own.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 			_, err := tx.Exec(ctx, sqlrun.Unlisted(`INSERT INTO x VALUES (1)`), nil)
 			return err

@@ -11,8 +11,8 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// What a statement says, or its rows, make the engine refuse it. What is wrong with the server, the
-// connection, other transactions or the time is no refusal: the same statement may succeed later.
+// The engine refuses a statement because of its text or its rows. Faults of the server, the
+// connection, other transactions or the time are no refusal: the same statement may succeed later.
 func TestRefused(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, `CREATE TABLE {prefix}x (n INTEGER NOT NULL PRIMARY KEY, small INTEGER NOT NULL CHECK (small < 10))`, nil)

@@ -60,8 +60,8 @@ func TestErrorsNameTheStatement(t *testing.T) {
 	})
 }
 
-// A cancelled statement, and with it its connection and its locks, must end in
-// the server, although the driver only closes its own end.
+// A cancelled statement must end in the server, with its connection and its locks, although the
+// driver only closes its own end.
 func TestACancelledStatementsConnectionIsKilled(t *testing.T) {
 	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		other := dbtest.Open(t, db.URL, dialect.Options{MaxConns: 1})
@@ -72,15 +72,15 @@ func TestACancelledStatementsConnectionIsKilled(t *testing.T) {
 		if _, err := other.Exec(ctx, sqlrun.Unlisted(sleep(other.DB)), nil); !errors.Is(err, context.DeadlineExceeded) {
 			t.Fatalf("got %v, want the deadline", err)
 		}
-		// KILL returns before the other thread has heard of it.
+		// KILL returns before the other thread has noticed.
 		dbtest.Eventually(t, "the connection to end", func() bool {
 			return len(db.List(t, `SELECT id FROM information_schema.processlist WHERE id = :id`, sqlrun.Args{"id": id})) == 0
 		})
 	})
 }
 
-// During a rolling upgrade, programs from before must not get the lock that one of these
-// holds: they had the server compute its name, with a function that MySQL 9.7 lacks.
+// During a rolling upgrade, older programs must not get the lock that a newer one holds. They had
+// the server compute its name with a function that MySQL 9.7 lacks.
 func TestSessionLocksHaveTheirOldNames(t *testing.T) {
 	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		if _, err := db.Pool().ExecContext(t.Context(), "DO SHA1('')"); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// Each question is one that the server understands, and what it answers becomes a finding.
+// The server understands each question, and its answer becomes a finding.
 func TestStrain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.Strain != nil {

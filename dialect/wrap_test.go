@@ -24,7 +24,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// mysqlPool opens db as a program would that knows nothing of dbcron.
+// mysqlPool opens db as a program would that does not know dbcron.
 func mysqlPool(t *testing.T, db *dbtest.DB, parameters string) *sql.DB {
 	t.Helper()
 	u, err := url.Parse(db.URL)
@@ -61,7 +61,7 @@ func TestPoolsOfOtherProgramsOnMySQL(t *testing.T) {
 		unfit(t, mysqlPool(t, db, "charset=utf8mb4&sql_mode='NO_ENGINE_SUBSTITUTION'"), "sql_mode", "STRICT_TRANS_TABLES")
 		unfit(t, mysqlPool(t, db, "charset=latin1"), "charset", "charset=utf8mb4")
 
-		// Another zone, times parsed, changed rows counted, statements prepared.
+		// Another time zone, parsed times, changed instead of matched rows, prepared statements.
 		w := wrapped(t, db, mysqlPool(t, db, "charset=utf8mb4&time_zone='%2B09:00'&parseTime=true&loc=Asia%2FTokyo"))
 		w.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, at DATETIME(6), n INTEGER NOT NULL)`, nil)
 		const us = 1_700_000_000_123_456
@@ -106,8 +106,8 @@ func TestPoolsOfOtherProgramsOnSQLite(t *testing.T) {
 		unfit(t, opened(t, "sqlite", file), "busy timeout", "busy_timeout(10000)")
 		unfit(t, opened(t, "sqlite", file+"-other?_pragma=busy_timeout(10)"), "journal", "journal_mode(WAL)")
 
-		// Transactions that begin as readers: two that meet are refused at
-		// their first write, and run again.
+		// Transactions begin as readers: when two of them meet, they are refused at their first write and
+		// repeated.
 		w := wrapped(t, db, opened(t, "sqlite", file+"?_pragma=busy_timeout(1000)"))
 		w.Do(t, `CREATE TABLE x (n INTEGER)`, nil)
 		w.Do(t, `INSERT INTO x VALUES (0)`, nil)
@@ -135,7 +135,7 @@ func TestPoolsOfOtherProgramsOnSQLite(t *testing.T) {
 	})
 }
 
-// together runs f in n goroutines, and fails the test for each error.
+// together runs f in n goroutines and fails the test for each error.
 func together(t *testing.T, n int, f func(i int) error) {
 	t.Helper()
 	errs := make(chan error, n)
@@ -149,8 +149,8 @@ func together(t *testing.T, n int, f func(i int) error) {
 	}
 }
 
-// Whatever a session's default is, a second read in a transaction of ours sees
-// what others have committed since the first: claims and guards rely on it.
+// Whatever the session's default, a second read in one of our transactions sees what others have
+// committed since the first: claims and guards rely on it.
 func TestTransactionsAreReadCommitted(t *testing.T) {
 	for name, pool := range map[string]func(t *testing.T, db *dbtest.DB) *sql.DB{
 		"as opened":       func(_ *testing.T, db *dbtest.DB) *sql.DB { return db.Pool() },
@@ -184,14 +184,14 @@ func TestTransactionsAreReadCommitted(t *testing.T) {
 	}
 }
 
-// strict is a pool whose sessions have another isolation by default.
+// strict opens a pool whose sessions have another default isolation.
 func strict(t *testing.T, db *dbtest.DB, isolation string) *sql.DB {
 	t.Helper()
 	if db.Dialect != mysql.Dialect {
 		return opened(t, "pgx", db.URL+"&default_transaction_isolation="+url.PathEscape(isolation))
 	}
 	pool := mysqlPool(t, db, "charset=utf8mb4")
-	pool.SetMaxOpenConns(1) // no parameter is known to both MySQL and MariaDB
+	pool.SetMaxOpenConns(1) // MySQL and MariaDB have no parameter in common
 	if _, err := pool.ExecContext(t.Context(), "SET SESSION TRANSACTION ISOLATION LEVEL "+isolation); err != nil {
 		t.Fatal(err)
 	}
@@ -263,14 +263,14 @@ func TestUnwrap(t *testing.T) {
 
 func TestNothingIsLeftRunning(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-		defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // the fixture's own are open still
+		defer goleak.VerifyNone(t, goleak.IgnoreCurrent()) // the fixture's own are still open
 		own, err := engines.Open(t.Context(), db.URL, dialect.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		slow, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		_, _ = own.Exec(slow, sqlrun.Unlisted(sleep(own)), nil) // cancelled, or quick
+		_, _ = own.Exec(slow, sqlrun.Unlisted(sleep(own)), nil) // either cancelled or quick
 		unlock, err := own.Exclusive(t.Context(), "leak", nil)
 		if err != nil {
 			t.Fatal(err)
@@ -286,7 +286,7 @@ func TestNothingIsLeftRunning(t *testing.T) {
 	})
 }
 
-// sleep is a statement that takes half a minute, unless it is ended.
+// sleep returns a statement that takes half a minute unless it is cancelled.
 func sleep(db *dialect.DB) string {
 	switch db.Dialect {
 	case postgres.Dialect:

@@ -14,7 +14,7 @@ import (
 
 var addRow = sqlrun.Unlisted(`INSERT INTO written (x) VALUES (:x)`)
 
-// writing makes a table to write to, and returns a writer of it and the number of its rows.
+// writing creates a table, and returns a function that writes to it and one that counts its rows.
 func writing(t *testing.T, db *dbtest.DB) (write func(ctx context.Context, db *dialect.DB) error, rows func() int) {
 	t.Helper()
 	db.Do(t, `CREATE TABLE written (x INTEGER NOT NULL)`, nil)
@@ -27,8 +27,8 @@ func writing(t *testing.T, db *dbtest.DB) (write func(ctx context.Context, db *d
 		}
 }
 
-// A transaction that takes long delays the writers of other DBs, ends the wait of none that leaves, and
-// loses nobody's write.
+// A long transaction delays the writers of other DBs. It does not stop a waiter from leaving, and
+// no write is lost.
 func TestWritersBesideALongTransaction(t *testing.T) {
 	dbtest.One(t, sqlite.Dialect, func(t *testing.T, db *dbtest.DB) {
 		write, rows := writing(t, db)
@@ -58,7 +58,7 @@ func TestWritersBesideALongTransaction(t *testing.T) {
 				if err := <-gone; !errors.Is(err, context.Canceled) {
 					t.Errorf("%s: a writer that left returns %v", name, err)
 				}
-				for range 3 { // they wait for the connection, the permits
+				for range 3 { // they wait for the connection and the permits
 					group.Go(func() {
 						if err := write(t.Context(), other.DB); err != nil {
 							t.Errorf("%s: a writer beside it: %v", name, err)
@@ -79,7 +79,7 @@ func TestWritersBesideALongTransaction(t *testing.T) {
 	})
 }
 
-// DBs with pools of one connection write side by side, in transactions and outside.
+// DBs with pools of one connection write at the same time, in transactions and outside.
 func TestWritersOfPoolsOfOne(t *testing.T) {
 	dbtest.One(t, sqlite.Dialect, func(t *testing.T, db *dbtest.DB) {
 		write, rows := writing(t, db)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// An instruction is one of a Dockerfile, with its continuation lines.
+// An instruction is an instruction of a Dockerfile with its continuation lines.
 type instruction struct {
 	line       int
 	name, rest string
@@ -18,7 +18,7 @@ type instruction struct {
 
 // instructions reads a Dockerfile line by line.
 func instructions(text string) (all []instruction) {
-	open := false // the line before ended in a backslash
+	open := false // the previous line ended in a backslash
 	for i, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" || strings.HasPrefix(line, "#") {
@@ -41,12 +41,12 @@ var (
 	secretWord = regexp.MustCompile(`(?i)secret|token|passw|credential|_key\b|database_url|://[^/\s]*@`)
 )
 
-// dockerProblems returns what is wrong with a Dockerfile whose program is built by a version of Go.
+// dockerProblems returns what is wrong with a Dockerfile that builds the program with a version of Go.
 func dockerProblems(text, version string) (all []string) {
 	wrong := func(i instruction, format string, args ...any) {
 		all = append(all, fmt.Sprintf("%d: %s: ", i.line, i.name)+fmt.Sprintf(format, args...))
 	}
-	last := map[string]instruction{} // of the last stage
+	last := map[string]instruction{} // of the current stage
 	for _, i := range instructions(text) {
 		switch i.name {
 		case "FROM":
@@ -78,7 +78,7 @@ func dockerProblems(text, version string) (all []string) {
 				wrong(i, "is root")
 			}
 		case "WORKDIR", "COPY", "RUN":
-		default: // ADD among them, which fetches URLs
+		default: // including ADD, which fetches URLs
 			wrong(i, "is not known here")
 		}
 		last[i.name] = i
@@ -91,7 +91,7 @@ func dockerProblems(text, version string) (all []string) {
 	return all
 }
 
-// The Dockerfile is read and not built: CI has no Docker.
+// The test reads the Dockerfile without building it: CI has no Docker.
 func TestDockerfile(t *testing.T) {
 	mod, err := os.ReadFile("../go.mod")
 	if err != nil {

@@ -1,6 +1,6 @@
 //go:build unix
 
-// The examples in other languages, against the contracts of pull and push.
+// These tests check the examples in other languages against the contracts of pull and push.
 // testdata/cli/examples.txtar runs those that enqueue against a daemon.
 package examples
 
@@ -27,10 +27,10 @@ import (
 	"time"
 )
 
-// longWait is for what must happen, on a slow machine.
+// longWait bounds what must happen even on a slow machine.
 const longWait = 2 * time.Minute
 
-// program is an example that runs until the test ends, and what it prints.
+// A program is an example that runs until the test ends, with its output.
 type program struct {
 	cmd    *exec.Cmd
 	lines  *bufio.Reader
@@ -55,7 +55,7 @@ func start(t *testing.T, file string, args []string, env ...string) *program {
 	p := &program{cmd: exec.CommandContext(t.Context(), name, append([]string{file}, args...)...)}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // curl, too
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // to signal curl as well
 	p.cmd.Cancel = func() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) }
 	out, err := p.cmd.StdoutPipe()
 	if err == nil {
@@ -65,11 +65,11 @@ func start(t *testing.T, file string, args []string, env ...string) *program {
 		t.Fatal(err)
 	}
 	p.lines = bufio.NewReader(out)
-	t.Cleanup(func() { _ = p.wait() }) // tests look at how it ends where they care
+	t.Cleanup(func() { _ = p.wait() }) // tests check how it ends where it matters
 	return p
 }
 
-// wait waits until it has ended.
+// wait waits until the program has ended.
 func (p *program) wait() error {
 	p.waited.Do(func() {
 		_, _ = io.Copy(io.Discard, p.lines)
@@ -78,15 +78,15 @@ func (p *program) wait() error {
 	return p.err
 }
 
-// A puller is a daemon that gives out jobs, as far as the examples ask for them: the
-// contract of pull, in memory.
+// A puller is a daemon that gives out jobs, as far as the examples need it: the contract of pull, in
+// memory.
 type puller struct {
 	mu      sync.Mutex
 	jobs    []string // payloads
 	given   int
 	told    []string
 	allTold chan struct{}
-	ended   chan struct{} // closed with the test: nobody waits for jobs then
+	ended   chan struct{} // closed at the end of the test: requests stop waiting for jobs
 }
 
 func (p *puller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -126,7 +126,7 @@ func (p *puller) claim(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"node": "stub", "jobs": [{"token": "t%d", "id": "%d", "queue": "mail", "kind": "welcome", "payload": %s, "attempt": 1, "max_attempts": 10}]}`, n, n+1, p.jobs[n])
 		return
 	}
-	select { // nothing comes
+	select { // no job arrives
 	case <-r.Context().Done():
 	case <-p.ended:
 	}
@@ -158,7 +158,7 @@ func TestPullWorkers(t *testing.T) {
 			if !slices.Equal(p.told, want) {
 				t.Errorf("told %q, want %q", p.told, want)
 			}
-			// One that is told to end does so at once if it has no job.
+			// A worker without a job ends at once on SIGTERM.
 			if err := syscall.Kill(-worker.cmd.Process.Pid, syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}
@@ -171,8 +171,8 @@ func TestPullWorkers(t *testing.T) {
 
 const secret = "whsec_c2VjcmV0"
 
-// deliver sends a job as the daemon does, signed for what body is said to be. The answer says
-// in JSON what its status says.
+// deliver sends a job as the daemon does, with the signature of the text signed. The JSON answer
+// must match its status.
 func deliver(t *testing.T, address, kind, body, signed, secret string, at time.Time) int {
 	t.Helper()
 	return post(t, address, kind, body, signed, secret, at, func(answer *http.Response) {
@@ -215,7 +215,7 @@ func post(t *testing.T, address, kind, body, signed, secret string, at time.Time
 	return answer.StatusCode
 }
 
-// The workers that docs/push.md shows do a job, and none that is not signed.
+// The workers in docs/push.md do a signed job and refuse an unsigned one.
 func TestShownWorkers(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/push.md")
@@ -234,7 +234,7 @@ func TestShownWorkers(t *testing.T) {
 			address := freeAddress(t)
 			_, port, _ := net.SplitHostPort(address)
 			worker := start(t, path, nil, "DBCRON_SECRET="+secret, "PORT="+port)
-			t.Cleanup(func() { _ = worker.cmd.Cancel() }) // it ends by this alone
+			t.Cleanup(func() { _ = worker.cmd.Cancel() }) // it ends by itself
 			now := time.Now()                             //nolint:forbidigo // as below
 			answers := func(body, secret string) int {
 				return post(t, address, "welcome", body, body, secret, now, func(*http.Response) {})
@@ -258,7 +258,7 @@ func TestShownWorkers(t *testing.T) {
 	}
 }
 
-// freeAddress is an address of this host where nobody listens.
+// freeAddress returns an address of this host that nobody listens on.
 func freeAddress(t *testing.T) string {
 	t.Helper()
 	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -269,7 +269,7 @@ func freeAddress(t *testing.T) string {
 	return free.Addr().String()
 }
 
-// awaitEndpoint waits until somebody answers.
+// awaitEndpoint waits until the endpoint answers.
 func awaitEndpoint(t *testing.T, status func() int) {
 	t.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -291,7 +291,7 @@ func TestPushWorkers(t *testing.T) {
 			address := freeAddress(t)
 			host, port, _ := net.SplitHostPort(address)
 			worker := start(t, file, []string{host, port}, "DBCRON_SECRET=whsec_b3RoZXI= "+secret)
-			t.Cleanup(func() { _ = worker.cmd.Cancel() }) // it ends by this alone
+			t.Cleanup(func() { _ = worker.cmd.Cancel() }) // it ends by itself
 			now := time.Now()                             //nolint:forbidigo // the endpoint goes by the host's clock, too
 			awaitEndpoint(t, func() int { return deliver(t, address, "welcome", `{"to": "ada"}`, `{"to": "ada"}`, secret, now) })
 			if line, err := worker.lines.ReadString('\n'); err != nil || line != "mail to ada\n" {
@@ -314,7 +314,7 @@ func TestPushWorkers(t *testing.T) {
 					t.Errorf("%s: status %d, want %d", c.what, got, c.want)
 				}
 			}
-			// What was refused was not done.
+			// A refused job was not done.
 			if line, err := worker.lines.ReadString('\n'); err != nil || line != "mail to bob\n" {
 				t.Errorf("it prints %q, %v", line, err)
 			}

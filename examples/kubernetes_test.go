@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// What the example uses of Kubernetes' types, and nothing else: a key that is mistyped is an error.
+// The fields of Kubernetes' types that the example uses, and nothing else: a mistyped key is an error.
 type (
 	object struct {
 		APIVersion string `yaml:"apiVersion"`

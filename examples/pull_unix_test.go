@@ -15,7 +15,7 @@ import (
 	"github.com/dbcron/dbcron/httpapi"
 )
 
-// The workers that pull do jobs of the API itself.
+// The pull workers do jobs of the real API.
 func TestPullWorkersAndTheAPI(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"python/worker.py", "node/worker.mjs", "curl/worker.sh"} {

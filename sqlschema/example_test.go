@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// A program makes the tables that it needs when it starts; one whose user may not, checks them.
+// A program creates the tables when it starts. Without the rights to do that, it checks them.
 func Example() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "example")

@@ -19,7 +19,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-// What the migrations add up to, as the engine itself has it.
+// The result of all migrations, as the engine itself describes it.
 func TestGoldenSchema(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.Name == mysql.Dialect.Name && !strings.Contains(db.List(t, `SELECT VERSION()`, nil)[0], "MariaDB") {
@@ -96,7 +96,7 @@ func TestEverythingHasAComment(t *testing.T) {
 	})
 }
 
-// tables lists tables and indexes by name, a line for each.
+// tables lists tables and indexes by name, one per line.
 func tables(t *testing.T, db *dbtest.DB) string {
 	t.Helper()
 	query := `SELECT name FROM sqlite_schema WHERE type <> 'view' AND name NOT LIKE 'sqlite_%' ORDER BY name`
@@ -109,7 +109,7 @@ func tables(t *testing.T, db *dbtest.DB) string {
 	return strings.Join(db.List(t, query, nil), "\n")
 }
 
-// schema writes all tables in SQL, or in what looks like it.
+// schema writes all tables in SQL or a similar form.
 func schema(t *testing.T, db *dbtest.DB) string {
 	t.Helper()
 	switch db.Dialect.Name {
@@ -119,7 +119,7 @@ func schema(t *testing.T, db *dbtest.DB) string {
 		return mysqlSchema(t, db)
 	}
 	text := strings.Join(db.List(t, `SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND type <> 'view' AND name NOT LIKE 'sqlite_%' ORDER BY tbl_name, type DESC, name`, nil), "\n\n")
-	return strings.NewReplacer("\n\t\t", "\n    ", "\n\t", "\n").Replace(text) // goose's is indented as in its source
+	return strings.NewReplacer("\n\t\t", "\n    ", "\n\t", "\n").Replace(text) // goose's statement keeps the indentation of its source
 }
 
 func postgresSchema(t *testing.T, db *dbtest.DB) string {
@@ -154,11 +154,11 @@ func postgresSchema(t *testing.T, db *dbtest.DB) string {
 	return strings.Join(out, "\n\n")
 }
 
-// What differs from version to version, and from run to run.
+// What differs between versions and runs.
 var (
 	intWidth      = regexp.MustCompile(`\b(tinyint|int|bigint)\((20|11)\)`)
 	autoIncrement = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
-	characterSet  = regexp.MustCompile(` CHARACTER SET \w+( COLLATE)`) // which the collation tells
+	characterSet  = regexp.MustCompile(` CHARACTER SET \w+( COLLATE)`) // the collation implies it
 	serverDefault = regexp.MustCompile(` DEFAULT CHARSET=\w+ COLLATE=(\w+)`)
 )
 
@@ -171,7 +171,7 @@ func mysqlSchema(t *testing.T, db *dbtest.DB) string {
 		text = intWidth.ReplaceAllString(text, "$1")
 		text = autoIncrement.ReplaceAllString(text, "")
 		text = characterSet.ReplaceAllString(text, "$1")
-		if name == "dbcron_migration" { // goose's: it takes the database's
+		if name == "dbcron_migration" { // goose's own table has the database's
 			text = serverDefault.ReplaceAllString(text, "")
 		}
 		out = append(out, text+";")

@@ -41,7 +41,7 @@ func TestPromptIsMadeAnew(t *testing.T) {
 	})
 }
 
-// A user with the rights that were sufficient before gets the tables, and the rest once it has
+// A user with the rights that used to be sufficient gets the tables, and gets the rest once it has
 // the rights.
 func TestPromptIsLeftOutWithoutRights(t *testing.T) {
 	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
@@ -62,7 +62,7 @@ func TestPromptIsLeftOutWithoutRights(t *testing.T) {
 		db.Do(t, `GRANT CREATE, ALTER, DROP, INDEX, REFERENCES, SELECT, INSERT, UPDATE, DELETE ON `+u.Path[1:]+`.* TO `+name+`@'%'`, nil)
 		u.User = url.UserPassword(name, "secret")
 		owner := dbtest.Open(t, u.String(), dialect.Options{})
-		for range 2 { // also back, and again
+		for range 2 { // also down, and up again
 			migrate(t, owner)
 			if err := sqlschema.Check(t.Context(), owner.DB); err != nil {
 				t.Error(err)
@@ -81,7 +81,7 @@ func TestPromptIsLeftOutWithoutRights(t *testing.T) {
 		}
 		migrate(t, owner)
 		db.Do(t, `GRANT CREATE VIEW, SHOW VIEW, CREATE ROUTINE, ALTER ROUTINE, EXECUTE ON `+u.Path[1:]+`.* TO `+name+`@'%'`, nil)
-		again := dbtest.Open(t, u.String(), dialect.Options{}) // a connection knows its rights from before
+		again := dbtest.Open(t, u.String(), dialect.Options{}) // a connection keeps the rights that it began with
 		if err := sqlschema.Prompt(t.Context(), again.DB); err != nil {
 			t.Fatal(err)
 		}
@@ -89,7 +89,7 @@ func TestPromptIsLeftOutWithoutRights(t *testing.T) {
 	})
 }
 
-// Who may call dbcron_enqueue may after an upgrade, and after the way back, and when it is made anew.
+// A user who may call dbcron_enqueue still may after an upgrade, after a downgrade, and when it is made anew.
 func TestEnqueueKeepsItsGrants(t *testing.T) {
 	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		if !db.Dialect.DDLInTx || !db.Dialect.Routines {
@@ -128,7 +128,7 @@ func TestEnqueueKeepsItsGrants(t *testing.T) {
 	})
 }
 
-// Rows whose words nobody knows do not keep the tables from being migrated, nor from being made anew.
+// Rows with words that no version knows do not keep the tables from being migrated or made anew.
 func TestOldWordsAreNoObstacle(t *testing.T) {
 	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		if err := sqlschema.To(t.Context(), db.DB, 24); err != nil {

@@ -48,11 +48,11 @@ type Migration struct {
 var (
 	current = sqlrun.SQL("sqlschema.current", `SELECT COALESCE(MAX(version_id), 0) FROM {prefix}migration`)
 
-	// first inserts the row that goose expects in its table. It is missing if goose died between
-	// creating the table and filling it, on engines where these are not one transaction. Two
-	// processes without the lock may both insert one: goose tolerates that, and the later one's
-	// lockFirst sees both.
-	// lock: goose does not mind, and the later one's lockFirst sees both.
+	// first inserts the row that goose expects in its table. It is missing if
+	// goose died between creating the table and filling it, on engines where
+	// these are not one transaction. Two processes without the lock may both
+	// insert one: goose tolerates that, and the later one's lockFirst sees
+	// both.
 	first = sqlrun.SQL("sqlschema.first", `
 		INSERT INTO {prefix}migration (version_id, is_applied)
 		SELECT 0, TRUE FROM (SELECT COUNT(*) AS n FROM {prefix}migration) AS counted WHERE n = 0`)

@@ -25,13 +25,13 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// The test binary is also the processes that migrate, and that are killed.
-// eachEmpty is dbtest.EachEmpty, with the engines at the same time.
+// eachEmpty is dbtest.EachEmpty with all engines in parallel.
 func eachEmpty(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	t.Helper()
 	dbtest.EachEmpty(t, f, (*testing.T).Parallel)
 }
 
+// TestMain makes this test binary also act as the processes that migrate and are killed.
 func TestMain(m *testing.M) {
 	if job := os.Getenv("SQLSCHEMA_TEST_CHILD"); job != "" {
 		if err := child(job, os.Getenv("SQLSCHEMA_TEST_URL")); err != nil {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// child migrates, or holds the lock of those who migrate until it is killed.
+// child migrates, or holds the migration lock until it is killed.
 func child(job, databaseURL string) error {
 	ctx := context.Background()
 	db, err := engines.Open(ctx, databaseURL, dialect.Options{})
@@ -80,13 +80,13 @@ func start(t *testing.T, job, databaseURL string) (*exec.Cmd, io.Reader, *bytes.
 	return cmd, out, &stderr
 }
 
-// versions lists what the version table says.
+// versions lists the rows of the version table.
 func versions(t *testing.T, db *dbtest.DB) string {
 	t.Helper()
 	return strings.Join(db.List(t, `SELECT version_id FROM {prefix}migration ORDER BY id`, nil), " ")
 }
 
-// all is what the version table says when all migrations have been run.
+// all is the content of the version table after all migrations.
 func all(d *sqlrun.Dialect) string {
 	words := []string{"0"}
 	for _, v := range numbers(d) {
@@ -95,7 +95,7 @@ func all(d *sqlrun.Dialect) string {
 	return strings.Join(words, " ")
 }
 
-// numbers are those of the migrations' files.
+// numbers returns the numbers of the migrations' files.
 func numbers(d *sqlrun.Dialect) (all []int64) {
 	names, err := filepath.Glob(filepath.Join("migrations", d.Name, "*.sql"))
 	if err != nil {
@@ -104,7 +104,7 @@ func numbers(d *sqlrun.Dialect) (all []int64) {
 	for _, name := range names {
 		n, err := strconv.ParseInt(filepath.Base(name)[:5], 10, 64)
 		if err != nil {
-			panic(err) // TestEnginesHaveTheSameMigrations tells of such names, too
+			panic(err) // TestEnginesHaveTheSameMigrations reports such names, too
 		}
 		all = append(all, n)
 	}
@@ -239,7 +239,7 @@ func TestTenMigrateAtOnce(t *testing.T) {
 		}
 		same := make([]*dbtest.DB, 10)
 		for i := range same {
-			same[i] = pools[0] // of two connections
+			same[i] = pools[0] // with two connections
 		}
 		together(t, same)
 		if got := versions(t, db); got != all(db.Dialect) {
@@ -248,7 +248,7 @@ func TestTenMigrateAtOnce(t *testing.T) {
 	})
 }
 
-// patience is for what must happen, on a slow machine.
+// patience bounds what must happen even on a slow machine.
 const patience = 5 * time.Minute
 
 func together(t *testing.T, dbs []*dbtest.DB) {
@@ -289,8 +289,8 @@ func TestFiveProcessesMigrateAtOnce(t *testing.T) {
 	})
 }
 
-// A process that migrates can be killed: the lock ends with it. Until then,
-// who waits for it goes by its own context.
+// A migrating process can be killed: its lock ends with it. Until then, waiters wait as long as
+// their contexts allow.
 func TestAKilledMigrator(t *testing.T) {
 	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		cmd, out, stderr := start(t, "hold", db.URL)
@@ -322,7 +322,7 @@ func TestAKilledMigrator(t *testing.T) {
 	})
 }
 
-// Of those who migrate at once one works at a time, with and without advisory locks.
+// Of several processes that migrate at once, one works at a time, with and without advisory locks.
 func TestMigratorsWithoutAdvisoryLocks(t *testing.T) {
 	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		const each = 3
@@ -359,8 +359,8 @@ func TestMigratorsWithoutAdvisoryLocks(t *testing.T) {
 	})
 }
 
-// Where DDL is committed by each statement, a migration can be cut at any: it
-// must run again from its start.
+// Where each DDL statement commits by itself, a migration can be cut off after any of them. It must
+// be able to run again from its start.
 func TestAMigrationThatDiedHalfWay(t *testing.T) {
 	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
@@ -390,8 +390,8 @@ func TestAMigrationThatDiedHalfWay(t *testing.T) {
 	})
 }
 
-// stepsOf are the statements of the script for people that bring the schema from the
-// version before to one.
+// stepsOf returns the statements of the printed script that bring the schema from the previous
+// version to the given one.
 func stepsOf(t *testing.T, d *sqlrun.Dialect, version int64) []string {
 	t.Helper()
 	var script strings.Builder
@@ -406,7 +406,7 @@ func stepsOf(t *testing.T, d *sqlrun.Dialect, version int64) []string {
 	return steps[:last+1]
 }
 
-// statements takes a script apart, as a person's client does.
+// statements splits a script as a database's client does.
 func statements(script string) []string {
 	var all []string
 	statement, end, quoted := "", ";", false
@@ -427,7 +427,7 @@ func statements(script string) []string {
 	return all
 }
 
-// byHand runs a script's statements as they are.
+// byHand executes a script's statements unchanged.
 func byHand(t *testing.T, db *dbtest.DB, script []string) {
 	t.Helper()
 	for _, s := range script {
@@ -464,7 +464,7 @@ func TestSQLMakesTheSameSchema(t *testing.T) {
 	})
 }
 
-// The databases of tests are not migrated, but copied.
+// The tests' databases are copied rather than migrated.
 func TestTheDatabasesOfTestsHaveTheSameSchema(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		other := dbtest.Fresh(t, db.Engine)
@@ -512,7 +512,7 @@ func TestTwoPrefixesSideBySide(t *testing.T) {
 func TestASchemaOfItsOwn(t *testing.T) {
 	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		if !db.Dialect.Schema {
-			return // refused at opening
+			return // Open refuses it
 		}
 		ops := with(t, db, dialect.Options{Schema: "ops"})
 		if v, err := sqlschema.Version(t.Context(), ops.DB); v != 0 || err != nil {
@@ -534,8 +534,7 @@ func TestASchemaOfItsOwn(t *testing.T) {
 			t.Errorf("taking back the schema's tables: %v", err)
 		}
 
-		// As docs/grants.md has it: an administrator makes the schema, and its
-		// owner may not make another.
+		// As in docs/grants.md, an administrator creates the schema, and its owner may not create another.
 		owner := role(t, db)
 		db.Do(t, `CREATE SCHEMA owned AUTHORIZATION `+owner.User.Username(), nil)
 		migrate(t, dbtest.Open(t, owner.String(), dialect.Options{Schema: "owned"}))
@@ -555,14 +554,14 @@ func TestASchemaOfItsOwn(t *testing.T) {
 	})
 }
 
-// role makes a role without rights, and returns the URL to connect as it.
+// role creates a role without rights and returns the URL to connect as it.
 func role(t *testing.T, db *dbtest.DB) *url.URL {
 	t.Helper()
 	u, err := url.Parse(db.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	name := strings.TrimPrefix(u.Path, "/")[:15] // random, and short enough for all
+	name := strings.TrimPrefix(u.Path, "/")[:15] // random, and short enough for every engine
 	u.User = url.UserPassword(name, "x")
 	create, remove := `CREATE ROLE `+name+` LOGIN PASSWORD 'x'`, []string{`DROP OWNED BY ` + name + ` CASCADE`, `DROP ROLE ` + name}
 	if db.Dialect.Name == mysql.Dialect.Name {
@@ -582,7 +581,7 @@ func role(t *testing.T, db *dbtest.DB) *url.URL {
 func TestLookingTakesNoMoreThanSELECT(t *testing.T) {
 	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.SkipLocked == "" {
-			return // files have no roles
+			return // SQLite has no roles
 		}
 		reader := role(t, db)
 		name := reader.User.Username()

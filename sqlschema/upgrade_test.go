@@ -15,13 +15,13 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// The commit that counts as version 0.1.0, and the version of its schema.
+// The commit that counts as version 0.1.0, and its schema version.
 const (
 	released       = "0522805ab1e65a92c1993a973b6f8f7a89e96465"
 	releasedSchema = 13
 )
 
-// The migrations of a release make what they made then: its databases have gone through them.
+// A release's migrations still make what they made then: released databases have gone through them.
 func TestReleasedMigrationsStay(t *testing.T) {
 	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.Name == mysql.Dialect.Name && !strings.Contains(db.List(t, `SELECT VERSION()`, nil)[0], "MariaDB") {
@@ -45,7 +45,7 @@ func toReleased(t *testing.T, db *dbtest.DB) {
 	}
 }
 
-// Rows of the release are there after the upgrade, and after the way back.
+// Rows of the release survive the upgrade and the downgrade.
 func TestRowsOfTheReleaseSurvive(t *testing.T) {
 	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		toReleased(t, db)
@@ -91,8 +91,8 @@ func TestRowsOfTheReleaseSurvive(t *testing.T) {
 	})
 }
 
-// A program of the release continues when the tables are newer than it: the newest tables
-// accept each of its statements that its own tables accept.
+// A program of the release keeps working with newer tables: the newest tables accept each of its
+// statements that its own tables accept.
 func TestStatementsOfTheRelease(t *testing.T) {
 	text, err := exec.CommandContext(t.Context(), "git", "show", released+":testdata/statements.golden").Output()
 	if err != nil {
@@ -114,7 +114,7 @@ func TestStatementsOfTheRelease(t *testing.T) {
 	})
 }
 
-// goldenStatements reads those of an engine.
+// goldenStatements reads the statements of an engine.
 func goldenStatements(text string, d *sqlrun.Dialect) map[string]string {
 	all := map[string]string{}
 	for _, section := range strings.Split(text, "\n== ")[1:] {
@@ -135,7 +135,7 @@ func goldenStatements(text string, d *sqlrun.Dialect) map[string]string {
 	return all
 }
 
-// prepare has the engine look at statements without running them, and returns what it refuses.
+// prepare makes the engine check statements without running them, and returns those that it refuses.
 func prepare(t *testing.T, db *dbtest.DB, all map[string]string) map[string]error {
 	t.Helper()
 	refused := map[string]error{}
@@ -149,7 +149,7 @@ func prepare(t *testing.T, db *dbtest.DB, all map[string]string) map[string]erro
 
 func accepts(t *testing.T, db *dbtest.DB, query string) error {
 	t.Helper()
-	if db.Dialect.Name == sqlite.Dialect.Name { // its driver prepares when it runs
+	if db.Dialect.Name == sqlite.Dialect.Name { // its driver prepares a statement when it runs
 		plan, err := db.Pool().QueryContext(t.Context(), "EXPLAIN "+query, make([]any, strings.Count(query, "?"))...)
 		if err != nil {
 			return err

@@ -10,7 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/engines"
 )
 
-// A program that is told by a URL which database it has links all drivers.
+// A program whose URL decides the engine links all drivers.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

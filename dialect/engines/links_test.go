@@ -14,8 +14,7 @@ const (
 	sqliteInC   = "modernc.org/sqlite"
 )
 
-// A program links the driver of the engine that it has, and no other; what does not know the
-// engine links none.
+// A program links only the driver of its engine. A package that does not know the engine links none.
 func TestLinks(t *testing.T) {
 	for pkg, want := range map[string][]string{
 		"dialect":          nil,

@@ -20,7 +20,7 @@ func ExampleOpen() {
 	defer db.Close()
 }
 
-// dbcron expects of a program's own pool that rows which an UPDATE matches are counted.
+// dbcron requires of a program's own pool that an UPDATE counts the rows it matches.
 func ExampleWrap() {
 	config, err := driver.ParseDSN(os.Getenv("MYSQL_DSN"))
 	if err != nil {
@@ -35,7 +35,7 @@ func ExampleWrap() {
 	defer pool.Close()
 	db, err := mysql.Wrap(context.Background(), pool, dialect.Options{})
 	if err != nil {
-		panic(err) // says what the pool lacks
+		panic(err) // says which setting the pool lacks
 	}
 	log.Println(db.Dialect.Title)
 }

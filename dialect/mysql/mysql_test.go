@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// A server for each fault would be dear: the variables' values are judged here.
+// A server for each fault would be expensive: the test judges values of variables instead.
 func TestMySQLFindings(t *testing.T) {
 	good := map[string]string{
 		"version": "8.0.36", "read_only": "OFF", "super_read_only": "OFF", "innodb_read_only": "OFF",
@@ -63,7 +63,7 @@ func TestMySQLFindings(t *testing.T) {
 		}
 	}
 	without := maps.Clone(good)
-	for _, name := range []string{"log_bin", "super_read_only", "innodb_read_only"} { // not every version has them
+	for _, name := range []string{"log_bin", "super_read_only", "innodb_read_only"} { // not every version has these
 		delete(without, name)
 	}
 	without["binlog_format"] = "STATEMENT"

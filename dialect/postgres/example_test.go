@@ -20,7 +20,7 @@ func ExampleOpen() {
 	defer db.Close()
 }
 
-// A program with a pgxpool.Pool shares it with dbcron, and enqueues jobs in its own transactions.
+// A program shares its pgxpool.Pool with dbcron and enqueues jobs in its own transactions.
 func ExampleWrap() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))

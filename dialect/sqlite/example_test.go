@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/sqlite"
 )
 
-// Open creates the file if there is none.
+// Open creates the file if it does not exist.
 func ExampleOpen() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
@@ -27,9 +27,8 @@ func ExampleOpen() {
 	// Output: SQLite dbcron_
 }
 
-// A program that has a pool of its own goes on using it beside dbcron. dbcron expects of its
-// connections that they wait for the writer, that transactions begin as writers, and that the
-// file is in WAL mode.
+// A program keeps using its own pool beside dbcron. dbcron requires that its connections wait for
+// the writer, that transactions begin as writers, and that the file is in WAL mode.
 func ExampleWrap() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {

@@ -142,7 +142,7 @@ func bookOne(ctx context.Context, db *dialect.DB, p payment, d *queue.Delivery) 
 		if err := d.CompleteTx(ctx, tx.Execer()); err != nil {
 			return err
 		}
-		if n == 0 { // this cannot be: who has lost the job was told so
+		if n == 0 { // never happens: CompleteTx reports a lost job
 			return queue.Bury(fmt.Errorf("payment %d of account %d is out of order", p.Number, p.Account))
 		}
 		return nil

@@ -14,8 +14,8 @@ import (
 )
 
 func TestDaemonizedDescendantsAreKilled(t *testing.T) {
-	// Twice removed, in a session of its own, with its own output, ignoring
-	// SIGTERM: as a daemon starts.
+	// It starts as a daemon does: two forks away, in its own session, with its own output, ignoring
+	// SIGTERM.
 	const daemon = `(setsid sh -c 'trap "" TERM; echo $$ > "$1/daemon"; while :; do sleep 0.1; done' sh "$1" > /dev/null 2>&1 &) & `
 	for _, c := range []struct {
 		name, script string
@@ -74,7 +74,7 @@ func TestGuardianIsKilledWhileTheCallerIsStopped(t *testing.T) {
 	if err := unix.Kill(guardian, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	gone(t, pid) // nobody but the kernel is left to see to it
+	gone(t, pid) // only the kernel is left to kill it
 }
 
 func TestFleeingDescendantsAreCaught(t *testing.T) {
@@ -113,7 +113,7 @@ func TestHugeOutputTakesLittleMemory(t *testing.T) {
 	c.MaxOutput = 200_000
 	p := start(t, c, time.Minute)
 	done := make(chan struct{})
-	go func() { // waits for the command to have written all
+	go func() { // waits until the command has written everything
 		defer close(done)
 		_, _ = os.ReadFile(fifo)
 	}()
@@ -140,7 +140,7 @@ func TestHugeOutputTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// residentPeak returns a process's greatest size so far, in kB, or 0.
+// residentPeak returns a process's peak resident size in kB, or 0.
 func residentPeak(pid int) int {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	_, rest, _ := strings.Cut(string(b), "VmHWM:")
@@ -181,7 +181,7 @@ func TestPsShowsNoSecret(t *testing.T) {
 }
 
 func TestDescriptors(t *testing.T) {
-	// One that is not close-on-exec, as a careless parent leaves them.
+	// Careless parents leave descriptors like this one, without close-on-exec.
 	leak, err := unix.Dup(1)
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func descriptors(t *testing.T) []byte {
 	}
 	for _, name := range names {
 		target, _ := os.Readlink("/proc/self/fd/" + name.Name())
-		if !strings.HasSuffix(target, "/fd") { // the folder being read
+		if !strings.HasSuffix(target, "/fd") { // the directory being read
 			fmt.Fprintf(&out, "%s=%s ", name.Name(), target)
 		}
 	}

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	patience = 30 * time.Second // for what must happen, on a slow machine
+	patience = 30 * time.Second // bounds what must happen even on a slow machine
 	testPath = "PATH=/usr/local/bin:/usr/bin:/bin"
 )
 
@@ -73,7 +73,7 @@ func run(t *testing.T, c Command) Result {
 	return wait(t, start(t, c, time.Minute))
 }
 
-// eventually waits for the condition.
+// eventually waits until condition returns true.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -85,7 +85,7 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// pidIn waits for a command to have written a pid and a newline to the file.
+// pidIn waits until a command has written a pid and a newline to the file.
 func pidIn(t *testing.T, file string) int {
 	t.Helper()
 	var pid int
@@ -99,7 +99,7 @@ func pidIn(t *testing.T, file string) int {
 	return pid
 }
 
-// alive says whether the process runs: init may take its time to reap one.
+// alive reports whether the process runs. A dead one may count as alive until init reaps it.
 func alive(pid int) bool {
 	if unix.Kill(pid, 0) != nil {
 		return false
@@ -266,7 +266,7 @@ func TestFilesArePassedThrough(t *testing.T) {
 	}
 	p := start(t, c, time.Minute)
 	w.Close()
-	got, err := io.ReadAll(r) // ends with the command: the guardian must not hold the pipe
+	got, err := io.ReadAll(r) // ends with the command: the guardian must not keep the pipe open
 	if string(got) != "hello\n" || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
@@ -345,8 +345,8 @@ func stopsTheStubborn(t *testing.T) (late string) {
 
 func TestKill(t *testing.T) { onTime(t, killsAtOnce) }
 
-// onTime tries ten times what the guardian is to do before its caller does it: on a slow
-// machine it may come too late, but not always.
+// onTime tries up to ten times whether the guardian acts before its caller would. On a slow machine
+// it may be late, but not always.
 func onTime(t *testing.T, try func(t *testing.T) (late string)) {
 	t.Helper()
 	late := "not tried"
@@ -380,7 +380,7 @@ func killsAtOnce(t *testing.T) (late string) {
 		late = fmt.Sprintf("took %v: it waited for the caller to act (%q)", took, p.forced)
 	}
 	gone(t, pid)
-	p.Kill() // and all that comes later is harmless
+	p.Kill() // later calls do no harm
 	p.Stop()
 	p.Extend(instant.Now().Add(time.Hour))
 	return late
@@ -409,7 +409,7 @@ func TestDeadlineEndsTheCommand(t *testing.T) {
 				if r.Cause != Deadline || r.Signal != c.signal || r.Err != nil || r.Took < life/4 {
 					t.Errorf("got %+v", r)
 				}
-				if r.Took > life { // as the guardian saw it
+				if r.Took > life { // by the guardian's measurement
 					late = fmt.Sprintf("ended after %v, want less than %v", r.Took, life)
 				}
 				return late
@@ -514,13 +514,13 @@ func TestGuardianIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin := instant.Now()
-	for range 20_000 { // far more than the pipe holds
+	for range 20_000 { // far more than the pipe can hold
 		p.Extend(deadline)
 	}
 	if took := instant.Now().Sub(begin); took > patience {
 		t.Errorf("Extend blocked: %v", took)
 	}
-	r := wait(t, p) // the caller sees to it, then
+	r := wait(t, p) // the caller ends the command then
 	if r.Cause != Deadline || r.Output != "said\n" {
 		t.Errorf("got %+v", r)
 	}
@@ -546,7 +546,7 @@ func TestKillOfAStoppedGuardiansCommand(t *testing.T) {
 
 func TestExtendDoesNotBlockOnAFullPipe(t *testing.T) {
 	c := sh("sleep 60")
-	c.Input = strings.Repeat("x", 8<<20) // the order with the spec fills the pipe by itself
+	c.Input = strings.Repeat("x", 8<<20) // the order that carries the spec fills the pipe by itself
 	p := start(t, c, time.Minute)
 	_ = p.guardian.Signal(syscall.SIGSTOP)
 	begin := instant.Now()
@@ -561,8 +561,8 @@ func TestExtendDoesNotBlockOnAFullPipe(t *testing.T) {
 	wait(t, p)
 }
 
-// callerMain is a caller in a process of its own. It runs the script, never
-// extends the deadline, and prints what became of it.
+// callerMain is a caller in a process of its own. It runs the script, never extends the deadline,
+// and prints the result.
 func callerMain(script string) {
 	life, err := time.ParseDuration(os.Getenv("GUARDIAN_TEST_LIFE"))
 	if err != nil {
@@ -582,7 +582,7 @@ func callerMain(script string) {
 	os.Exit(0)
 }
 
-// printed is what a caller prints of a result.
+// printed is a result as a caller prints it.
 type printed struct {
 	Cause       Cause
 	Output, Err string
@@ -633,7 +633,7 @@ func TestCallerIsStopped(t *testing.T) {
 	}
 	started := instant.Now() // after Start's own reading of the clock
 	gone(t, pid, child)
-	if took := instant.Now().Sub(started); took > life+patience/3 { // to see it, on a slow machine
+	if took := instant.Now().Sub(started); took > life+patience/3 { // allows a slow machine some time to notice
 		t.Errorf("%v passed, which is past the deadline", took)
 	}
 	if took := instant.Now().Sub(begin); took < life/2 {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shows waits for a snapshot.
+// shows waits for a snapshot with the given text.
 func shows(t *testing.T, p *Process, text string) (snapshots int) {
 	t.Helper()
 	eventually(t, fmt.Sprintf("output %q", text), func() bool {
@@ -93,7 +93,7 @@ func TestCallerIsStoppedWhileTheOutputFloods(t *testing.T) {
 	if err := caller.Process.Signal(unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	gone(t, pid) // by then, a snapshot has filled the pipe
+	gone(t, pid) // a snapshot has filled the pipe by then
 	isStopped(t, caller)
 	if err := caller.Process.Signal(unix.SIGCONT); err != nil {
 		t.Fatal(err)

@@ -25,7 +25,7 @@ func TestOutputKeepsHeadAndTail(t *testing.T) {
 		{8, strings.Repeat("x", 100) + "abcd", "xxxx\n[… 96 bytes left out …]\nabcd"},
 		{8, "aé", "aé"},
 		{8, "123éxxxé89", "123\n[… 5 bytes left out …]\né89"},                  // a rune at either edge
-		{8, "12345é\xff", "1234\n[… 3 bytes left out …]\n\uFFFD"},              // longer when it is clean
+		{8, "12345é\xff", "1234\n[… 3 bytes left out …]\n\uFFFD"},              // longer once cleaned
 		{8, "\x00\xc3", "\uFFFD\uFFFD"},                                        // half a rune at the very end
 		{6, "1é34é6789é2", "1é\n[… 8 bytes left out …]\né2"},                   // both cuts between runes
 		{6, "12é" + strings.Repeat("€", 20), "12\n[… 59 bytes left out …]\n€"}, // both inside one
@@ -40,8 +40,8 @@ func TestOutputKeepsHeadAndTail(t *testing.T) {
 	}
 }
 
-// Where the pieces end makes no difference: a byte that ends no rune stays, though what was
-// written before is left out.
+// The boundaries of the pieces make no difference: a byte that ends no rune stays, even if the bytes
+// before it were left out.
 func TestOutputInPieces(t *testing.T) {
 	for _, pieces := range [][]string{{"\x00\x00\x00\u1f88\x80"}, {"\x00\x00\x00", "\u1f88", "\x80"}} {
 		o := newOutput(6)
@@ -139,7 +139,7 @@ func TestFollowSendsNewsAndNothingElse(t *testing.T) {
 			select {
 			case got := <-sent:
 				t.Errorf("got %q, want nothing", got)
-			case <-time.After(41 * newsEvery / 4): // and never at the same time as a tick
+			case <-time.After(41 * newsEvery / 4): // never coincides with a tick
 			}
 		}
 		silence()
@@ -148,7 +148,7 @@ func TestFollowSendsNewsAndNothingElse(t *testing.T) {
 		want("ab")
 		silence()
 		write(t, o, []byte("c"))
-		for range 10 { // while nobody takes abc
+		for range 10 { // while nobody reads abc
 			<-time.After(newsEvery)
 			write(t, o, []byte("d"))
 		}
@@ -157,11 +157,11 @@ func TestFollowSendsNewsAndNothingElse(t *testing.T) {
 		silence()
 		write(t, o, []byte("e"))
 		close(gone)
-		follower.Wait() // it ends with its reader
+		follower.Wait() // it ends once nobody reads
 	})
 }
 
-func TestOutputIsReadWhileItIsWritten(t *testing.T) { // for the race detector: nobody hears it in a guardian
+func TestOutputIsReadWhileItIsWritten(t *testing.T) { // for the race detector, which sees nothing inside a guardian's process
 	o := newOutput(10)
 	written := make(chan struct{})
 	go func() {

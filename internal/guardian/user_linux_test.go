@@ -29,14 +29,14 @@ func needsRoot(t *testing.T) {
 	}
 }
 
-// as returns a script to be run by somebody.
+// as returns a script to run as the named user.
 func as(name, script string, args ...string) Command {
 	c := sh(script, args...)
 	c.User = name
 	return c
 }
 
-// id asks the passwd database in a way of its own.
+// id asks the passwd database independently of the tested code.
 func id(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "id", args...).Output()
@@ -55,7 +55,7 @@ func credentialOfNobody(t *testing.T) *syscall.Credential {
 	return c
 }
 
-// publicDir returns a folder that everybody can use, unlike t.TempDir's.
+// publicDir returns a folder that everybody can access, unlike t.TempDir.
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "guardian")
@@ -71,7 +71,7 @@ func publicDir(t *testing.T) string {
 
 func TestUser(t *testing.T) {
 	needsRoot(t)
-	for _, name := range []string{nobody, id(t, "-u", nobody), "postgres"} { // who is in two groups
+	for _, name := range []string{nobody, id(t, "-u", nobody), "postgres"} { // postgres is in two groups
 		t.Run(name, func(t *testing.T) {
 			want := id(t, "-u", name) + "\n" + id(t, "-g", name) + "\n" + id(t, "-G", name)
 			r := run(t, as(name, "id -u; id -g; id -G"))
@@ -82,7 +82,7 @@ func TestUser(t *testing.T) {
 	}
 }
 
-// fields returns the text's numbers, the groups in some order of their own.
+// fields returns the numbers in a text, with the groups sorted.
 func fields(text string) string {
 	f := strings.Fields(text)
 	slices.Sort(f[min(2, len(f)):])
@@ -104,7 +104,7 @@ func TestUserIsUnknown(t *testing.T) {
 	}
 }
 
-// called returns what becomes of a script whose caller is somebody else.
+// called returns the result of a script whose caller runs as another user.
 func called(t *testing.T, caller *syscall.Credential, name, script string) printed {
 	t.Helper()
 	t.Setenv("GUARDIAN_TEST_USER", name)
@@ -238,5 +238,5 @@ func TestUsersCommandDiesWithItsGuardian(t *testing.T) {
 	if err := unix.Kill(guardian, unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	gone(t, pid) // by the kernel: the signal of a parent's death is set after the change of the user
+	gone(t, pid) // the kernel kills it: the guardian sets the parent-death signal after changing the user
 }

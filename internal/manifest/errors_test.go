@@ -11,10 +11,10 @@ import (
 	"github.com/dbcron/dbcron/internal/manifest"
 )
 
-// message is the form of each line of an error.
+// message matches each line of an error.
 var message = regexp.MustCompile(`^file:([0-9]+): \S.*$`)
 
-// messages returns the lines of the error of a file.
+// messages returns the lines of a file's error.
 func messages(t testing.TB, text string) []string {
 	t.Helper()
 	got, err := manifest.Parse("file", []byte(text))
@@ -38,8 +38,7 @@ func messages(t testing.TB, text string) []string {
 	return lines
 }
 
-// check compares messages with those wanted, "LINE: TEXT", of which the text may
-// be a part.
+// check compares messages with those wanted, "LINE: TEXT". TEXT may be part of the message.
 func check(t *testing.T, text string, want ...string) {
 	t.Helper()
 	got := messages(t, text)
@@ -53,8 +52,8 @@ func check(t *testing.T, text string, want ...string) {
 	}
 }
 
-// base is a schedule with a key on line 5, where it begins on line 4. What the
-// key replaces is left out.
+// base returns a schedule that begins on line 4 and has the given key on line 5. It omits what the
+// key replaces.
 func base(key, value string) string {
 	lines := []string{"# A schedule.", "", "schedules:", "  - overlap: allow", "    " + key + ": " + value}
 	if key == "overlap" {
@@ -76,7 +75,7 @@ func base(key, value string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// Values of the wrong type, and what is said about them.
+// Values of the wrong type, and the messages about them.
 var (
 	notText = map[string]string{
 		"5":          `is the number 5, not a text; write "5"`,
@@ -173,7 +172,7 @@ var (
 	}
 )
 
-// some takes a few from a table, and adds others.
+// some returns a table without some entries and with others added.
 func some(from map[string]string, without []string, more map[string]string) map[string]string {
 	all := map[string]string{}
 	for value, text := range from {
@@ -299,14 +298,14 @@ func TestEveryKey(t *testing.T) {
 	for key, values := range wrong {
 		for value, want := range values {
 			if want == "" {
-				continue // two messages, or none
+				continue // two messages or none
 			}
 			check(t, base(key, value), "5: "+want)
 		}
 	}
 }
 
-// TestGoodValues keeps the table above from passing because of something else.
+// TestGoodValues ensures that the table above fails only for the intended reason.
 func TestGoodValues(t *testing.T) {
 	t.Parallel()
 	for key, values := range map[string][]string{
@@ -575,7 +574,7 @@ func TestSyntax(t *testing.T) {
 	}
 }
 
-// TestAllAtOnce checks that errors come in the order of lines.
+// TestAllAtOnce checks that errors are ordered by line.
 func TestAllAtOnce(t *testing.T) {
 	t.Parallel()
 	check(t, "schedules:\n- shell: x\n  sepc: y\n  name: 5\n- {name: b, spec: '@daily', argv: x}\ndefaults:\n  timeout: 3\nfoo: x\n",
@@ -583,7 +582,7 @@ func TestAllAtOnce(t *testing.T) {
 		"7: timeout is the number 3", `8: unknown key "foo"`)
 }
 
-// TestBombs would not end, or not fit into memory, without limits.
+// Without limits, TestBombs would not end or not fit into memory.
 func TestBombs(t *testing.T) {
 	t.Parallel()
 	big := strings.Repeat("x", 1<<20-1)
@@ -618,7 +617,7 @@ func TestMany(t *testing.T) {
 	}
 }
 
-// TestLongLines is slow if a value costs as much as its line is long.
+// TestLongLines is slow if the cost of a value grows with the length of its line.
 func TestLongLines(t *testing.T) {
 	t.Parallel()
 	text := "schedules: [{é: '" + strings.Repeat("é", 1<<20) + "'}, " + strings.Repeat("{é}, ", 2000) + "]"

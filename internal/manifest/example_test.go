@@ -6,7 +6,7 @@ import (
 	"github.com/dbcron/dbcron/internal/manifest"
 )
 
-// What is written reads back to the same schedules.
+// Written schedules read back unchanged.
 func Example() {
 	all, err := manifest.Parse("jobs.yaml",
 		[]byte("schedules:\n- name: report\n  spec: \"0 6 * * *\"\n  shell: report --all\n  max_attempts: 3\n"))

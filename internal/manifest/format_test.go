@@ -17,8 +17,8 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// drawText draws what is hard to write: what YAML takes for something else, what
-// it gives a meaning, and what cannot be seen.
+// drawText draws texts that are hard to write: YAML takes them for another type or gives them a
+// meaning, or they contain invisible characters.
 func drawText(t *rapid.T, label string) string {
 	switch rapid.IntRange(0, 3).Draw(t, label+" is") {
 	case 0:
@@ -43,7 +43,7 @@ func drawText(t *rapid.T, label string) string {
 	return strings.Join(lines.Draw(t, label), "\n")
 }
 
-// drawSchedule draws a schedule that has no problems.
+// drawSchedule draws a valid schedule.
 func drawSchedule(t *rapid.T, name string) scheduler.Schedule {
 	fits := func(label string, field string, set func(*scheduler.Schedule, string)) string {
 		return rapid.Custom(func(t *rapid.T) string { return drawText(t, label) }).Filter(func(text string) bool {
@@ -111,7 +111,7 @@ func drawSchedule(t *rapid.T, name string) scheduler.Schedule {
 		for i := range rapid.IntRange(0, 3).Draw(t, label+"s") {
 			key := fits(fmt.Sprint(label, i), field, func(s *scheduler.Schedule, text string) { set(s, map[string]string{text: ""}) })
 			if slices.ContainsFunc(slices.Collect(maps.Keys(all)), func(k string) bool { return strings.EqualFold(k, key) }) {
-				continue // names of headers are the same in capital and small letters
+				continue // names of headers are case-insensitive
 			}
 			value := fits(fmt.Sprint(label, " value", i), field, func(s *scheduler.Schedule, text string) { set(s, map[string]string{"A": text}) })
 			if all == nil {
@@ -263,8 +263,8 @@ schedules:
 	}
 }
 
-// TestTexts shows how texts are written: as people would, and so that no other
-// reader of YAML takes them for something else.
+// TestTexts shows how texts are written: as people would write them, and so that no other YAML
+// reader takes them for another type.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
@@ -286,9 +286,8 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// TestWhatIsNoDefault shows keys that all schedules have, but that are not made
-// defaults: one schedule has nothing in common with others, commands may be
-// joined by others, and an alarm is not its own.
+// TestWhatIsNoDefault shows keys that all schedules share but that do not become defaults: one
+// schedule shares nothing with others, later commands may join, and an alarm is not its own.
 func TestWhatIsNoDefault(t *testing.T) {
 	t.Parallel()
 	one := scheduler.Schedule{
@@ -332,11 +331,11 @@ func TestFormatRefuses(t *testing.T) {
 	}
 }
 
-// plain is what a file says of a schedule, where that can be said in two ways.
+// plain returns what a file says about schedules, in one form where there are two.
 func plain(all []scheduler.Schedule) []scheduler.Schedule {
 	for i := range all {
 		if all[i].State == "active" {
-			all[i].State = "" // nothing is written, or an export would resume what was paused
+			all[i].State = "" // not written: otherwise an import would resume paused schedules
 		}
 		if len(all[i].Headers) == 0 {
 			all[i].Headers = nil
@@ -372,7 +371,7 @@ func FuzzParse(f *testing.F) {
 		data, err := manifest.Format(all)
 		if err != nil {
 			if strings.Contains(err.Error(), "do not fit into a file") {
-				return // such as a key of 2000 characters
+				return // for example, for a key of 2000 characters
 			}
 			t.Fatalf("%q: %v", text, err)
 		}

@@ -205,8 +205,8 @@ defaults:
 	}
 }
 
-// TestExample also checks that nothing of a Schedule is forgotten here: the
-// example sets all of it.
+// TestExample also checks that the package forgets no field of Schedule: the example sets all of
+// them.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	const name = "../../examples/schedules/shop.yaml"
@@ -239,7 +239,7 @@ func TestExample(t *testing.T) {
 	}
 	unset(values)
 	for _, key := range knownKeys(t) {
-		text := string(data) // within a job, two of them are there as well
+		text := string(data) // inside a job, two of them exist as well
 		if n := strings.Count(text, "\n    "+key+": ") + strings.Count(text, "\n  "+key+": ") +
 			strings.Count(text, "\n    "+key+":\n"); n != 1 && key != "name" && key != "spec" {
 			t.Errorf("%s: %s is there %d times, want once", name, key, n)
@@ -247,7 +247,7 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// knownKeys are those that a message lists.
+// knownKeys returns the keys that a message lists.
 func knownKeys(t *testing.T) []string {
 	t.Helper()
 	_, err := manifest.Parse("file", []byte("schedules: [{qqqqqq: 1, name: a, spec: '@daily', shell: x}]"))

@@ -26,13 +26,13 @@ import (
 func each(t *testing.T, f func(t *testing.T, start func(context.Context, Options) (*Server, error))) {
 	for _, e := range Engines {
 		t.Run(e.Name, func(t *testing.T) {
-			t.Parallel() // a server is mostly waited for
+			t.Parallel() // a server's test mostly waits
 			f(t, e.Start)
 		})
 	}
 }
 
-// must skips the test if the machine lacks the server, except in CI.
+// must skips the test if the machine lacks the server; in CI it fails the test.
 func must(t *testing.T, s *Server, err error) *Server {
 	t.Helper()
 	if errors.Is(err, ErrMissing) && os.Getenv("CI") != "true" {
@@ -88,7 +88,7 @@ func get(t *testing.T, db *sql.DB, query string) string {
 	return value
 }
 
-// eventually waits until f returns "", which is what is still wrong.
+// eventually waits until f returns "". Otherwise f returns what is still wrong.
 func eventually(t *testing.T, f func() string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
@@ -108,7 +108,7 @@ func eventually(t *testing.T, f func() string) {
 	}
 }
 
-// left tells what is left of a server.
+// left describes what is left of a server.
 func left(dir string) string {
 	if _, err := os.Stat(dir); err == nil {
 		return dir + " is still there"
@@ -119,7 +119,7 @@ func left(dir string) string {
 	return ""
 }
 
-// processesIn returns the processes whose working folder is below dir.
+// processesIn returns the processes whose working directory is below dir.
 func processesIn(dir string) []string {
 	var found []string
 	links, _ := filepath.Glob("/proc/[0-9]*/cwd")
@@ -204,7 +204,7 @@ func TestKillAndRestart(t *testing.T) {
 			if err := s.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			// The keeper itself works in another folder.
+			// The keeper works in another directory.
 			if at := processesIn(s.dir); len(at) > 0 {
 				t.Errorf("processes %v outlived Kill", at)
 			}
@@ -270,7 +270,7 @@ func TestRestartOnTakenPort(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The first start takes another port when it reads this.
+		// This makes the first start try another port.
 		if err := s.Restart(t.Context()); err == nil || !strings.Contains(err.Error(), portTaken) {
 			t.Errorf("got %v, want %q", err, portTaken)
 		}
@@ -286,7 +286,7 @@ func TestRestartOnTakenPort(t *testing.T) {
 func TestEndedContextLeavesNothing(t *testing.T) {
 	for _, e := range Engines {
 		t.Run(e.Name, func(t *testing.T) {
-			// Other tests start servers, too, in the folder for all.
+			// Other tests start servers in the common folder, too.
 			own, err := os.MkdirTemp("", "dbcron-ended-")
 			if err != nil {
 				t.Fatal(err)
@@ -312,7 +312,7 @@ func TestEndedContextLeavesNothing(t *testing.T) {
 	}
 }
 
-// The server and its folder go when the process that started it is killed.
+// The server and its folder disappear when the process that started it is killed.
 func TestDeath(t *testing.T) {
 	each(t, func(t *testing.T, start func(context.Context, Options) (*Server, error)) {
 		child, lines := runChild(t)
@@ -378,7 +378,7 @@ func TestChild(t *testing.T) {
 	}
 	fmt.Println(s.dir)
 	fmt.Println(s.URL())
-	select {} // until killed
+	select {} // until it is killed
 }
 
 func TestKeeperDiesFirst(t *testing.T) {

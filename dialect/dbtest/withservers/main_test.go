@@ -20,8 +20,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// withservers returns a command that runs the program. Servers are set to be
-// elsewhere, so that none is started.
+// withservers returns a command that runs the program. The environment names servers elsewhere, so
+// that it starts none.
 func withservers(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
@@ -89,7 +89,7 @@ func TestSignalIsPassedOn(t *testing.T) {
 	}
 }
 
-// A server that is not installed is announced as skipped.
+// The output says that a server which is not installed is skipped.
 func TestServersAreSet(t *testing.T) {
 	cmd := withservers(t, "--", "env")
 	cmd.Env = append(cmd.Env, "CI=")
@@ -113,8 +113,8 @@ func TestServersAreSet(t *testing.T) {
 	}
 }
 
-// No server is started where only SQLite is wanted. A name that is none is refused, and does
-// not leave out all.
+// With SQLite alone, no server is started. An unknown name is refused instead of excluding every
+// engine.
 func TestEnginesAreLeftOut(t *testing.T) {
 	for names, want := range map[string]int{"sqlite": 0, "oracle": 2} {
 		cmd := withservers(t, "--", "env")
@@ -122,7 +122,7 @@ func TestEnginesAreLeftOut(t *testing.T) {
 		for _, e := range dbserver.Engines {
 			cmd.Env = append(cmd.Env, e.Variable+"=")
 		}
-		out, _ := cmd.Output() // the exit code tells
+		out, _ := cmd.Output() // the exit code is the result
 		if got := cmd.ProcessState.ExitCode(); got != want {
 			t.Errorf("%s: got exit code %d, want %d", names, got, want)
 		}
