@@ -3,12 +3,12 @@
 # Go does not ask git for the version: the clone may belong to another user.
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
 
-# These packages' tests take longest. They begin first, so that none is left over at the end.
+# These packages' tests take longest. They start first, so that the run does not end with one of them alone.
 LONGEST := ./queue ./cmd/dbcron ./faults ./httpapi
 
 VERSION  ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),devel)
 PKG      ?= $(LONGEST) ./...
-# Tests wait for databases and for leases more than for a processor. Vet is the linter's.
+# Tests wait for databases and leases more than for a processor. The linter runs vet.
 PARALLEL ?= 3
 ARGS     ?=
 FUZZTIME ?= 30s
@@ -16,8 +16,8 @@ MINUTES  ?= 3
 ARCHS    ?= amd64 arm64
 SERVERS  ?= postgres-18 mariadb-11.8 postgres-18-bare postgres-failover galera-failover mysql-failover patroni-failover
 
-# SQLite is C that was translated to Go: the race detector makes it ten times slower, and
-# looks at nothing of ours there.
+# SQLite is C translated to Go: the race detector makes it ten times slower and checks no code
+# of ours there.
 RACE := -race -gcflags='modernc.org/sqlite/lib=-race=false -d=checkptr=0' -gcflags='modernc.org/libc/...=-race=false -d=checkptr=0'
 
 TOOL    := go tool -modfile=tools/go.mod
@@ -39,58 +39,58 @@ fmt: ## format the code and sort the imports
 fmt-check: ## fail if fmt would change something
 	@$(LINT) fmt --diff
 
-lint: ## linters, formatting, import arrows, go.mod, and that bench, bench/peers, browser and oteldbcron compile
+lint: ## check style, formatting, import arrows and go.mod, and compile bench, bench/peers, browser and oteldbcron
 	$(call timed,lint,$(LINT) run ./... && go mod tidy -diff && go -C bench vet ./... && go -C bench/peers vet ./... && go -C browser vet ./... && go -C oteldbcron vet ./...)
 
-# Not the drivers and the programs, which take minutes: `make dist` builds those.
-cross: ## compile what has files of its own for the other platforms
+# The drivers and the programs take minutes: `make dist` builds those.
+cross: ## compile the packages with files for other platforms
 	$(call timed,cross,for os in darwin windows; do \
 		GOOS=$$os CGO_ENABLED=0 go build ./internal/... ./dialect/dbtest/dbserver || exit 1; done)
 
-deps: ## install what the tests need (Debian, root), or say what is missing
+deps: ## install what the tests need (Debian, root), or list what is missing
 	$(call timed,deps,tools/test-deps)
 
-test: deps ## all tests on all engines; PKG=./lock ARGS='-v -run Renew'
+test: deps ## run all tests on all engines; PKG=./lock ARGS='-v -run Renew'
 	@$(RUN) -- go test $(RACE) -vet=off -parallel $(PARALLEL) -timeout 60m $(ARGS) $(PKG)
 
-test-otel: ## the module for OpenTelemetry, on SQLite
+test-otel: ## test the OpenTelemetry module on SQLite
 	$(call timed,oteldbcron,go -C oteldbcron test $(ARGS) ./...)
 
-compat: deps ## the database's packages on other versions, and clusters that fail over; SERVERS='postgres-18 galera-failover'
+compat: deps ## test the database's packages on other versions, and clusters that fail over; SERVERS='postgres-18 galera-failover'
 	@tools/compat $(SERVERS)
 
-smoke: ## the dashboard in Chromium on SQLite alone, without axe: what CI runs of test-browser
+smoke: ## test the dashboard in Chromium on SQLite, without axe: CI's part of test-browser
 	$(call timed,deps,tools/test-deps chromium)
 	$(call timed,smoke,DBCRON_TEST_ENGINES=sqlite go -C browser test -count=1 -timeout 10m -run 'Browser|SignIn|Questions' ./...)
 
-test-browser: ## the dashboard in a real Chromium (Debian's package chromium), on all engines
+test-browser: ## test the dashboard in Chromium (Debian's package chromium) on all engines
 	$(call timed,deps,tools/test-deps browser)
 	@$(RUN) -- go -C browser test -count=1 -timeout 20m $(ARGS) ./...
 
-screenshots: ## pictures of the dashboard's pages, made up and of dbcron demo after DEMO=3m, in FOLDER=/tmp/dbcron-screenshots; ONLY=overview,queue
+screenshots: ## take pictures of the dashboard's pages, with test data and of dbcron demo after DEMO=3m, in FOLDER=/tmp/dbcron-screenshots; ONLY=overview,queue
 	$(call timed,deps,tools/test-deps browser)
 	@go -C browser test -count=1 -timeout 20m -run Pictures . -args -pictures $(or $(FOLDER),/tmp/dbcron-screenshots) $(if $(DEMO),-demo $(DEMO)) $(if $(ONLY),-only $(ONLY))
 
 golden: ## rewrite the golden files; read the diff before you commit it
 	@$(RUN) -- go test ./dialect ./sqlschema ./cmd/dbcron -run 'Golden|CLI' -update
 
-faults: ## processes killed, paused and cut off, for MINUTES=3
+faults: ## kill, pause and cut off processes for MINUTES=3
 	@$(RUN) -durable -- go test -count=1 -timeout 60m -v ./faults -minutes $(MINUTES)
 
-bench: ## measurements behind docs/benchmarks.md and decisions; ARGS='-run LockPairs'
+bench: ## run the measurements behind docs/benchmarks.md and decisions; ARGS='-run LockPairs'
 	@$(RUN) -durable -- go -C bench test -count=1 -v -timeout 60m $(ARGS) ./...
 
-bench-peers: ## dbcron beside River, asynq, JetStream, redsync and etcd, about 15 minutes; ARGS='-rounds 1 -only etcd'
+bench-peers: ## compare dbcron with River, asynq, JetStream, redsync and etcd (about 15 minutes); ARGS='-rounds 1 -only etcd'
 	@tools/test-deps peers
 	@DBCRON_TEST_ENGINES=postgres $(RUN) -durable -- go -C bench/peers test -count=1 -v -timeout 60m . -chart ../../docs/pictures/peers.svg $(ARGS)
 
-fuzz: ## each fuzz test for FUZZTIME=30s
+fuzz: ## run each fuzz test for FUZZTIME=30s
 	@grep -rEo --include='*_test.go' --exclude-dir=bench --exclude-dir=browser '^func Fuzz[A-Za-z0-9_]*' . | \
 	sed 's#/[^/]*:func # #' | while read -r dir name; do \
 		echo "== $$dir $$name"; \
 		go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "$$dir" || exit 1; done
 
-check: ## all that CI runs
+check: ## run everything that CI runs
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory cross
 	@$(MAKE) --no-print-directory test
@@ -98,7 +98,7 @@ check: ## all that CI runs
 	@$(MAKE) --no-print-directory test-otel
 	$(call timed,packages,packaging/check)
 
-dist: ## release binaries and their sha256 sums, in dist/
+dist: ## build release binaries and their sha256 sums in dist/
 	@rm -rf dist && mkdir dist
 	@for os in $(DIST); do \
 		echo "dbcron $(VERSION) $$os"; \
@@ -108,13 +108,13 @@ dist: ## release binaries and their sha256 sums, in dist/
 	@cd dist && { command -v sha256sum >/dev/null && sha256sum dbcron-* || shasum -a 256 dbcron-*; } >SHA256SUMS
 	@cat dist/SHA256SUMS
 
-# Packages have numbers as versions; a commit is one before the first.
+# A package's version is a number: a commit gets one below the first release.
 PACKAGE_VERSION := $(if $(filter v0% v1% v2% v3% v4% v5% v6% v7% v8% v9%,$(VERSION)),$(VERSION:v%=%),0.0.0~$(VERSION))
 
-packages: ## a .deb and an .rpm for ARCHS="amd64 arm64", in dist/
+packages: ## build a .deb and an .rpm for ARCHS="amd64 arm64" in dist/
 	$(call timed,packages,packaging/build $(PACKAGE_VERSION) $(ARCHS))
 
-release: ## all that is published, with sums: dist and packages
+release: ## build everything to publish, with sums: dist and packages
 	@$(MAKE) --no-print-directory dist packages
 	@cd dist && { command -v sha256sum >/dev/null && sha256sum dbcron* || shasum -a 256 dbcron*; } >SHA256SUMS
 	@cat dist/SHA256SUMS
@@ -122,5 +122,5 @@ release: ## all that is published, with sums: dist and packages
 hooks: ## lint before each commit
 	git config core.hooksPath .githooks
 
-up: ## servers to work with: prints their URLs, runs until Ctrl-C
+up: ## start database servers, print their URLs, run until Ctrl-C
 	@$(RUN)

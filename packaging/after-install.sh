@@ -1,5 +1,5 @@
 #!/bin/sh
-# A new daemon needs /etc/dbcron/url before it can start. One that runs is replaced.
+# A new daemon needs /etc/dbcron/url before it can start. A running one is restarted.
 set -e
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload

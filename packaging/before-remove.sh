@@ -1,5 +1,5 @@
 #!/bin/sh
-# An upgrade goes on with the daemon: see after-install.sh. dpkg says "remove", rpm "0".
+# Only a removal stops the daemon: dpkg passes "remove", rpm "0". An upgrade restarts it: see after-install.sh.
 set -e
 case "$1" in remove | 0)
 	if [ -d /run/systemd/system ]; then

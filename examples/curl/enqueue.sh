@@ -1,6 +1,6 @@
 #!/bin/sh
-# Enqueues a job exactly once, however often the request has to be sent: curl repeats it with the same
-# key when there is no answer.
+# Enqueues a job exactly once, however often the request has to be sent: without an answer, curl
+# repeats it with the same key.
 #
 #   sh enqueue.sh mail welcome '{"to": "ada@example.org"}'
 set -eu

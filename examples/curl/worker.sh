@@ -1,7 +1,7 @@
 #!/bin/sh
-# Pulls the jobs of a queue, one after the other; jq reads the daemon's answers. A job has to be
-# done within its lease. For production, dbcron worker exec or one of the workers beside this
-# folder is more comfortable.
+# Pulls the jobs of a queue, one after the other, and reads the daemon's answers with jq. A job has
+# to end within its lease. For production, prefer dbcron worker exec or the workers in the folders
+# beside this one.
 #
 #   sh worker.sh mail
 set -eu
@@ -18,5 +18,5 @@ while :; do
 		post /claims/complete "{\"claims\": [$claim]}"
 	else
 		post /claims/fail "{\"claims\": [$(printf %s "$claim" | jq -c '. + {error: "there is nobody to write to", dead: true}')]}"
-	fi || : # a job without a reported outcome is done again after its lease
+	fi || : # a job without a reported outcome runs again after its lease
 done

@@ -30,7 +30,7 @@ async function enqueue(queue, kind, payload, key = randomUUID(), tries = 6) {
       const error = new Error(`${answer.status}: ${text}`)
       error.refused = ![502, 503, 504].includes(answer.status)
       throw error
-    } catch (error) { // else no answer, or a lost one
+    } catch (error) { // not refused: the request or the answer was lost
       if (error.refused || n === tries) throw error
     }
     await sleep((100 + 100 * Math.random()) * 2 ** (n - 1))

@@ -1,4 +1,4 @@
-// Pulls the jobs of a queue: it claims jobs from a daemon, and reports their outcomes.
+// Pulls the jobs of a queue: it claims them from a daemon and reports their outcomes.
 //
 //   node worker.mjs mail
 //
@@ -32,7 +32,7 @@ async function post(path, body, signal = AbortSignal.timeout(60_000)) {
 }
 
 async function work({ token, ...job }) {
-  const renew = setInterval(() => { // else somebody else gets the job after its lease
+  const renew = setInterval(() => { // otherwise another worker gets the job after its lease
     post('/claims/heartbeat', { claims: [{ token }], lease: '30s' }).catch(console.error)
   }, 10_000)
   try {
@@ -40,7 +40,7 @@ async function work({ token, ...job }) {
     if (failed === null) await post('/claims/complete', { claims: [{ token }] })
     else await post('/claims/fail', { claims: [{ token, error: String(failed), dead: failed instanceof Permanent }] })
   } catch (error) {
-    console.error(error) // what it could not tell is done again after the lease
+    console.error(error) // a job without a reported outcome runs again after its lease
   } finally {
     clearInterval(renew)
   }

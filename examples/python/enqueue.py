@@ -26,7 +26,7 @@ def enqueue(queue, kind, payload, key=None, tries=6):
         except urllib.error.HTTPError as e:
             if e.code not in (502, 503, 504) or n == tries - 1:
                 raise RuntimeError(f"{e.code}: {e.read().decode(errors='replace')}") from e
-        except OSError:  # no answer, or a lost one
+        except OSError:  # the request or the answer was lost
             if n == tries - 1:
                 raise
         time.sleep(random.uniform(0.1, 0.2) * 2**n)

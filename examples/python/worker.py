@@ -1,4 +1,4 @@
-"""Pulls the jobs of a queue: it claims jobs from a daemon, and reports their outcomes.
+"""Pulls the jobs of a queue: it claims them from a daemon and reports their outcomes.
 
     python3 worker.py mail
 
@@ -29,7 +29,7 @@ def post(path, body):
 def work(job):
     claim, ended = {"token": job["token"]}, threading.Event()
 
-    def renew():  # else somebody else gets the job after its lease
+    def renew():  # otherwise another worker gets the job after its lease
         while not ended.wait(10):
             try:
                 post("/claims/heartbeat", {"claims": [claim], "lease": "30s"})
@@ -55,6 +55,6 @@ while not stopping.is_set():
         idle = False
         for job in jobs:
             post(*work(job))
-    except OSError as e:  # a job without a reported outcome is done again after its lease
+    except OSError as e:  # a job without a reported outcome runs again after its lease
         print(e, file=sys.stderr)
         time.sleep(random.uniform(0.5, 2))
