@@ -53,7 +53,6 @@ var mutants = append(deaf(), []mutant{
 	{store.GetQueue, "MIN(b.divided)", "MAX(b.divided)", "TestBlocksOfQueues" + onSQLite},
 	{store.GetQueue, ", b.generation ORDER BY q.name, b.generation", ", b.generation ORDER BY b.generation DESC", "TestBlocksOfQueues" + onSQLite},
 	{store.ListQueues, "name > :after", "name >= :after", "TestEdit" + onSQLite},
-	{store.LockQueue, "b.queue_id = q.queue_id", always, "TestBlocksOfQueues" + onSQLite},
 	{store.LockQueue, "{locked}", "", "TestLocks" + onPostgres},
 	{store.LockQueues, "b.queue_id = q.queue_id", always, "TestCreateMany" + onSQLite},
 	{store.LockQueues, "{locked}", "", "TestLocks" + onPostgres},

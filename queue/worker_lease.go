@@ -270,11 +270,12 @@ func (l *nodeLease) reenter(ctx context.Context, failing *trouble.Trouble) time.
 	return l.opt.Lease / renewals
 }
 
-// lose gives up everything that this process held: others may have it by now.
+// lose gives up everything that this process held: others may have it by now. A worker that leaves has
+// given up everything already: a renewal that was under way then finds no lease, which is no loss.
 func (w *Worker) lose(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.lease.node == "" {
+	if w.lease.node == "" || w.lease.over {
 		return
 	}
 	if w.c.opt.LeaseLost != nil {

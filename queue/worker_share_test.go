@@ -289,6 +289,24 @@ func TestLeaseLost(t *testing.T) {
 	})
 }
 
+// A renewal that was under way while its worker left finds no lease. That is no loss.
+func TestNoLeaseIsLostByLeaving(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{LeaseLost: func(why string) { t.Errorf("a lease was lost: %s", why) }})
+		w := worker(t, c, WorkerOptions{})
+		stop := start(t, w)
+		w.mu.Lock()
+		name := w.lease.node
+		w.mu.Unlock()
+		stop()
+		n, err := c.renewSome(t.Context(), DefaultLease, []string{name})
+		if must(t, err); n != 0 {
+			t.Error("the lease of a worker that has left was renewed")
+		}
+		w.lose("the lease had ended")
+	})
+}
+
 // What harmless workers have left that vanished is done again at once, all of it at the same
 // time, and nothing is dead for it.
 func TestIsolated(t *testing.T) {

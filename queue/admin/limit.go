@@ -43,8 +43,8 @@ type LimitInfo struct {
 func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(*Limit)) (Limit, error) {
 	var after store.Limit
 	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		var id, n int
-		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": queue}, &id, &n); err != nil {
+		var id int
+		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": queue}, &id); err != nil {
 			return orNone(err, queue)
 		}
 		all, err := store.ReadLimits(ctx, tx, map[int]string{id: queue})
@@ -77,8 +77,8 @@ func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(
 // DeleteLimit removes a limit. It returns [ErrNotFound] if there is none.
 func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
 	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		var id, n int
-		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": queue}, &id, &n); err != nil {
+		var id int
+		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": queue}, &id); err != nil {
 			return orNone(err, queue)
 		}
 		gone, err := tx.Exec(ctx, store.DeleteLimit, sqlrun.Args{"queue": id, "kind": kind})

@@ -99,8 +99,8 @@ func (c *Client) Edit(ctx context.Context, name string, by func(*Queue)) (Queue,
 	}
 	var after store.Settings
 	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		var id, n int
-		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": name}, &id, &n); err != nil {
+		var id int
+		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": name}, &id); err != nil {
 			return err
 		}
 		found, err := store.SelectQueues(ctx, tx, store.GetQueue, sqlrun.Args{"name": name})
@@ -179,9 +179,8 @@ func (c *Client) DeleteQueue(ctx context.Context, name string) error {
 	}
 	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		args := sqlrun.Args{"name": name}
-		var blocks int
 		var has string
-		if err := tx.Get(ctx, store.LockQueue, args, new(int), &blocks); err != nil {
+		if err := tx.Get(ctx, store.LockQueue, args, new(int)); err != nil {
 			return orNone(err, name)
 		}
 		found, err := store.SelectQueues(ctx, tx, store.GetQueue, args)
@@ -221,8 +220,8 @@ func (c *Client) Resize(ctx context.Context, name string, n int) error {
 		return store.Invalid("blocks", "queue %q is FIFO, and has one block", name)
 	}
 	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		var id, there int
-		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": name}, &id, &there); err != nil {
+		var id int
+		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": name}, &id); err != nil {
 			return orNone(err, name)
 		}
 		found, err := store.SelectQueues(ctx, tx, store.GetQueue, sqlrun.Args{"name": name})

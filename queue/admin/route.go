@@ -47,8 +47,8 @@ func (c *Client) SetRoute(ctx context.Context, kind, queue string) error {
 // setRoute sets a route with its queue locked, so that the queue is not deleted meanwhile.
 func (c *Client) setRoute(ctx context.Context, kind, queue string) error {
 	return c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		var id, blocks int
-		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": queue}, &id, &blocks); err != nil {
+		var id int
+		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": queue}, &id); err != nil {
 			return orNone(err, queue)
 		}
 		if q, err := c.readOn(ctx, tx, queue); err != nil {

@@ -20,11 +20,11 @@ var (
 			`(SELECT o.* FROM {prefix}queue_block AS o JOIN {prefix}queue AS p ON p.queue_id = o.queue_id WHERE p.name = :name `+d.Current+`)`)
 	})
 
-	// LockQueue serializes callers that create a queue's blocks or change their number.
+	// LockQueue serializes callers that change a queue, its blocks or what belongs to it.
 	LockQueue = sqlrun.SQL("queue.lock", `
-		SELECT queue_id, (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id) FROM {prefix}queue AS q WHERE q.name = :name {locked}`)
+		SELECT queue_id FROM {prefix}queue WHERE name = :name {locked}`)
 
-	// LockQueues locks several queues, in the order of their names, so that two transactions that
+	// LockQueues locks several queues and counts their blocks, in the order of their names, so that two transactions that
 	// create the same queues do not deadlock.
 	LockQueues = sqlrun.SQL("queue.lock-some", `
 		SELECT queue_id, (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id) FROM {prefix}queue AS q
