@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/rig"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -20,6 +21,9 @@ import (
 // begin or finish their jobs, and takes the jobs over if those workers die. Jobs that arrive
 // later, or are due later, are left to the next call. When ctx ends it stops as [Worker.Run] does.
 func (w *Worker) RunOnce(ctx context.Context) error {
+	if task := rig.Of(ctx); task != nil {
+		return w.perform(ctx, task)
+	}
 	ctx, stop := context.WithCancel(ctx)
 	var waiting sync.WaitGroup
 	defer waiting.Wait()

@@ -8,30 +8,24 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/rig"
-	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/rig"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// How package queuetest runs workers: jobs run in the caller's goroutine, by the same code and
+// perform does a task of package queuetest: jobs run in the caller's goroutine, by the same code and
 // with the same outcomes as usual.
-func init() {
-	rig.Attempt = func(ctx context.Context, worker, jobs any, number int) ([]rig.Outcome, error) {
-		return worker.(*Worker).attempt(ctx, jobs.([]Job), number)
+func (w *Worker) perform(ctx context.Context, task *rig.Task) error {
+	ctx = rig.With(ctx, nil) // handlers may run other workers
+	if jobs, ok := task.Jobs.([]Job); ok {
+		all, err := w.attempt(ctx, jobs, task.Number)
+		task.Done(all)
+		return err
 	}
-	rig.Drain = func(ctx context.Context, worker any, done func([]rig.Outcome) bool) error {
-		w, err := worker.(*Worker).twin()
-		if err != nil {
-			return err
-		}
-		return w.inline(ctx, done)
+	t, err := w.twin()
+	if err != nil {
+		return err
 	}
-	rig.Advance = func(ctx context.Context, client any, by time.Duration) (int64, error) {
-		c := client.(*Client)
-		n, err := c.db.Exec(ctx, store.AdvanceDelayed, sqlrun.Args{"by": -by.Microseconds()})
-		c.bells.announce(ctx)
-		return n, err
-	}
+	return t.inline(ctx, task.Done)
 }
 
 // attempt makes attempts at jobs that are in no table.

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/rig"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/queue/internal/rig"
 )
 
 // What a handler has stored is there at the next attempt, wherever the job has been

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/rig"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/internal/rig"
 )
 
 // A Verdict is the outcome of an attempt at a job.
@@ -103,8 +103,9 @@ func attempt(t testing.TB, w *queue.Worker, number int, jobs ...queue.Job) []Out
 	if len(jobs) == 0 || number < 1 {
 		t.Fatalf("queuetest: %d jobs, attempt %d: there is one job at least, and attempts count from 1", len(jobs), number)
 	}
-	all, err := rig.Attempt(t.Context(), w, jobs, number)
-	if err != nil {
+	var all []rig.Outcome
+	task := &rig.Task{Jobs: jobs, Number: number, Done: func(some []rig.Outcome) bool { all = some; return true }}
+	if err := w.RunOnce(rig.With(t.Context(), task)); err != nil {
 		t.Fatalf("queuetest: %v", err)
 	}
 	return outcomes(all)

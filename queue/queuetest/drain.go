@@ -4,8 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/rig"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/internal/bell"
+	"github.com/dbcron/dbcron/queue/internal/rig"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // mostAttempts is the number of attempts after which a drain counts as endless.
@@ -32,7 +35,7 @@ func DrainAll(t testing.TB, w *queue.Worker) []Outcome {
 func drain(t testing.TB, w *queue.Worker, fails func(Outcome) bool) (all []Outcome) {
 	t.Helper()
 	var failed []Outcome
-	err := rig.Drain(t.Context(), w, func(unit []rig.Outcome) bool {
+	err := w.RunOnce(rig.With(t.Context(), &rig.Task{Done: func(unit []rig.Outcome) bool {
 		for _, o := range outcomes(unit) {
 			all = append(all, o)
 			if fails(o) {
@@ -40,7 +43,7 @@ func drain(t testing.TB, w *queue.Worker, fails func(Outcome) bool) (all []Outco
 			}
 		}
 		return len(failed) == 0 && len(all) < mostAttempts
-	})
+	}}))
 	switch {
 	case len(failed) > 0:
 		t.Fatalf("queuetest: after %d attempts one did not end well: %v", len(all), failed[0])
@@ -60,7 +63,9 @@ func Advance(t testing.TB, c *queue.Client, d time.Duration) {
 	if d < 0 {
 		t.Fatalf("queuetest: time does not go back by %v", -d)
 	}
-	if _, err := rig.Advance(t.Context(), c, d); err != nil {
+	db := c.DB()
+	if _, err := db.Exec(t.Context(), store.AdvanceDelayed, sqlrun.Args{"by": -d.Microseconds()}); err != nil {
 		t.Fatalf("queuetest: %v", err)
 	}
+	bell.Of(db).Tell(t.Context(), db, map[int]string{0: bell.Share}) // workers look for what is due
 }
