@@ -72,11 +72,18 @@ func (l *Locker) peek(ctx context.Context, name string) ([]Info, error) {
 	return sqlrun.Select(ctx, &l.db.Session, peek, sqlrun.Args{"name": name}, scanInfo)
 }
 
-func scanInfo(rows *sql.Rows) (i Info, err error) {
+func scanInfo(rows *sql.Rows) (Info, error) { return scanInfoAnd(rows) }
+
+// scanQueued reads what enqueue returns: a row and the setting that it has made.
+func scanQueued(rows *sql.Rows) (Info, error) { return scanInfoAnd(rows, new(string)) }
+
+func scanInfoAnd(rows *sql.Rows, more ...any) (i Info, err error) {
 	var state string
 	var since, until, released, forced, changed, now int64
-	err = rows.Scan(&i.Name, &i.Slot, &state, &i.By, &since, &until, &released, &i.Fence, &i.Extends, &i.Takeovers,
-		&i.Meta, &i.session, &i.ForcedBy, &forced, &i.ForcedWhy, &changed, &now)
+	err = rows.Scan(append([]any{
+		&i.Name, &i.Slot, &state, &i.By, &since, &until, &released, &i.Fence, &i.Extends, &i.Takeovers,
+		&i.Meta, &i.session, &i.ForcedBy, &forced, &i.ForcedWhy, &changed, &now,
+	}, more...)...)
 	i.Since, i.Until, i.Released = instantOf(since), instantOf(until), instantOf(released)
 	i.Forced, i.Changed = instantOf(forced), instantOf(changed)
 	i.Left = max(0, time.Duration(until-now)*time.Microsecond)

@@ -91,10 +91,15 @@ func (w *waiting) listen(ctx context.Context) {
 	}
 }
 
-// enqueue puts this process into the queue of a lock that is held.
-func (l *Locker) enqueue(ctx context.Context, name string) (queued bool, err error) {
-	n, err := l.db.Exec(ctx, enqueue, sqlrun.Args{"name": name, "me": l.me, "patience": (3 * patience).Microseconds()})
-	return n > 0, err
+// enqueue puts this process into the queue of a lock that is held, or left to another process, and
+// returns the lock's row. It returns nil if the process has not joined.
+func (l *Locker) enqueue(ctx context.Context, name string) (*Info, error) {
+	args := sqlrun.Args{"name": name, "me": l.me, "patience": (3 * patience).Microseconds()}
+	rows, err := sqlrun.Select(ctx, &l.db.Session, enqueue, args, scanQueued)
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	return &rows[0], nil
 }
 
 // tell sends a notification to a process.

@@ -173,8 +173,9 @@ var (
 
 	// enqueue adds this process to the row's queue while the lock is held, or has just been
 	// left to the first in the queue, and records until when it will wait for a notification.
-	// It drops queues of processes that are gone. Its commit does not wait for the disk: a
-	// crash can only lose what concerns waiters.
+	// It drops queues of processes that are gone. It returns the row, as peek does: who joined
+	// need not read who holds the lock. Its commit does not wait for the disk: a crash can only
+	// lose what concerns waiters.
 	enqueue = sqlrun.PerDialect("lock.enqueue", whereNotified(`
 		UPDATE {prefix}lock SET waiting_until = {now + :patience},
 			waiters = CASE WHEN waiting_until IS NULL OR waiting_until <= {now} THEN ARRAY[CAST(:me AS VARCHAR)]
@@ -182,7 +183,7 @@ var (
 		WHERE name = :name AND slot = 0 AND cardinality(waiters) < 200
 			AND (state IN ('LOCK', 'EXTEND') AND expire_at > {now}
 				OR state = 'FREE' AND waiters[1] <> :me AND waiting_until > {now} AND {now + -50000} < released_at)
-		RETURNING set_config('synchronous_commit', 'off', true)`))
+		RETURNING `+fields+`, set_config('synchronous_commit', 'off', true)`))
 
 	// dequeue removes this process from the queue. If the lock has become free meanwhile, and
 	// this process was the one to notify, the next one is notified.
@@ -209,10 +210,13 @@ const grant = `
 			lock_by = :owner, state = 'LOCK', lock_at = {now}, released_at = NULL, extends = 0,
 			meta = :meta, session = :session, {next fence}, update_time = {now}, expire_at = {now + :ttl}`
 
-const columns = `
-		SELECT name, slot, state, lock_by, COALESCE({us lock_at}, 0), COALESCE({us expire_at}, 0),
+// fields are what scanInfo reads.
+const fields = `name, slot, state, lock_by, COALESCE({us lock_at}, 0), COALESCE({us expire_at}, 0),
 			COALESCE({us released_at}, 0), fence, extends, takeovers, meta, session,
-			forced_by, COALESCE({us forced_at}, 0), forced_why, {us update_time}, {us {now}}
+			forced_by, COALESCE({us forced_at}, 0), forced_why, {us update_time}, {us {now}}`
+
+const columns = `
+		SELECT ` + fields + `
 		FROM {prefix}lock`
 
 // channel begins the names of the channels on which waiting processes listen, each on its own.

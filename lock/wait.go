@@ -27,13 +27,18 @@ const (
 	pollMost  = 250 * time.Millisecond
 	patience  = time.Second // how long to rely on a notification
 
-	// A process that has just released a lock does not ask for it during courtesy,
-	// so that the notified process can take it. Where there are no notifications,
-	// a process that has passed the lock around among its own waiters for stint
-	// pauses for gap, so that one that polls finds the lock free.
+	// A process that has just released a lock and notified another one joins the
+	// row's queue. If it cannot, it does not ask for the lock during courtesy, so
+	// that the notified process can take it. A process that has joined while the
+	// lock is free looks after leftFor whether the notified process has come.
 	courtesy = 5 * time.Millisecond
-	stint    = 100 * time.Millisecond
-	gap      = 20 * time.Millisecond
+	leftFor  = 50 * time.Millisecond // enqueue has the same
+
+	// Where there are no notifications, a process that has passed the lock around
+	// among its own waiters for stint pauses for gap, so that one that polls finds
+	// the lock free.
+	stint = 100 * time.Millisecond
+	gap   = 20 * time.Millisecond
 )
 
 // waiting has the lines, which all Lockers of a database share.
@@ -67,6 +72,7 @@ type line struct {
 	since instant.Instant
 	freed instant.Instant
 	rest  instant.Instant // until then the lock is left to other processes
+	left  bool            // this process has just left the lock to another, which it has notified
 }
 
 // join appends the caller to the line of a name. first is closed when the caller
@@ -145,6 +151,7 @@ type contender struct {
 	fence   int64
 	trouble error // the last attempt's error if the database cannot be reached
 	queued  bool  // this process is in the row's queue
+	follows bool  // and when it joined, the lock was left to the first one there
 	missed  bool  // the row's queue was full
 	hearing bool  // this process listens, or begins to
 }
@@ -152,9 +159,17 @@ type contender struct {
 func (c *contender) run(ctx context.Context) (*Lease, error) {
 	told := true // at first, the lock may be free
 	for {
-		if rest := c.l.rest(c.line); rest > 0 {
+		rest, left := c.l.rest(c.line)
+		wait := time.Duration(0)
+		if left && !c.queued || c.follows && !told {
+			wait = c.follow(ctx)
+		}
+		switch {
+		case wait > 0:
+			told = c.sleep(ctx, wait)
+		case rest > 0:
 			told = c.sleep(ctx, rest) || told
-		} else {
+		default:
 			lease, wait, err := c.ask(ctx, told)
 			if lease != nil || err != nil {
 				return lease, err
@@ -213,6 +228,52 @@ func (c *contender) ask(ctx context.Context, told bool) (*Lease, time.Duration, 
 	return c.refused(ctx, held, err)
 }
 
+// follow joins the row's queue without asking for the lock, because this process has
+// just left it to another one, or looks again whether that one has come. It returns
+// how long to wait for a notification, or 0 if the lock may be free.
+func (c *contender) follow(ctx context.Context) time.Duration {
+	c.follows = false
+	if c.missed || !c.queues() {
+		return 0
+	}
+	select {
+	case <-c.line.bell: // of the release, or of a notification: the statement sees what it was about
+	default:
+	}
+	row, err := c.l.enqueue(ctx, c.seat.key())
+	if err != nil || row == nil {
+		c.missed = true
+		return 0
+	}
+	held, wait := c.join(row)
+	if held != nil {
+		wait = min(wait, held.Left+jittered(pollFirst)) // as in refused
+	} else {
+		held = &HeldError{Name: c.seat.key()} // by the notified process, or soon
+	}
+	c.l.mu.Lock()
+	defer c.l.mu.Unlock()
+	c.line.held, c.line.rest = held, 0 // from here on, the queue keeps the order
+	return wait
+}
+
+// queues reports whether this process can wait in the row's queue.
+func (c *contender) queues() bool {
+	_, isPool := c.seat.(*Pool)
+	return !isPool && c.l.opt.Every == 0 && c.hear()
+}
+
+// join notes that this process is in the queue of a row. It returns the holder, if
+// there is one, and how long to rely on a notification.
+func (c *contender) join(row *Info) (held *HeldError, wait time.Duration) {
+	held = heldBy(row)
+	c.queued, c.missed, c.follows = true, false, held == nil
+	if held == nil {
+		return nil, jittered(leftFor)
+	}
+	return held, jittered(patience)
+}
+
 // refused returns how long to wait after the given answer.
 func (c *contender) refused(ctx context.Context, held *HeldError, err error) (*Lease, time.Duration, error) {
 	if ctx.Err() != nil {
@@ -233,12 +294,12 @@ func (c *contender) refused(ctx context.Context, held *HeldError, err error) (*L
 	c.line.held = held
 	c.l.mu.Unlock()
 	wait := c.pollAfter(held)
-	if _, isPool := c.seat.(*Pool); !isPool && c.l.opt.Every == 0 && c.hear() {
-		queued, err := c.l.enqueue(ctx, c.seat.key())
-		c.queued = err == nil && queued
+	if c.queues() {
+		row, err := c.l.enqueue(ctx, c.seat.key())
+		c.queued = false
 		switch {
-		case c.queued:
-			wait, c.missed = jittered(patience), false
+		case row != nil:
+			_, wait = c.join(row)
 		case err == nil && !c.missed: // the lock is free by now, or the queue is full
 			wait, c.missed = 0, true
 		}
@@ -296,15 +357,19 @@ func (c *contender) stop() {
 func jittered(d time.Duration) time.Duration { return d/2 + mathrand.N(max(d, 1)) }
 
 // rest returns how long the first in line must not ask, because this process
-// holds the lock or leaves it to others.
-func (w *waiting) rest(ln *line) time.Duration {
+// holds the lock or leaves it to others. It reports once that a notified process is
+// about to take the lock.
+func (w *waiting) rest(ln *line) (rest time.Duration, left bool) {
 	w.mu.Lock()
-	local, rest := ln.local, ln.rest
+	local := ln.local
 	w.mu.Unlock()
 	if local != nil && local.occupies() {
-		return longSleep
+		return longSleep, false
 	}
-	return rest.Sub(instant.Now())
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	left, ln.left = ln.left, false
+	return ln.rest.Sub(instant.Now()), left
 }
 
 // took records that this process has the lock.
@@ -335,7 +400,7 @@ func (w *waiting) freed(le *Lease, next string) {
 	}
 	switch {
 	case next != "" && next != w.me:
-		ln.rest = now.Add(courtesy)
+		ln.rest, ln.left = now.Add(courtesy), true
 	case w.db.Dialect.Notify == nil && now.Sub(ln.since) > stint:
 		ln.rest = now.Add(gap)
 	}

@@ -264,6 +264,88 @@ func TestQueuePassesOn(t *testing.T) {
 	})
 }
 
+// A process that has left the lock to another one joins the queue behind it without asking for the
+// lock first.
+func TestLeaverQueuesUpAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.Notify == nil {
+			t.Skip("this engine cannot notify")
+		}
+		other := locker(t, db, Options{})
+		var mu sync.Mutex
+		var watching bool
+		var sent []string
+		var taken *Lease
+		l := lockerOn(t, db.Broken(t, &dbtest.Fault{Stall: func(op string) {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case !watching:
+			case strings.Contains(op, "SET state = 'FREE'"):
+				sent = append(sent, "release")
+			case strings.Contains(op, "pg_notify"):
+				sent = append(sent, "tell")
+			default:
+				if taken == nil { // the notified process comes before the next statement
+					var err error
+					if taken, err = other.TryAcquire(t.Context(), "x"); err != nil {
+						t.Error(err)
+					}
+				}
+				sent = append(sent, op)
+			}
+		}}), Options{})
+		listener := contender{l: l}
+		eventually(t, "it listens", listener.hear)
+		defer l.unhear()
+		le, err := l.Acquire(t.Context(), "x")
+		must(t, err)
+		if row, err := other.enqueue(t.Context(), "x"); err != nil || row == nil || row.By != le.Owner() {
+			t.Fatalf("queued behind %+v, %v", row, err)
+		}
+		done := l.waits(t, t.Context(), "x")
+		mu.Lock()
+		watching = true
+		mu.Unlock()
+		must(t, le.Release(t.Context()))
+		eventually(t, "it waits in the queue", func() bool {
+			return slices.Equal(db.List(t, `SELECT array_to_string(waiters, ' ') FROM {prefix}lock`, nil), []string{l.me})
+		})
+		mu.Lock()
+		watching = false
+		if len(sent) != 3 || sent[0] != "release" || sent[1] != "tell" || !strings.Contains(sent[2], "array_append") {
+			t.Errorf("it sent %q", sent)
+		}
+		mu.Unlock()
+		must(t, taken.Release(t.Context()))
+		must(t, result(t, done))
+	})
+}
+
+// A process that is told of a release and does not come holds up nobody for long.
+func TestLeaverTakesWhatIsNotFetched(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.Notify == nil {
+			t.Skip("this engine cannot notify")
+		}
+		dead, l := locker(t, db, Options{}), locker(t, db, Options{})
+		listener := contender{l: l}
+		eventually(t, "it listens", listener.hear)
+		defer l.unhear()
+		le, err := l.Acquire(t.Context(), "x")
+		must(t, err)
+		if row, err := dead.enqueue(t.Context(), "x"); err != nil || row == nil {
+			t.Fatalf("%+v, %v", row, err)
+		}
+		done := l.waits(t, t.Context(), "x")
+		must(t, le.Release(t.Context()))
+		must(t, result(t, done))
+		if waiters := db.List(t, `SELECT array_to_string(waiters, ' ') FROM {prefix}lock`, nil); waiters[0] != "" {
+			t.Errorf("in the queue remains %s", waiters)
+		}
+	})
+}
+
 // Those who wait hold no connection: more of them than the pool has do not keep
 // the holder from releasing.
 func TestMoreWaitersThanConnections(t *testing.T) {
