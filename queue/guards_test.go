@@ -78,7 +78,7 @@ func told(at int) sqlrun.Args {
 	args := sqlrun.Args{
 		"queue": 1, "queues": []int64{1}, "to": 1, "name": "q", "names": []string{"q"}, "divided": 3, "generation": 1, "priority": 2, "id": first,
 		"ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": store.Places{Queue: 1, Divided: 3, Priority: 2, IDs: []int64{first, first + 2}},
-		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "left": 0, "busy": 1, "does": nil, "was": rowRunning,
+		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "busy": 1, "does": nil, "was": rowRunning,
 		"state": rowSuspect, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": store.Epoch.UnixMicro(), "rows": moving(first, Normal),
 	}
 	maps.Copy(args, past(first-1))
@@ -201,11 +201,10 @@ var reaches = []struct {
 	{store.SetBusy, 0, 1, "queues, node", nil},
 	{store.ListWorkers, 0, 1, "queues", nil},
 	{store.ListBlocks, 0, 2, "queues", nil},
-	{store.TakeBlock, 0, 1, "queue, divided, fence", sqlrun.Args{"divided": 5}},
 	{store.Taken, 0, 2, "row's queue, row's block, row's fence, node", nil}, // the same one, for two rows
 	{store.HandOverBlocks, 0, 1, "row's queue, row's block, row's fence, node", nil},
 	{store.NoteBatch, 0, 1, "queue, divided, fence, node", nil},
-	{store.TrustBlock, 0, 1, "queue, divided, fence, node", nil},
+	{store.TrustBlocks, 0, 1, "row's queue, row's block, row's fence, node", nil},
 	{store.StillMine, 0, 1, "queue, divided, fence, node", nil},
 	{store.ClaimHolds, 0, 1, "queue, divided, fence, node", nil},
 	{store.NodeLives, 0, 1, "node", nil},
@@ -411,51 +410,40 @@ func orExec(db *dbtest.DB, stmt *sqlrun.Stmt, args sqlrun.Args) error {
 	return err
 }
 
-// A block is taken that is free or whose holder is not live, once. Its jobs come under
-// suspicion if the holder died.
+// Blocks are taken that are free or whose holders are not live, once, if they are what the taker saw. Their
+// jobs come under suspicion if the holder died.
 func TestTake(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		byHand(t, db, `INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by, fence, suspects) VALUES (1, 9, 'FREE', 'live', 5, 3)`)
-		for i, name := range holders(t, db) {
-			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by, fence, suspects) VALUES (1, %d, 'LEASED', '%s', 5, 3)`, i, name))
-		}
-		for range 2 { // the second time the fence is another
-			for divided := range 10 {
-				left := 0
-				if divided == 4 || divided == 5 {
-					left = 1
-				}
-				must(t, orExec(db, store.TakeBlock, sqlrun.Args{"queue": 1, "divided": divided, "fence": 5, "node": "me", "batch": 7, "left": left}))
-			}
-		}
-		wantRows(t, db, "blocks", `SELECT divided, state, lock_by, fence, suspects, batch FROM {prefix}queue_block ORDER BY divided`,
-			"0 LEASED live 5 3 100", "1 LEASED late 5 3 100", "2 LEASED me 6 4 7", "3 LEASED me 6 4 7", "4 LEASED me 6 0 7",
-			"5 LEASED me 6 0 7", "6 LEASED me 6 4 7",
-			"9 LEASED me 6 0 7")
-	})
-}
-
-// Several blocks are taken of which nobody has any, once each.
-func TestTakeFree(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for i, name := range holders(t, db) {
 			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by, fence, suspects) VALUES (1, %d, 'LEASED', '%s', 5, 3)`, i, name))
 		}
 		byHand(t, db, `INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by, fence, suspects) VALUES
-			(1, 10, 'FREE', 'live', 5, 3), (1, 11, 'FREE', '', 4, 3), (1, 12, 'FREE', '', 5, 3), (2, 10, 'FREE', '', 5, 3), (2, 11, 'FREE', '', 5, 3)`)
+			(1, 7, 'LEASED', 'nobody', 5, 3), (1, 8, 'FREE', '', 5, 3), (1, 9, 'FREE', 'live', 5, 3), (1, 10, 'FREE', '', 4, 3), (1, 11, 'FREE', '', 5, 3),
+			(2, 9, 'FREE', '', 5, 3), (2, 11, 'FREE', '', 5, 3)`)
 		var rows []sqlrun.Args
-		for divided := range 12 {
-			rows = append(rows, sqlrun.Args{"queue": 1, "block": divided, "seen": 5})
+		for divided := range 11 {
+			row := sqlrun.Args{"queue": 1, "block": divided, "seen": 5, "was": "LEASED", "died": 1}
+			switch divided {
+			case 4, 5:
+				row["died"] = 0 // it left
+			case 7:
+				row["was"], row["died"] = "FREE", 0
+			case 9, 10:
+				row["was"], row["died"] = "FREE", 0
+			}
+			rows = append(rows, row)
 		}
-		args := sqlrun.Args{"rows": append(rows, sqlrun.Args{"queue": 2, "block": 11, "seen": 5}), "node": "me", "batch": 7}
-		for _, n := range []int64{2, 0} { // the second time the fence is another
-			if got, err := db.Exec(t.Context(), store.TakeFree, args); err != nil || got != n {
+		rows = append(rows, sqlrun.Args{"queue": 2, "block": 11, "seen": 5, "was": "FREE", "died": 0})
+		for _, n := range []int64{7, 0} { // the second time the fence is another
+			got, err := db.Exec(t.Context(), store.TakeBlocks, sqlrun.Args{"rows": rows, "node": "me", "batch": 7})
+			if err != nil || got != n {
 				t.Errorf("%d blocks were taken, not %d: %v", got, n, err)
 			}
 		}
-		wantRows(t, db, "blocks", `SELECT queue_id, divided, state, lock_by, fence, suspects, batch FROM {prefix}queue_block WHERE state = 'FREE' OR divided > 9 ORDER BY queue_id, divided`,
-			"1 10 LEASED me 6 0 7", "1 11 FREE  4 3 100", "1 12 FREE  5 3 100", "2 10 FREE  5 3 100", "2 11 LEASED me 6 0 7")
-		wantRows(t, db, "others' blocks", `SELECT COUNT(*) FROM {prefix}queue_block WHERE state = 'LEASED' AND lock_by = 'me' AND divided < 10`, "0")
+		wantRows(t, db, "blocks", `SELECT queue_id, divided, state, lock_by, fence, suspects, batch FROM {prefix}queue_block ORDER BY queue_id, divided`,
+			"1 0 LEASED live 5 3 100", "1 1 LEASED late 5 3 100", "1 2 LEASED me 6 4 7", "1 3 LEASED me 6 4 7", "1 4 LEASED me 6 0 7",
+			"1 5 LEASED me 6 0 7", "1 6 LEASED me 6 4 7", "1 7 LEASED nobody 5 3 100", "1 8 FREE  5 3 100", "1 9 LEASED me 6 0 7",
+			"1 10 FREE  4 3 100", "1 11 FREE  5 3 100", "2 9 FREE  5 3 100", "2 11 LEASED me 6 0 7")
 	})
 }
 
@@ -553,12 +541,10 @@ func TestOnce(t *testing.T) {
 				t.Errorf("%s: %v", test.stmt.Name, err)
 			}
 		}
-		for _, stmt := range []*sqlrun.Stmt{store.SetOrdered, store.TakeBlock, store.AdoptRunning, store.HastenDelayed} {
+		for _, stmt := range []*sqlrun.Stmt{store.SetOrdered, store.AdoptRunning, store.HastenDelayed} {
 			args := told(inDelayed)
 			args["id"] = 20
 			switch stmt {
-			case store.TakeBlock:
-				args["divided"] = 5
 			case store.AdoptRunning:
 				args["id"] = 30
 			case store.HastenDelayed:

@@ -36,7 +36,6 @@ const (
 	ofItsNode  = "n.name = lock_by AND "
 	ifLive     = " AND n.state = 'live'"
 	dead       = "NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live')"
-	suspicious = "suspects = CASE WHEN state = 'FREE' OR {int :left} = 1 THEN 0 ELSE suspects + 1 END"
 	crashed    = "crashes = crashes + CASE WHEN state = 'handed' THEN 0 ELSE 1 END"
 	movedQueue = "j.queue_id = record.queue AND "
 	movedBlock = "j.divided = record.block AND "
@@ -128,26 +127,26 @@ var mutants = append(deaf(), []mutant{
 	{store.ListBlocks, "n.expire_at > {now}", always, "TestWhoIsLive" + onSQLite},
 	{store.ListBlocks, "n.state = 'gone'", always, "TestWhoIsLive" + onSQLite},
 	{store.ListBlocks, "b.queue_id, b.divided", "b.queue_id, b.divided DESC", "TestWhoIsLive" + onSQLite},
-	{store.TakeBlock, "(state = 'FREE' OR " + dead + ")", always, "TestTake" + onSQLite},
-	{store.TakeBlock, "state = 'FREE' OR NOT", "NOT", "TestTake" + onSQLite},
-	{store.TakeBlock, dead, "1 = 0", "TestTake" + onSQLite},
-	{store.TakeBlock, ofItsNode, "", "TestTake" + onSQLite},
-	{store.TakeBlock, ifLive, "", "TestTake" + onSQLite},
-	{store.TakeBlock, "fence = fence + 1", "fence = fence", "TestTake" + onSQLite},
-	{store.TakeBlock, "state = 'FREE' OR {int", "{int", "TestTake" + onSQLite},
-	{store.TakeBlock, " OR {int :left} = 1", "", "TestTake" + onSQLite},
-	{store.TakeBlock, "suspects + 1", "suspects", "TestTake" + onSQLite},
-	{store.TakeBlock, suspicious + ", state = 'LEASED'", "state = 'LEASED', " + suspicious, "TestTake" + onMySQL}, // assigns in this order
-	{store.TakeFree, blockRow + "state = 'FREE' AND ", "", "TestTakeFree" + onSQLite},
-	{store.TakeFree, blockRow + "fence = picked.seen", always, "TestTakeFree" + onSQLite},
-	{store.TakeFree, blockRow + "queue_id = picked.queue_id AND ", "", "TestTakeFree" + onSQLite},
-	{store.TakeFree, "fence = fence + 1", "fence = fence", "TestTakeFree" + onSQLite},
+	{store.TakeBlocks, blockRow + "fence = picked.seen AND ", "", "TestTake" + onSQLite},
+	{store.TakeBlocks, blockRow + "state = picked.was AND ", "", "TestTake" + onSQLite},
+	{store.TakeBlocks, blockRow + "queue_id = picked.queue_id AND ", "", "TestTake" + onSQLite},
+	{store.TakeBlocks, "picked.was = 'FREE' OR NOT", "NOT", "TestTake" + onSQLite},
+	{store.TakeBlocks, dead, always, "TestTake" + onSQLite},
+	{store.TakeBlocks, dead, "1 = 0", "TestTake" + onSQLite},
+	{store.TakeBlocks, ofItsNode, "", "TestTake" + onSQLite},
+	{store.TakeBlocks, ifLive, "", "TestTake" + onSQLite},
+	{store.TakeBlocks, "fence = fence + 1", "fence = fence", "TestTake" + onSQLite},
+	{store.TakeBlocks, "picked.died = 1", always, "TestTake" + onSQLite},
+	{store.TakeBlocks, "suspects + 1", "suspects", "TestTake" + onSQLite},
 	{store.Taken, "b.queue_id = record.queue AND ", "", ""},
 	{store.Taken, "b.divided = record.block", always, ""},
 	{store.Taken, " AND b.fence = record.seen + 1", "", ""},
 	{store.HandOverBlocks, blockRow + "fence = picked.held AND ", "", ""},
 	{store.HandOverBlocks, blockRow + "queue_id = picked.queue_id AND ", "", ""},
 	{store.HandOverBlocks, " AND " + blockRow + "divided = picked.divided", "", ""},
+	{store.TrustBlocks, blockRow + "fence = picked.held AND ", "", ""},
+	{store.TrustBlocks, blockRow + "queue_id = picked.queue_id AND ", "", ""},
+	{store.TrustBlocks, " AND " + blockRow + "divided = picked.divided", "", ""},
 	{store.StillMine, ofFence, always, "TestMovesOfALostBlock" + onSQLite},
 	{store.StillMine, ofNode, always, "TestMovesOfALostBlock" + onSQLite},
 	{store.StillMine, "{share_locked}", "", "TestLocks" + onPostgres},

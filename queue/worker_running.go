@@ -108,11 +108,11 @@ func (w *Worker) holding(ctx context.Context, all []*block) (some []*block, err 
 }
 
 // lookAround adopts checked out jobs of this worker's blocks whose workers have
-// ended, and lets keys go whose jobs were done elsewhere. g is what was known before the survey.
-func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glance, name string) error {
+// ended, and lets keys go whose jobs were done elsewhere. g is what was known before the survey. It
+// returns the blocks of which no job is under suspicion any more.
+func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glance, name string) (unsuspected []*block, err error) {
 	w.mu.Lock()
 	q.unstrand()
-	var unsuspected []*block
 	mine := map[int]*block{}
 	for _, b := range q.blocks {
 		if b.leaving {
@@ -125,18 +125,18 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glan
 	}
 	w.mu.Unlock()
 	if len(mine) == 0 && len(g.out) == 0 {
-		return nil
+		return nil, nil
 	}
 	if s.failed != nil {
-		return s.failed
+		return nil, s.failed
 	}
 	running := s.running[q.id]
 	w.cancelRemoved(q, g.out, running)
 	if err := w.disown(ctx, q, running, name); err != nil {
-		return err
+		return nil, err
 	}
 	if len(mine) == 0 {
-		return nil
+		return nil, nil
 	}
 	for _, r := range running {
 		if b := mine[r.divided]; b != nil && r.lockBy != name {
@@ -144,13 +144,13 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glan
 		}
 		if r.live && !r.inTime { // it may have had no blocks, and is lost nevertheless
 			if err := w.expelOne(ctx, r.lockBy); err != nil {
-				return err
+				return nil, err
 			}
 			r.live = false
 		}
 		if (r.state == rowHanded || !r.live) && !w.leads(r.at(q)) && !w.choice.strands(q, &r) {
 			if err := w.adoptOne(ctx, q, r, name); err != nil {
-				return err
+				return nil, err
 			}
 		}
 	}
@@ -159,10 +159,10 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glan
 			continue
 		}
 		if err := w.letGo(ctx, b, keys, running); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return w.trustAll(ctx, q, unsuspected, name)
+	return unsuspected, nil
 }
 
 // unsettle schedules another round of a queue soon.
@@ -172,18 +172,26 @@ func (w *Worker) unsettle(q *workQueue) {
 	q.unsettled = max(q.unsettled, instant.Now().Add(4*shareEvery))
 }
 
-// trustAll ends the suspicion against the jobs of some blocks.
-func (w *Worker) trustAll(ctx context.Context, q *workQueue, blocks []*block, name string) error {
-	for _, b := range blocks {
-		if _, err := w.db.Exec(ctx, store.TrustBlock,
-			sqlrun.Args{"queue": q.id, "divided": b.divided, "fence": b.fence, "node": name}); err != nil {
-			return err
+// trust ends the suspicion against the jobs of some blocks.
+func (w *Worker) trust(ctx context.Context, blocks []*block, name string) (failed error) {
+	for part := range slices.Chunk(blocks, mostTaken) {
+		rows := make([]sqlrun.Args, len(part))
+		for i, b := range part {
+			rows[i] = sqlrun.Args{"queue": b.q.id, "block": b.divided, "held": b.fence}
+		}
+		err := w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
+			Stmt: store.TrustBlocks, Args: sqlrun.Args{"rows": rows, "node": name},
+		})
+		if failed = errors.Join(failed, err); err != nil {
+			continue
 		}
 		w.mu.Lock()
-		b.accused = 0
+		for _, b := range part {
+			b.accused = 0
+		}
 		w.mu.Unlock()
 	}
-	return nil
+	return failed
 }
 
 // cancelRemoved ends checked-out jobs whose rows are gone, because somebody has cancelled them.

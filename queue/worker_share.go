@@ -67,24 +67,31 @@ func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string)
 	}
 	var shared []*workQueue
 	var claims []*claim
+	rows, holders := map[*workQueue][]store.BlockRow{}, []*store.LeaseRow(nil)
 	for _, q := range due {
-		some, err := w.shareOne(ctx, q, s, name)
+		rows[q] = slices.Clone(s.blocks[q.id])
+		holders = append(holders, ofBlocks(rows[q])...)
+	}
+	failed = errors.Join(failed, w.expelLate(ctx, holders))
+	for _, q := range due {
+		some, err := w.shareOne(ctx, q, s.workers[q.id], rows[q], name)
 		if failed = errors.Join(failed, err); err == nil {
 			shared, claims = append(shared, q), append(claims, some...)
 		}
 	}
 	failed = errors.Join(failed, w.handOverIdle(ctx, due...), w.takeFree(ctx, claims, name))
+	var cleared []*block
 	for _, q := range shared {
-		failed = errors.Join(failed, w.conductTrials(ctx, q, name), w.lookAround(ctx, q, s, g, name))
+		failed = errors.Join(failed, w.conductTrials(ctx, q, name))
+		some, err := w.lookAround(ctx, q, s, g, name)
+		cleared, failed = append(cleared, some...), errors.Join(failed, err)
 	}
-	return errors.Join(failed, w.lookForDue(ctx, due))
+	return errors.Join(failed, w.trust(ctx, cleared, name), w.lookForDue(ctx, due))
 }
 
 // shareOne shares the blocks of a queue, by what a survey says: it marks those that are to be handed
 // over, and returns which it may take.
-func (w *Worker) shareOne(ctx context.Context, q *workQueue, s *survey, name string) (claims []*claim, failed error) {
-	all, rows := s.workers[q.id], slices.Clone(s.blocks[q.id])
-	failed = w.expelLate(ctx, ofBlocks(rows))
+func (w *Worker) shareOne(ctx context.Context, q *workQueue, all []workerRow, rows []store.BlockRow, name string) (claims []*claim, failed error) {
 	if forgotten := w.check(q, rows, name); len(forgotten) > 0 {
 		failed = errors.Join(failed, w.handOver(ctx, forgotten, name))
 	}

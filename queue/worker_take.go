@@ -95,6 +95,9 @@ type bid struct {
 	got bool
 }
 
+// died reports whether the block's holder ended without handing it over.
+func (x *bid) died() bool { return x.row.State != "FREE" && !x.row.Left }
+
 // mostTaken is how many blocks a transaction takes.
 const mostTaken = 1000
 
@@ -103,49 +106,37 @@ const mostTaken = 1000
 func (w *Worker) takeFree(ctx context.Context, claims []*claim, name string) (failed error) {
 	down := func(err error) bool { return ctx.Err() != nil || w.db.Dialect.Unavailable(err) }
 	for {
-		var free, others []*bid
+		var all []*bid
 		for _, c := range claims {
-			for _, x := range c.pick() {
-				if x.row.State == "FREE" {
-					free = append(free, x)
-				} else {
-					others = append(others, x)
-				}
-			}
+			all = append(all, c.pick()...)
 		}
-		if len(free)+len(others) == 0 {
+		if len(all) == 0 {
 			return failed
 		}
-		slices.SortFunc(free, func(a, b *bid) int { // so that nobody waits for somebody who waits for it
+		slices.SortFunc(all, func(a, b *bid) int { // so that nobody waits for somebody who waits for it
 			return cmp.Or(cmp.Compare(a.c.q.id, b.c.q.id), cmp.Compare(a.row.Divided, b.row.Divided))
 		})
-		for part := range slices.Chunk(free, mostTaken) {
+		for parts := chunks(all, mostTaken); len(parts) > 0; {
 			if w.ending() {
 				return failed
 			}
-			if err := w.takeSome(ctx, part, name); err != nil {
-				failed = errors.Join(failed, err)
-				if down(err) {
-					return failed
-				}
-				others = append(others, part...) // one of them is refused
-			}
-		}
-		for _, x := range others {
-			if w.ending() {
+			part := parts[0]
+			parts = parts[1:]
+			err := w.takeSome(ctx, part, name)
+			failed = errors.Join(failed, err)
+			switch {
+			case err == nil:
+			case down(err):
 				return failed
-			}
-			var err error
-			if x.got, err = w.takeOne(ctx, x.c.q, &x.row, name); err != nil {
-				failed = errors.Join(failed, err)
-				if down(err) {
-					return failed
-				}
+			case len(part) > 1: // one of them is refused
+				parts = append(chunks(part, 1), parts...)
 			}
 		}
-		w.noteTaken(free, others)
+		w.noteTaken(all)
 	}
 }
+
+func chunks[T any](all []T, n int) [][]T { return slices.Collect(slices.Chunk(all, n)) }
 
 // ending reports whether the worker is being stopped.
 func (w *Worker) ending() bool {
@@ -156,15 +147,13 @@ func (w *Worker) ending() bool {
 
 // noteTaken counts the blocks that were taken, and keeps those for a while that are beyond the
 // worker's share.
-func (w *Worker) noteTaken(lists ...[]*bid) {
+func (w *Worker) noteTaken(all []*bid) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	seen := map[*bid]bool{}
-	for _, x := range slices.Concat(lists...) {
-		if !x.got || seen[x] {
+	for _, x := range all {
+		if !x.got {
 			continue
 		}
-		seen[x] = true
 		q, divided := x.c.q, x.row.Divided
 		delete(q.vacant, divided)
 		if x.c.n--; x.c.n >= 0 {
@@ -176,19 +165,25 @@ func (w *Worker) noteTaken(lists ...[]*bid) {
 	}
 }
 
-// takeSome takes blocks that nobody has.
+// takeSome takes blocks that nobody has, or whose workers have ended.
 func (w *Worker) takeSome(ctx context.Context, some []*bid, name string) error {
 	rows, byID := make([]sqlrun.Args, len(some)), map[store.BlockID]*bid{}
 	for i, x := range some {
 		id := store.BlockID{Queue: x.c.q.id, Divided: x.row.Divided}
-		rows[i], byID[id] = sqlrun.Args{"queue": id.Queue, "block": id.Divided, "seen": x.row.Fence}, x
+		died := 0
+		if x.died() {
+			died = 1
+		}
+		rows[i], byID[id] = sqlrun.Args{
+			"queue": id.Queue, "block": id.Divided, "seen": x.row.Fence, "was": x.row.State, "died": died,
+		}, x
 	}
 	reads := w.readSize()
 	args := sqlrun.Args{"rows": rows, "node": name, "batch": max(w.opt.Batch, reads)}
 	var got []*bid
 	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		got = nil
-		n, err := tx.Exec(ctx, store.TakeFree, args)
+		n, err := tx.Exec(ctx, store.TakeBlocks, args)
 		if err != nil || n == 0 {
 			return err
 		}
@@ -209,8 +204,9 @@ func (w *Worker) takeSome(ctx context.Context, some []*bid, name string) error {
 	}
 	all := make([]*block, len(got))
 	for i, x := range got {
-		all[i] = w.newBlock(x.c.q, &x.row, reads)
+		all[i] = w.newBlock(x, reads)
 	}
+	w.noteLost(got)
 	ours, err := w.receive(ctx, all, name)
 	for _, x := range got {
 		x.got = ours
@@ -225,34 +221,37 @@ func (w *Worker) readSize() int {
 }
 
 // newBlock makes a block of a row that this worker has taken.
-func (w *Worker) newBlock(q *workQueue, r *store.BlockRow, reads int) *block {
-	return &block{
+func (w *Worker) newBlock(x *bid, reads int) *block {
+	q, r := x.c.q, &x.row
+	b := &block{
 		q: q, divided: r.Divided, fence: r.Fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
 		reads: board.Reads{Dirty: true, Unseen: true}, dues: board.Dues{Ripe: true}, keyed: q.set.Ordered || r.FIFO, fifo: r.FIFO,
 		forKind: r.ForKind, from: instant.Now(), batch: reads, says: reads,
 	}
-}
-
-// takeOne takes a block, which may be one that a worker has left that was lost.
-func (w *Worker) takeOne(ctx context.Context, q *workQueue, r *store.BlockRow, name string) (bool, error) {
-	reads := w.readSize()
-	args := sqlrun.Args{"queue": q.id, "divided": r.Divided, "fence": r.Fence, "node": name, "batch": max(w.opt.Batch, reads), "left": 0}
-	if r.Left {
-		args["left"] = 1
-	}
-	n, err := w.db.Exec(ctx, store.TakeBlock, args)
-	if err != nil || n == 0 {
-		return false, err
-	}
-	b := w.newBlock(q, r, reads)
-	if r.State != "FREE" && !r.Left {
+	if x.died() {
 		b.accused = r.Suspects + 1
 		if !w.opt.Isolated && !w.opt.AtMostOnce {
 			b.suspect = suspicion(r.Batch, b.accused)
 		}
-		w.log.Info("took a block over from a worker that was lost", "queue", q.name, "block", r.Divided, "from", r.LockBy)
 	}
-	return w.receive(ctx, []*block{b}, name)
+	return b
+}
+
+// noteLost logs from which workers blocks were taken over.
+func (w *Worker) noteLost(got []*bid) {
+	blocks, queues := map[string]int{}, map[string]map[string]bool{}
+	for _, x := range got {
+		if by := x.row.LockBy; x.died() {
+			if queues[by] == nil {
+				queues[by] = map[string]bool{}
+			}
+			blocks[by]++
+			queues[by][x.c.q.name] = true
+		}
+	}
+	for by, n := range blocks {
+		w.log.Info("took blocks over from a worker that was lost", "from", by, "blocks", n, "queues", len(queues[by]))
+	}
 }
 
 // fewBlocks are so few that flushers look into them: more are looked into by one statement first, since

@@ -124,7 +124,7 @@ func TestRungWhileTaken(t *testing.T) {
 		must(t, err)
 		var all []*block
 		for i := range rows {
-			b := w.newBlock(q, &rows[i], 0)
+			b := w.newBlock(&bid{c: &claim{q: q}, row: rows[i]}, 0)
 			b.serving, b.dues.Ripe, q.blocks[b.divided] = true, false, b
 			all = append(all, b)
 		}

@@ -202,13 +202,13 @@ func (t *transfer) takeSome(ctx context.Context) (all bool, slow string, err err
 			if r.LockBy == t.node {
 				continue
 			}
-			got := false
+			x := &bid{c: &claim{q: q}, row: *r}
 			if r.Free() {
-				if got, err = t.w.takeOne(ctx, q, r, t.node); err != nil {
+				if err = t.w.takeSome(ctx, []*bid{x}, t.node); err != nil {
 					return false, "", err
 				}
 			}
-			if !got {
+			if !x.got {
 				all, slow = false, cmp.Or(r.LockBy, slow)
 			}
 		}

@@ -65,26 +65,19 @@ var (
 		FROM {prefix}queue_block AS b LEFT JOIN {prefix}node AS n ON n.name = b.lock_by
 		WHERE {in b.queue_id :queues} ORDER BY b.queue_id, b.divided`)
 
-	// TakeBlock leases a block that is free, or whose holder is not live. It compares the fence
-	// that the taker saw, so one of several takers wins. A holder that left in good order
-	// raises no suspicion against its jobs.
-	TakeBlock = sqlrun.SQL("queue.take", `
-		UPDATE {prefix}queue_block
-		SET suspects = CASE WHEN state = 'FREE' OR {int :left} = 1 THEN 0 ELSE suspects + 1 END, state = 'LEASED', lock_by = :node, lock_at = {now}, batch = :batch, fence = fence + 1
-		WHERE queue_id = :queue AND divided = :divided AND fence = :fence
-			AND (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
-
-	// TakeFree leases blocks that nobody has. Of several takers of a block, the first one changes its
-	// fence; the others wait for its row's lock, and then no longer find the fence that they saw.
-	TakeFree = sqlrun.PerDialect("queue.take-free", func(d *sqlrun.Dialect) string {
+	// TakeBlocks leases blocks that are free, or whose holders are not live. Of several takers of a block,
+	// the first one changes its fence; the others wait for its row's lock, and then no longer find the
+	// fence that they saw. A fence has one holder, so with the state that the taker saw, what it concluded
+	// from that still holds: whether the holder died, which raises suspicion against its jobs.
+	TakeBlocks = sqlrun.PerDialect("queue.take", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}queue_block", []string{"queue_id", "divided"},
-			`suspects = 0, state = 'LEASED', lock_by = :node, lock_at = {now}, batch = :batch, fence = fence + 1`,
-			`{prefix}queue_block.state = 'FREE' AND {prefix}queue_block.fence = picked.seen`,
-			`SELECT queue AS queue_id, block AS divided, seen FROM {records rows: queue int, block int, seen int}`)
+			`suspects = CASE WHEN picked.died = 1 THEN suspects + 1 ELSE 0 END, state = 'LEASED', lock_by = :node, lock_at = {now}, batch = :batch, fence = fence + 1`,
+			`{prefix}queue_block.fence = picked.seen AND {prefix}queue_block.state = picked.was AND (picked.was = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`,
+			`SELECT queue AS queue_id, block AS divided, seen, was, died FROM {records rows: queue int, block int, seen int, was text, died int}`)
 	})
 
-	// Taken lists the blocks that TakeFree has leased. It runs in the same transaction, which holds
-	// their rows' locks. Only this worker writes its name, and only TakeFree with the next fence.
+	// Taken lists the blocks that TakeBlocks has leased. It runs in the same transaction, which holds
+	// their rows' locks. Only this worker writes its name, and only TakeBlocks with the next fence.
 	Taken = sqlrun.SQL("queue.taken", `
 		SELECT b.queue_id, b.divided FROM {records rows: queue int, block int, seen int}
 		{join_by_key {prefix}queue_block AS b} ON b.queue_id = record.queue AND b.divided = record.block
@@ -104,9 +97,13 @@ var (
 	NoteBatch = sqlrun.SQL("queue.note-batch", `
 		UPDATE {prefix}queue_block SET batch = :batch WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
 
-	// TrustBlock ends the suspicion that a job of the block crashed its worker.
-	TrustBlock = sqlrun.SQL("queue.trust", `
-		UPDATE {prefix}queue_block SET suspects = 0 WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
+	// TrustBlocks ends the suspicion that a job of some blocks crashed their worker. It compares the
+	// worker's fences, so it does not clear a block that somebody else has taken.
+	TrustBlocks = sqlrun.PerDialect("queue.trust", func(d *sqlrun.Dialect) string {
+		return d.UpdateFrom("{prefix}queue_block", []string{"queue_id", "divided"}, `suspects = 0`,
+			`{prefix}queue_block.fence = picked.held AND {prefix}queue_block.lock_by = :node`,
+			`SELECT queue AS queue_id, block AS divided, held FROM {records rows: queue int, block int, held int}`)
+	})
 
 	// StillMine is the last read of a transaction that moves jobs of a block. A taker of the
 	// block either waits for the transaction, or was first and makes StillMine fail.
