@@ -58,10 +58,7 @@ func workerIdle(t *testing.T, b *bed, n int, opt queue.Options) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended, began := make(chan error, 1), time.Now()
 	go func() { ended <- w.Run(ctx) }()
-	for b.leased(t) < int64(16*n) && time.Since(began) < 2*time.Minute {
-		pause(t, 100*time.Millisecond)
-	}
-	ready := time.Since(began)
+	ready := b.untilLeased(t, 16*n, began)
 	pause(t, 15*time.Second) // until it is idle
 	trips.Store(0)
 	before, commits := b.cpu(t), b.commits(t)
@@ -79,10 +76,57 @@ func workerIdle(t *testing.T, b *bed, n int, opt queue.Options) {
 		b.Dialect.Name, n, opt.Doorbell, sent, 1e3*u.client.Seconds()/took.Seconds(), 1e3*u.server.Seconds()/took.Seconds(), ready.Seconds(), time.Since(from).Seconds())
 }
 
+// TestQueueTakeover prints how long a worker needs to take over all blocks of a worker that died.
+func TestQueueTakeover(t *testing.T) {
+	queues(t, func(t *testing.T, b *bed) {
+		for _, n := range idleQueues {
+			names := make([]string, n)
+			for i := range names {
+				names[i] = "left" + strconv.Itoa(i)
+			}
+			run := func() (took time.Duration) {
+				c, err := queue.New(b.DB.DB, queue.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+				if err != nil {
+					t.Fatal(err)
+				}
+				w, err := c.Worker(queue.WorkerOptions{Queues: names})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := w.HandleOthers(func(context.Context, *queue.Delivery) error { return nil }); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				ended, began := make(chan error, 1), time.Now()
+				go func() { ended <- w.Run(ctx) }()
+				took = b.untilLeased(t, 16*n, began)
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+				return took
+			}
+			took := run()
+			b.Do(t, `UPDATE {prefix}queue_block SET state = 'LEASED', lock_by = 'dead'`, nil)
+			over := run()
+			t.Logf("%-8s %5d queues: free blocks taken in %.1f s, those of a dead worker in %.1f s", b.Dialect.Name, n, took.Seconds(), over.Seconds())
+		}
+	})
+}
+
+// untilLeased waits until living workers have so many blocks, and returns how long that took.
+func (b *bed) untilLeased(t *testing.T, blocks int, began time.Time) time.Duration {
+	t.Helper()
+	for b.leased(t) < int64(blocks) && time.Since(began) < 3*time.Minute {
+		pause(t, 100*time.Millisecond)
+	}
+	return time.Since(began)
+}
+
 // leased returns how many blocks workers have leased.
 func (b *bed) leased(t *testing.T) (n int64) {
 	t.Helper()
-	n, _ = strconv.ParseInt(b.List(t, `SELECT COUNT(*) FROM {prefix}queue_block WHERE state = 'LEASED'`, nil)[0], 10, 64)
+	n, _ = strconv.ParseInt(b.List(t, `SELECT COUNT(*) FROM {prefix}queue_block WHERE state = 'LEASED' AND lock_by <> 'dead'`, nil)[0], 10, 64)
 	return n
 }
 
