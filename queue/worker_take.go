@@ -180,8 +180,29 @@ func (w *Worker) takeSome(ctx context.Context, some []*bid, name string) error {
 	}
 	reads := w.readSize()
 	args := sqlrun.Args{"rows": rows, "node": name, "batch": max(w.opt.Batch, reads)}
-	var got []*bid
-	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+	got, err := w.mark(ctx, args, some, byID)
+	if err != nil || len(got) == 0 {
+		return err
+	}
+	all := make([]*block, len(got))
+	for i, x := range got {
+		all[i] = w.newBlock(x, reads)
+	}
+	w.noteLost(got)
+	ours, err := w.receive(ctx, all, name)
+	for _, x := range got {
+		x.got = ours
+	}
+	return err
+}
+
+// mark makes blocks this worker's, and returns those that it got.
+func (w *Worker) mark(ctx context.Context, args sqlrun.Args, some []*bid, byID map[store.BlockID]*bid) (got []*bid, err error) {
+	if len(some) == 1 {
+		n, err := w.db.Exec(ctx, store.TakeBlocks, args)
+		return some[:n], err
+	}
+	err = w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		got = nil
 		n, err := tx.Exec(ctx, store.TakeBlocks, args)
 		if err != nil || n == 0 {
@@ -199,19 +220,7 @@ func (w *Worker) takeSome(ctx context.Context, some []*bid, name string) error {
 		})
 		return err
 	})
-	if err != nil || len(got) == 0 {
-		return err
-	}
-	all := make([]*block, len(got))
-	for i, x := range got {
-		all[i] = w.newBlock(x, reads)
-	}
-	w.noteLost(got)
-	ours, err := w.receive(ctx, all, name)
-	for _, x := range got {
-		x.got = ours
-	}
-	return err
+	return got, err
 }
 
 func (w *Worker) readSize() int {
