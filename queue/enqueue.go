@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -68,7 +67,7 @@ func (c *Client) enqueueMany(ctx context.Context, jobs []Job) (all []Enqueued, e
 		return nil, ctx.Err()
 	}
 	rows := make([]jobRow, len(jobs))
-	if err := c.prepare(ctx, slices.Clone(jobs), rows); err != nil {
+	if err := c.prepare(ctx, jobs, rows); err != nil {
 		return nil, err
 	}
 	err = c.insist(ctx, func() error { return c.writeAnew(ctx, rows) })
@@ -135,7 +134,7 @@ func (c *Client) insertIn(ctx context.Context, in *source, jobs []Job) (all []En
 	if len(jobs) == 0 {
 		return nil, func() {}, nil
 	}
-	rows, jobs := make([]jobRow, len(jobs)), slices.Clone(jobs)
+	rows := make([]jobRow, len(jobs))
 	if err := checkAll(jobs); err != nil {
 		return nil, nil, err
 	}
@@ -159,7 +158,8 @@ func (c *Client) insertIn(ctx context.Context, in *source, jobs []Job) (all []En
 	}, nil
 }
 
-// prepare checks jobs and makes rows of them, which have no ids yet.
+// prepare checks jobs and makes rows of them, which have no ids yet. The rows refer to the jobs, which
+// stay as they are.
 func (c *Client) prepare(ctx context.Context, jobs []Job, rows []jobRow) error {
 	if err := checkAll(jobs); err != nil {
 		return err
@@ -171,7 +171,7 @@ func (c *Client) prepare(ctx context.Context, jobs []Job, rows []jobRow) error {
 
 func checkAll(jobs []Job) error {
 	for i := range jobs {
-		if err := jobs[i].check(); err != nil {
+		if err := jobs[i].valid(); err != nil {
 			return ofMany(i, len(jobs), err)
 		}
 	}

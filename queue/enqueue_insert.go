@@ -47,15 +47,15 @@ func (c *Client) insert(ctx context.Context, on *sqlrun.Session, rows []jobRow) 
 	if slices.ContainsFunc(rows, func(r jobRow) bool { return (r.runAt != 0) != (rows[0].runAt != 0) }) {
 		return errMixed
 	}
-	all := stored(rows)
 	fits := len(rows) <= store.Chunk && weightOf(rows) <= sqlrun.MaxBytes || len(rows) == 1
 	if !fits || len(rows) >= copyFrom && rows[0].runAt == 0 && c.db.CanCopy() {
-		columns, copied := all.Copied()
+		columns, copied := store.Copied(len(rows), func(i int, j *store.Job) { rows[i].store(j) })
 		err := on.Copy(ctx, "job", columns, copied)
 		if !fits || !errors.Is(err, errors.ErrUnsupported) {
 			return err
 		}
 	}
+	all := stored(rows)
 	_, err := on.Exec(ctx, store.Insertion(all), sqlrun.Args{"rows": all})
 	return err
 }

@@ -72,13 +72,18 @@ func (j Job) Check() error { return j.check() }
 
 // check sets the job's defaults, or returns an ErrInvalid.
 func (j *Job) check() error {
+	j.Priority, j.Binary = j.priority(), j.binary()
+	return j.valid()
+}
+
+func (j *Job) priority() int { return cmp.Or(j.Priority, Normal) }
+func (j *Job) binary() bool  { return j.Binary && len(j.Payload) > 0 }
+
+// valid is check, and leaves the job as it is.
+func (j *Job) valid() error {
 	if j.err != nil {
 		return j.err
 	}
-	if j.Priority == 0 {
-		j.Priority = Normal
-	}
-	j.Binary = j.Binary && len(j.Payload) > 0
 	return cmp.Or(j.checkNames(), j.checkTimes(), j.checkRest(), j.checkPayload())
 }
 
@@ -122,7 +127,7 @@ func (j *Job) checkTimes() error {
 // checkRest checks everything but names, times and the payload.
 func (j *Job) checkRest() error {
 	switch {
-	case j.Priority < Urgent || j.Priority > Idle:
+	case j.Priority != 0 && (j.Priority < Urgent || j.Priority > Idle):
 		return invalid("priority", "%d is not 1 (urgent) to 4 (idle)", j.Priority)
 	case j.Group < 0:
 		return invalid("group", "%d is not the id of a group", j.Group)
@@ -140,7 +145,7 @@ func (j *Job) checkRest() error {
 // checkPayload checks that a payload that is not binary is JSON.
 func (j *Job) checkPayload() error {
 	switch {
-	case j.Binary:
+	case j.binary():
 	case len(j.Payload) > 0 && !utf8.Valid(j.Payload):
 		return invalid("payload", "it is not UTF-8; set Binary for what is not JSON")
 	case len(j.Payload) > 0 && !json.Valid(j.Payload):
@@ -195,14 +200,18 @@ type jobRow struct {
 func stored(jobs []jobRow) store.Jobs {
 	all := make(store.Jobs, len(jobs))
 	for i := range jobs {
-		j := &jobs[i]
-		all[i] = store.Job{
-			Queue: j.queue, Divided: j.divided, ID: j.id, RunAt: j.runAt, Priority: j.Priority, Kind: j.Kind, Key: j.Key,
-			Payload: j.Payload, Binary: j.Binary, MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Unique: j.Unique,
-			Group: j.Group, Callback: j.callbackOf, Endpoint: j.Endpoint,
-		}
+		jobs[i].store(&all[i])
 	}
 	return all
+}
+
+// store sets what the table has of a job.
+func (r *jobRow) store(to *store.Job) {
+	*to = store.Job{
+		Queue: r.queue, Divided: r.divided, ID: r.id, RunAt: r.runAt, Priority: r.priority(), Kind: r.Kind, Key: r.Key,
+		Payload: r.Payload, Binary: r.binary(), MaxAttempts: r.MaxAttempts, Timeout: r.Timeout, Trace: r.Trace, Unique: r.Unique,
+		Group: r.Group, Callback: r.callbackOf, Endpoint: r.Endpoint,
+	}
 }
 
 // orNull returns nil for a zero value.

@@ -10,6 +10,9 @@ import (
 // CheckName returns an error for a name chosen by a user that not all engines store and compare
 // alike, or that exceeds the 200 characters of its column.
 func CheckName(name string) error {
+	if len(name) > 0 && len(name) <= 200 && visible(name) {
+		return nil
+	}
 	wrong := ""
 	switch {
 	case name == "":
@@ -27,6 +30,16 @@ func CheckName(name string) error {
 		return nil
 	}
 	return fmt.Errorf("name %q: %s", name, wrong)
+}
+
+// visible reports whether a text is only of ASCII's letters, digits and signs, as most names are.
+func visible(text string) bool {
+	for i := range len(text) {
+		if text[i] <= ' ' || text[i] > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 // CutVersion makes a program's version fit a column and a label.

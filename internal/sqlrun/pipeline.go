@@ -144,13 +144,22 @@ func (s *Session) step(ctx context.Context, step *Step) (err error) {
 // Bytes is a value of rows that holds bytes.
 type Bytes []byte
 
-// JSON is a value of copied rows that holds JSON text.
-type JSON []byte
-
-// CopyRows is the input of a bulk load.
+// CopyRows is the input of a bulk load. It may be read in another goroutine, but not after the load
+// has returned.
 type CopyRows interface {
 	Len() int
-	Values(row int, to []any) []any // appends the row's values
+	Copy(row int, to CopyWriter) // writes the row's values
+}
+
+// A CopyWriter takes the values of a row in the order of the columns. A method for each type spares
+// boxing the values, which would cost more than writing them. Numbers must have their column's size.
+type CopyWriter interface {
+	Null()
+	Int16(n int16)
+	Int32(n int32)
+	Int64(n int64)
+	Text(text string)
+	Bytes(b []byte) // also the text of JSON
 }
 
 // CanCopy reports whether there is a bulk load that is faster than INSERT.

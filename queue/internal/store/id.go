@@ -1,7 +1,6 @@
 package store
 
 import (
-	"hash/fnv"
 	"math/rand/v2"
 	"strconv"
 	"sync/atomic"
@@ -54,13 +53,20 @@ type JobID struct {
 // their number. In a queue whose number of blocks was changed, the first block's
 // number is added.
 func Divided(key string, id int64, blocks int) int {
-	h := fnv.New64a()
 	if key != "" {
-		_, _ = h.Write([]byte(key)) // never returns an error
-	} else {
-		_, _ = h.Write(strconv.AppendInt(nil, id, 10))
+		return int(fnv64a(key) % uint64(max(1, blocks)))
 	}
-	return int(h.Sum64() % uint64(max(1, blocks)))
+	var digits [20]byte
+	return int(fnv64a(strconv.AppendInt(digits[:0], id, 10)) % uint64(max(1, blocks)))
+}
+
+// fnv64a is hash/fnv's New64a, which allocates.
+func fnv64a[T string | []byte](text T) uint64 {
+	h := uint64(14695981039346656037)
+	for i := range len(text) {
+		h = (h ^ uint64(text[i])) * 1099511628211
+	}
+	return h
 }
 
 // Follower are the low bits of the id of a job that follows one that was committed late.

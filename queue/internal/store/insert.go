@@ -1,6 +1,7 @@
 package store
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
@@ -84,10 +85,17 @@ func (r Jobs) Int(i int, field string) (int64, bool) {
 // Plain reports whether no job uses a rare column.
 func (r Jobs) Plain() bool {
 	for i := range r {
-		for _, c := range body {
-			if c.how != always && c.value(&r[i]) != nil {
-				return false
-			}
+		if !r[i].plain() {
+			return false
+		}
+	}
+	return true
+}
+
+func (j *Job) plain() bool {
+	for i := range body {
+		if body[i].how != always && body[i].value(j) != nil {
+			return false
 		}
 	}
 	return true
@@ -128,18 +136,24 @@ var fields = func() map[string]func(*Job) any {
 
 // A copying presents jobs for a bulk load.
 type copying struct {
-	Jobs
+	n       int
+	load    func(i int, j *Job)
+	job     Job // the row being written
 	columns []bodyColumn
 }
 
-// Copied returns the columns and rows for a bulk load of jobs. Plain jobs have few columns.
-// Tied jobs are not copied.
-func (r Jobs) Copied() (names []string, rows sqlrun.CopyRows) {
-	most := rare
-	if r.Plain() {
-		most = always
+// Copied returns the columns and rows for a bulk load of n jobs, which load sets one at a time: a
+// second list of them would cost more than writing them. Plain jobs have few columns. Tied jobs are
+// not copied.
+func Copied(n int, load func(i int, j *Job)) (names []string, rows sqlrun.CopyRows) {
+	all, most := &copying{n: n, load: load}, always
+	for i := range n {
+		if load(i, &all.job); !all.job.plain() {
+			most = rare
+			break
+		}
 	}
-	names, all := []string{"queue_id", "divided", "priority", "id"}, copying{Jobs: r}
+	names = []string{"queue_id", "divided", "priority", "id"}
 	for _, c := range body {
 		if c.how <= most {
 			names, all.columns = append(names, c.name), append(all.columns, c)
@@ -148,23 +162,44 @@ func (r Jobs) Copied() (names []string, rows sqlrun.CopyRows) {
 	return names, all
 }
 
-// Values appends the values of a row: marked as JSON or bytes, and numbers in the sizes of
-// their columns.
-func (r copying) Values(i int, to []any) []any {
-	j := &r.Jobs[i]
-	to = append(to, int32(j.Queue), int32(j.Divided), int16(j.Priority), j.ID)
-	for _, c := range r.columns {
-		if c.name == "payload" && !j.Binary && len(j.Payload) > 0 {
-			to = append(to, sqlrun.JSON(j.Payload)) // a string would be copied
-			continue
+// Len returns the number of rows.
+func (r *copying) Len() int { return r.n }
+
+// Copy writes the values of a row, numbers in the sizes of their columns.
+func (r *copying) Copy(i int, to sqlrun.CopyWriter) {
+	j := &r.job
+	r.load(i, j)
+	to.Int32(int32(j.Queue))
+	to.Int32(int32(j.Divided))
+	to.Int16(int16(j.Priority))
+	to.Int64(j.ID)
+	for i := range r.columns {
+		switch c := &r.columns[i]; {
+		case c.name == "kind":
+			to.Text(j.Kind)
+		case c.name == "payload" && !j.Binary && len(j.Payload) > 0: // as a string it would be copied
+			to.Bytes(j.Payload)
+		default:
+			copyValue(to, c.value(j))
 		}
-		value := c.value(j)
-		if n, ok := value.(int); ok {
-			value = int32(n)
-		}
-		to = append(to, value)
 	}
-	return to
+}
+
+func copyValue(to sqlrun.CopyWriter, value any) {
+	switch v := value.(type) {
+	case nil:
+		to.Null()
+	case int:
+		to.Int32(int32(v))
+	case int64:
+		to.Int64(v)
+	case string:
+		to.Text(v)
+	case sqlrun.Bytes:
+		to.Bytes(v)
+	default:
+		panic(fmt.Sprintf("a %T cannot be copied", value))
+	}
 }
 
 // orNull returns nil for a zero value.
