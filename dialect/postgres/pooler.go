@@ -31,7 +31,7 @@ type poolerConnector struct {
 
 func newPoolerConnector(cfg *pgx.ConnConfig) driver.Connector {
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler { return &watcher{conn: c} }
-	direct := stdlib.GetConnector(*cfg)
+	direct := stdlib.GetConnector(*cfg, pings)
 	// The parameters of a statement are cached. The statement is parsed anew each time, in the same
 	// round trip.
 	cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
@@ -40,7 +40,7 @@ func newPoolerConnector(cfg *pgx.ConnConfig) driver.Connector {
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
 	}
-	return &poolerConnector{direct, stdlib.GetConnector(*cfg)}
+	return &poolerConnector{direct, stdlib.GetConnector(*cfg, pings)}
 }
 
 // leadsToServer marks a connection's custom data once it is known that no pooler is in between.

@@ -172,7 +172,7 @@ func connector(u *url.URL, opt sqlrun.Options) (driver.Connector, error) {
 		}
 	}
 	if u.Query().Has("default_query_exec_mode") {
-		return stdlib.GetConnector(*cfg), nil
+		return stdlib.GetConnector(*cfg, pings), nil
 	}
 	return newPoolerConnector(cfg), nil
 }

@@ -56,5 +56,14 @@ func (l lender) Connect(ctx context.Context) (driver.Conn, error) {
 	return &conn{Conn: own, around: direct, lent: lent}, nil
 }
 
+// lentKey marks the contexts in which connections of a borrowed pool are reset before their next use.
+type lentKey struct{}
+
+// Lent marks the context in which a connection of a borrowed pool is reset.
+func Lent(ctx context.Context) context.Context { return context.WithValue(ctx, lentKey{}, true) }
+
+// IsLent reports whether a connection that is reset in this context belongs to a borrowed pool.
+func IsLent(ctx context.Context) bool { return ctx.Value(lentKey{}) != nil }
+
 // direct is an Around that only makes the call.
 func direct(_ context.Context, _ string, call func() error) error { return call() }

@@ -1,0 +1,4 @@
+package postgres
+
+// ShouldPing decides whether a connection is pinged before its next statement.
+var ShouldPing = shouldPing
