@@ -22,7 +22,7 @@ import (
 	"github.com/dbcron/dbcron/lock"
 )
 
-// The failover test runs this program again as the processes that hold locks.
+// Some tests run this program again, as other processes.
 const (
 	roleVariable = "DBCRON_BENCH_ROLE"
 	urlVariable  = "DBCRON_BENCH_URL"
@@ -31,8 +31,10 @@ const (
 	failovers   = 10
 )
 
-// A role waits for the lock, reports when it has it, and keeps it until it is killed.
+// roles are what such a process does. Those of the failover test wait for a lock, report when they have
+// it, and keep it until they are killed.
 var roles = map[string]func(ctx context.Context, db *dialect.DB) error{
+	"crowd": crowdRole,
 	"lease": func(ctx context.Context, db *dialect.DB) error {
 		l, err := lock.New(db, lock.Options{TTL: failoverTTL})
 		if err != nil {
@@ -80,7 +82,7 @@ func act(play func(context.Context, *dialect.DB) error) (code int) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(1)
 	}()
-	db, err := engines.Open(context.Background(), os.Getenv(urlVariable), dialect.Options{MaxConns: 5})
+	db, err := engines.Open(context.Background(), os.Getenv(urlVariable), dialect.Options{MaxConns: 10})
 	if err == nil {
 		err = play(context.Background(), db)
 	}
@@ -116,11 +118,16 @@ func start(t *testing.T, role, url string) *child {
 	return c
 }
 
-// until waits until the child says wanted, and returns the time that it reports.
+// until waits until the child says wanted, and returns the time that it reports. What the child logged
+// before fails the test.
 func (c *child) until(t *testing.T, wanted string) instant.Instant {
 	t.Helper()
 	for c.lines.Scan() {
-		if what, at, _ := strings.Cut(c.lines.Text(), " "); what == wanted {
+		what, at, _ := strings.Cut(c.lines.Text(), " ")
+		if what == "logged" {
+			t.Errorf("a child has logged: %s", at)
+		}
+		if what == wanted {
 			ns, err := strconv.ParseInt(at, 10, 64)
 			if err != nil {
 				t.Fatal(err)
