@@ -91,7 +91,9 @@ func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string)
 
 // shareOne shares the blocks of a queue, by what a survey says: it marks those that are to be handed
 // over, and returns which it may take.
-func (w *Worker) shareOne(ctx context.Context, q *workQueue, all []workerRow, rows []store.BlockRow, name string) (claims []*claim, failed error) {
+func (w *Worker) shareOne(
+	ctx context.Context, q *workQueue, all []workerRow, rows []store.BlockRow, name string,
+) (claims []*claim, failed error) {
 	if forgotten := w.check(q, rows, name); len(forgotten) > 0 {
 		failed = errors.Join(failed, w.handOver(ctx, forgotten, name))
 	}

@@ -81,7 +81,8 @@ func (r *copyReader) fill() {
 	b := &r.to
 	if r.buffer == nil {
 		r.buffer = copyBuffers.Get().(*[]byte)
-		b.b = append((*r.buffer)[:0], "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
+		b.b = (*r.buffer)[:0]
+		b.b = append(b.b, "PGCOPY\n\xff\r\n\x00\x00\x00\x00\x00\x00\x00\x00\x00"...)
 	} else {
 		b.b = b.b[:0]
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"testing"
 
@@ -47,7 +48,7 @@ func TestCopyReaderEnds(t *testing.T) {
 	}
 	read := rows.read
 	r.end()
-	if n, err := r.Read(make([]byte, 10)); n != 0 || err != io.EOF || rows.read != read {
+	if n, err := r.Read(make([]byte, 10)); n != 0 || !errors.Is(err, io.EOF) || rows.read != read {
 		t.Errorf("got %d bytes, %v, and %d rows more", n, err, rows.read-read)
 	}
 }
