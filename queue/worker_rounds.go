@@ -393,19 +393,12 @@ func (w *Worker) refreshSettings(ctx context.Context, due []*workQueue) error {
 
 // lookForDue looks when the next delayed job of each block of some queues is due.
 func (w *Worker) lookForDue(ctx context.Context, due []*workQueue) error {
-	return w.lookForNext(ctx, w.dueRows(due))
-}
-
-// dueRows lists the blocks to look at. While jobs of a block are due and not read, it is read anyway:
-// a look would only find a job that was read and is not done yet, send the reads back to the horizon,
-// and walk over everything deleted on MariaDB, which does not use the time for the range.
-func (w *Worker) dueRows(due []*workQueue) (rows []dueRow) {
+	var rows []dueRow
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	at := instant.Now()
 	for _, q := range due {
 		for _, b := range q.blocks {
-			if b.leaving || b.dues.Ripe {
+			if b.leaving {
 				continue
 			}
 			from := b.dues.Horizon()
@@ -415,7 +408,8 @@ func (w *Worker) dueRows(due []*workQueue) (rows []dueRow) {
 			rows = append(rows, dueRow{b, from})
 		}
 	}
-	return rows
+	w.mu.Unlock()
+	return w.lookForNext(ctx, rows)
 }
 
 // A dueRow is a block, and the time in µs after which its next delayed job is wanted.
