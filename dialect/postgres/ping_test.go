@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"errors"
+	"net"
 	"runtime"
 	"testing"
 	"time"
@@ -44,4 +45,45 @@ func TestPing(t *testing.T) {
 		dbtest.Must(t, c.Close())
 		dbtest.Must(t, own.Close())
 	})
+}
+
+// The look at a socket does not wait for somebody who reads it.
+func TestPingBesideAReader(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there, every connection is pinged")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	dbtest.Must(t, err)
+	defer l.Close()
+	c, err := net.Dial("tcp", l.Addr().String())
+	dbtest.Must(t, err)
+	server, err := l.Accept()
+	dbtest.Must(t, err)
+	read, looked := make(chan error, 1), make(chan bool)
+	go func() {
+		_, err := c.Read(make([]byte, 1))
+		read <- err
+	}()
+	go func() {
+		waits := true
+		for range 1000 { // the reader begins at some time
+			waits = waits && postgres.WouldBlock(c)
+			runtime.Gosched()
+		}
+		looked <- waits
+	}()
+	select {
+	case waits := <-looked:
+		if !waits {
+			t.Error("there was something to read")
+		}
+	case <-time.After(time.Minute):
+		t.Error("the look waits for the reader")
+	}
+	dbtest.Must(t, server.Close())
+	<-read
+	if postgres.WouldBlock(c) {
+		t.Error("the end of the connection is not seen")
+	}
+	dbtest.Must(t, c.Close())
 }
