@@ -393,12 +393,19 @@ func (w *Worker) refreshSettings(ctx context.Context, due []*workQueue) error {
 
 // lookForDue looks when the next delayed job of each block of some queues is due.
 func (w *Worker) lookForDue(ctx context.Context, due []*workQueue) error {
-	var rows []dueRow
+	return w.lookForNext(ctx, w.dueRows(due))
+}
+
+// dueRows lists the blocks to look at. While jobs of a block are due and not read, it is read anyway:
+// a look would only find a job that was read and is not done yet, send the reads back to the horizon,
+// and walk over everything deleted on MariaDB, which does not use the time for the range.
+func (w *Worker) dueRows(due []*workQueue) (rows []dueRow) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	at := instant.Now()
 	for _, q := range due {
 		for _, b := range q.blocks {
-			if b.leaving {
+			if b.leaving || b.dues.Ripe {
 				continue
 			}
 			from := b.dues.Horizon()
@@ -408,8 +415,7 @@ func (w *Worker) lookForDue(ctx context.Context, due []*workQueue) error {
 			rows = append(rows, dueRow{b, from})
 		}
 	}
-	w.mu.Unlock()
-	return w.lookForNext(ctx, rows)
+	return rows
 }
 
 // A dueRow is a block, and the time in µs after which its next delayed job is wanted.

@@ -236,3 +236,15 @@ func TestStillBlocks(t *testing.T) {
 		eventually(t, "and still", still)
 	})
 }
+
+// No look is made for the next delayed job of a block that is read because some are due, or that is
+// handed over.
+func TestDueRows(t *testing.T) {
+	b, due, leaving := newBlock(1), newBlock(1), newBlock(1)
+	b.dues.Ripe, due.dues.Ripe, leaving.dues.Ripe, leaving.leaving = false, true, false, true
+	q := &workQueue{w: b.q.w, blocks: map[int]*block{1: b, 2: due, 3: leaving}}
+	rows := b.q.w.dueRows([]*workQueue{q})
+	if len(rows) != 1 || rows[0].b != b {
+		t.Errorf("a round looks at %d blocks", len(rows))
+	}
+}

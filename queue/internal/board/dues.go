@@ -56,7 +56,10 @@ func (s *Dues) Plan(at instant.Instant, upto int64, limit, had int, all, keyed b
 		s.horizon, s.late = Due{}, true
 	}
 	r := DueRead{After: s.cursor, Limit: limit, Upto: upto}
-	if s.horizon.Before(s.cursor) && (s.late || keyed || at.Sub(s.looked) >= LookEvery) {
+	switch {
+	case !s.horizon.Before(s.cursor):
+		s.looked = at // it reads from the horizon
+	case s.late || keyed || at.Sub(s.looked) >= LookEvery:
 		s.looked, r.After, r.Limit = at, s.horizon, limit+had
 	}
 	return r

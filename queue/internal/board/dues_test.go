@@ -177,3 +177,17 @@ func TestDuesGoOn(t *testing.T) {
 		t.Errorf("it goes on as %+v", r)
 	}
 }
+
+// The first read of a backlog looks at all that is due: the next ones go back to the horizon only after
+// a while.
+func TestDuesOfABacklog(t *testing.T) {
+	var s Dues
+	at, last := instant.Instant(time.Hour), Due{2_000_000, 7}
+	s.Took(s.Plan(at, 1_000_000, 5, 0, false, false), 5, last)
+	if r := s.Plan(at.Add(LookEvery/2), 1_000_000, 5, 100, false, false); r.After != last || r.Limit != 5 {
+		t.Errorf("the second read goes back: %+v", r)
+	}
+	if r := s.Plan(at.Add(LookEvery), 1_000_000, 5, 100, false, false); r.After.At != 1_000_000 || r.Limit != 105 {
+		t.Errorf("a read after a while does not go back: %+v", r)
+	}
+}
