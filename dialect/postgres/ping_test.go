@@ -52,10 +52,10 @@ func TestPingBesideAReader(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("there, every connection is pinged")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	dbtest.Must(t, err)
-	defer l.Close()
-	c, err := net.Dial("tcp", l.Addr().String())
+	t.Cleanup(func() { _ = l.Close() })
+	c, err := new(net.Dialer).DialContext(t.Context(), "tcp", l.Addr().String())
 	dbtest.Must(t, err)
 	server, err := l.Accept()
 	dbtest.Must(t, err)
