@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -39,25 +40,12 @@ func workerIdle(t *testing.T, b *bed, n int, opt queue.Options) {
 	if b.Dialect.Notify == nil { // otherwise the server counts
 		on = b.Broken(t, &dbtest.Fault{Random: func() (broken, after bool) { trips.Add(1); return false, false }})
 	}
-	opt.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
-	c, err := queue.New(on.DB, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
 	names := make([]string, n)
 	for i := range names {
 		names[i] = "idle" + strconv.Itoa(i)
 	}
-	w, err := c.Worker(queue.WorkerOptions{Queues: names})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := w.HandleOthers(func(context.Context, *queue.Delivery) error { return nil }); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	ended, began := make(chan error, 1), time.Now()
-	go func() { ended <- w.Run(ctx) }()
+	began := time.Now()
+	stop := b.begin(t, on.DB, names, opt)
 	ready := b.untilLeased(t, 16*n, began)
 	pause(t, 15*time.Second) // until it is idle
 	trips.Store(0)
@@ -68,10 +56,7 @@ func workerIdle(t *testing.T, b *bed, n int, opt queue.Options) {
 	u := b.cpu(t).since(before, 1)
 	sent := perSecond(trips.Load()+b.commits(t)-commits, took)
 	from = time.Now()
-	cancel()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	stop()
 	t.Logf("%-8s %5d queues, doorbell %q: %.1f transactions/s; CPU of client and server %.1f + %.1f ms/s; began in %.1f s, ended in %.1f s",
 		b.Dialect.Name, n, opt.Doorbell, sent, 1e3*u.client.Seconds()/took.Seconds(), 1e3*u.server.Seconds()/took.Seconds(), ready.Seconds(), time.Since(from).Seconds())
 }
@@ -85,25 +70,10 @@ func TestQueueTakeover(t *testing.T) {
 				names[i] = "left" + strconv.Itoa(i)
 			}
 			run := func() (took time.Duration) {
-				c, err := queue.New(b.DB.DB, queue.Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
-				if err != nil {
-					t.Fatal(err)
-				}
-				w, err := c.Worker(queue.WorkerOptions{Queues: names})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := w.HandleOthers(func(context.Context, *queue.Delivery) error { return nil }); err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				ended, began := make(chan error, 1), time.Now()
-				go func() { ended <- w.Run(ctx) }()
+				began := time.Now()
+				stop := b.begin(t, b.DB.DB, names, queue.Options{})
 				took = b.untilLeased(t, 16*n, began)
-				cancel()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
+				stop()
 				return took
 			}
 			took := run()
@@ -112,6 +82,32 @@ func TestQueueTakeover(t *testing.T) {
 			t.Logf("%-8s %5d queues: free blocks taken in %.1f s, those of a dead worker in %.1f s", b.Dialect.Name, n, took.Seconds(), over.Seconds())
 		}
 	})
+}
+
+// begin starts a worker of some queues, which does nothing with their jobs. stop waits until it has ended.
+func (b *bed) begin(t *testing.T, db *dialect.DB, names []string, opt queue.Options) (stop func()) {
+	t.Helper()
+	opt.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	c, err := queue.New(db, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := c.Worker(queue.WorkerOptions{Queues: names})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.HandleOthers(func(context.Context, *queue.Delivery) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 // untilLeased waits until living workers have so many blocks, and returns how long that took.

@@ -81,7 +81,9 @@ func TestPingBesideAReader(t *testing.T) {
 		t.Error("the look waits for the reader")
 	}
 	dbtest.Must(t, server.Close())
-	<-read
+	if err := <-read; err == nil {
+		t.Error("something was read")
+	}
 	if postgres.WouldBlock(c) {
 		t.Error("the end of the connection is not seen")
 	}
