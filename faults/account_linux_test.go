@@ -363,8 +363,8 @@ func (b *book) mustNot(run scheduler.Run, lost int) string {
 		switch wish := cmp.Or(run.Cancel, run.Error); {
 		case wish == cancelledBy, strings.HasPrefix(wish, cancelledBy+";"):
 		case strings.HasPrefix(wish, "replaced by") && b.Overlap == "replace":
-		case run.Error == "the schedule is failed" && b.State == "failed", run.Error == "the schedule is paused" && b.paused:
-			// It was waiting for its turn.
+		case run.Error == "the schedule is failed" && b.State == "failed": // it was waiting for its turn
+		case run.Error == "the schedule is paused" && b.paused: // the same
 		case strings.HasSuffix(run.Error, " meanwhile") && (b.paused || b.State != "active"):
 		default:
 			return "nobody has asked for that"
