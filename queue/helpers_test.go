@@ -54,6 +54,20 @@ func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.Each(t, f, (*testing.T).Parallel)
 }
 
+// memory is each on the engines for what happens in memory: see dbtest.Memory.
+func memory(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Memory.Each(t, f, (*testing.T).Parallel)
+}
+
+// locks is each on the engines for what needs writers side by side: see dbtest.Locks.
+func locks(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Locks.Each(t, f, (*testing.T).Parallel)
+}
+
 // client returns a client, with few blocks unless opt says otherwise.
 func client(t *testing.T, db *dbtest.DB, opt Options) *Client {
 	t.Helper()

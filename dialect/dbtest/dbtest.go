@@ -9,6 +9,8 @@
 // name (URLs of users who may create databases), or starts private ones from the binaries on the
 // machine. If an engine is missing, its tests are skipped with a message that says what to install;
 // with CI=true they fail. DBCRON_TEST_ENGINES, such as "mysql,sqlite", selects the engines to test.
+// A test that proves nothing about some engines says so, as in dbtest.Memory.Each(…), and runs on
+// them with DBCRON_TEST_LONG=true only.
 // DBCRON_TEST_BARE=true tests PostgreSQL without notifications, advisory locks and functions, and
 // with transactions that are serializable by default.
 package dbtest
@@ -48,27 +50,32 @@ type DB struct {
 // tests that wait for their turn hold no connection.
 func Each(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
-	each(t, true, f, first...)
+	each(t, tested, true, f, first...)
 }
 
 // EachClock is Each with a clock that moves only by Advance. All sessions made from db share it.
 func EachClock(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
-	Each(t, func(t *testing.T, db *DB) {
+	Each(t, clocked(f), first...)
+}
+
+func clocked(f func(t *testing.T, db *DB)) func(t *testing.T, db *DB) {
+	return func(t *testing.T, db *DB) {
+		t.Helper()
 		db.stopClock(t)
 		f(t, db)
-	}, first...)
+	}
 }
 
 // EachEmpty is Each without tables.
 func EachEmpty(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
-	each(t, false, f, first...)
+	each(t, tested, false, f, first...)
 }
 
-func each(t *testing.T, tables bool, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
+func each(t *testing.T, on []*engine, tables bool, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
-	for _, e := range tested {
+	for _, e := range on {
 		t.Run(e.name, func(t *testing.T) {
 			for _, do := range first {
 				do(t)

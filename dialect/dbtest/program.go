@@ -87,7 +87,8 @@ func TestMutants(t *testing.T, mutants []Mutant) {
 			}
 			pattern := "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
 			cmd := exec.CommandContext(t.Context(), program, "-test.run", pattern, "-test.timeout", "10m")
-			cmd.Env = append(os.Environ(), mutantsVariable+"="+strings.Join(numbers, ","))
+			// What runs for each commit must notice.
+			cmd.Env = append(os.Environ(), mutantsVariable+"="+strings.Join(numbers, ","), longVariable+"=")
 			for _, e := range dbserver.Engines {
 				if slices.Contains(strings.Split(test, "/"), e.Name) {
 					cmd.Env = append(cmd.Env, e.Variable+"="+Fresh(t, e.Name).URL)

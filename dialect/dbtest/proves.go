@@ -1,0 +1,70 @@
+package dbtest
+
+import (
+	"os"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect/sqlite"
+)
+
+// Proves says what a test proves, and so on which engines it runs. Each, EachClock and EachEmpty
+// run on all of them: what they test is statements, isolation, plans, grants, classes of errors.
+// With DBCRON_TEST_LONG=true every test runs on all engines. If DBCRON_TEST_ENGINES leaves out the
+// engines of a test, it runs on the first that is left.
+type Proves int
+
+const (
+	// Memory is what happens in the memory of the process: the database is only where its jobs
+	// come from. Such a test runs on SQLite.
+	Memory Proves = iota
+
+	// Locks is what also needs writers side by side, but not those of a certain engine. Such a
+	// test runs on SQLite, which has one writer at a time, and on an engine that locks rows:
+	// PostgreSQL.
+	Locks
+)
+
+// Each is dbtest.Each on these engines.
+func (p Proves) Each(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
+	t.Helper()
+	each(t, p.engines(tested), true, f, first...)
+}
+
+// EachClock is dbtest.EachClock on these engines.
+func (p Proves) EachClock(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
+	t.Helper()
+	p.Each(t, clocked(f), first...)
+}
+
+func (p Proves) engines(all []*engine) (some []*engine) {
+	if Long() {
+		return all
+	}
+	enough := p == Memory // no engine that locks rows is needed, or one is there
+	for _, e := range all {
+		switch {
+		case e.dialect == sqlite.Dialect:
+			some = append(some, e)
+		case !enough:
+			some, enough = append(some, e), true
+		}
+	}
+	if len(some) == 0 {
+		return all[:min(1, len(all))]
+	}
+	return some
+}
+
+// Long reports whether the long proofs run as well, and each test on all engines:
+// DBCRON_TEST_LONG=true, as make proof sets it.
+func Long() bool { return os.Getenv(longVariable) == "true" }
+
+const longVariable = "DBCRON_TEST_LONG"
+
+// OnlyLong skips a long proof, unless they run.
+func OnlyLong(t *testing.T, why string) {
+	t.Helper()
+	if !Long() {
+		t.Skip("make proof: " + why)
+	}
+}
