@@ -1,9 +1,11 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -211,17 +213,30 @@ func (s *Scheduler) command(e *execution) (effort, error) {
 			return nil, err
 		}
 	}
-	dir, grace := s.opt.Dir, s.opt.KillGrace
-	if e.what.Dir != "" {
-		dir = e.what.Dir
-	}
+	dir, home := s.directory(e)
+	grace := s.opt.KillGrace
 	if e.what.KillGrace > 0 {
 		grace = e.what.KillGrace
 	}
 	return guardian.Start(guardian.Command{
 		Name: e.schedule, Argv: argv, Env: env, User: e.what.User,
-		Dir: dir, Input: e.input(), Grace: grace, MaxOutput: s.opt.MaxOutput,
+		Dir: dir, Home: home, Input: e.input(), Grace: grace, MaxOutput: s.opt.MaxOutput,
 	}, e.deadline)
+}
+
+// directory returns where a command starts: in its own directory, or else in the home that its environment or its user
+// has, as with cron, or else where this daemon's commands start.
+func (s *Scheduler) directory(e *execution) (dir string, isHome bool) {
+	if e.what.Dir != "" {
+		return e.what.Dir, false
+	}
+	if dir := cmp.Or(e.what.Env["HOME"], homeOf(e.what.User)["HOME"]); dir != "" {
+		if !filepath.IsAbs(dir) {
+			dir = "/"
+		}
+		return dir, true
+	}
+	return s.opt.Dir, false
 }
 
 // environment returns a command's environment: the daemon's settings, the schedule's, and the
@@ -233,7 +248,7 @@ func (s *Scheduler) environment(e *execution) []string {
 		set[name] = value
 	}
 	if e.what.User != "" {
-		maps.Copy(set, home(e.what.User))
+		maps.Copy(set, homeOf(e.what.User))
 	}
 	if e.trace.Parent != "" {
 		set["TRACEPARENT"] = e.trace.Parent

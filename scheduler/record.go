@@ -32,6 +32,18 @@ func outcomeOf(e *execution, r guardian.Result) outcome {
 }
 
 func usualOutcome(e *execution, r guardian.Result) outcome {
+	o := causedOutcome(e, r)
+	if r.LeftBehind {
+		o.why = strings.TrimPrefix(o.why+"; "+leftBehind, "; ")
+	}
+	return o
+}
+
+// leftBehind is recorded with the outcome of a command that ended before what it had started, whatever its exit code.
+const leftBehind = "killed what the command left running in the background, as the end of a run does: " +
+	"let the command wait for it, or start it as a service"
+
+func causedOutcome(e *execution, r guardian.Result) outcome {
 	s := e.why()
 	if errors.Is(r.Err, errUnfinished) && (s.cause == drained || s.cause == notStopped) {
 		return outcome{state: "lost", why: r.Err.Error(), none: true}

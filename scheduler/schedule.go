@@ -61,7 +61,7 @@ type Schedule struct {
 	Stdin   string            // standard input of a command, body of a request, input of a function, payload of a job
 	Env     map[string]string // of a command, added to Options.Env; SHELL names the shell
 	Headers map[string]string // of a request
-	Dir     string            // working directory of a command; default: Options.Dir
+	Dir     string            // working directory of a command; default: the home in Env or of User, or else Options.Dir
 	User    string            // user that runs the command if the daemon is root; default: the daemon's
 	Job     JobOptions        // of a job
 

@@ -153,8 +153,11 @@ func (t *task) Wait() guardian.Result {
 	}
 }
 
-// home returns the environment of a user at login.
-func home(name string) map[string]string {
+// homeOf returns the environment of a user at login; nil: there is no such user, or none is named.
+func homeOf(name string) map[string]string {
+	if name == "" {
+		return nil
+	}
 	u, err := user.Lookup(name)
 	if err != nil {
 		u, err = user.LookupId(name)

@@ -191,9 +191,9 @@ func TestUser(t *testing.T) {
 		addJob(t, db, Schedule{Name: "daemon's", Command: "id -un"})
 		db.Advance(t, time.Hour)
 		work(t, daemon(t, db, Options{}))
-		homeOf := home("nobody")["HOME"]
+		loginHome := homeOf("nobody")["HOME"]
 		for name, want := range map[string]string{
-			"other": "nobody\nnobody nobody " + homeOf + "\n", "argv": "nobody\n",
+			"other": "nobody\nnobody nobody " + loginHome + "\n", "argv": "nobody\n",
 			"home": "nobody\nnobody nobody /tmp\n", "daemon's": "root\n",
 		} {
 			if r := only(t, db, name); r.State != "ok" || r.Output != want {
@@ -202,6 +202,65 @@ func TestUser(t *testing.T) {
 		}
 		if r := only(t, db, "unknown"); r.State != "failed" || !strings.Contains(r.Error, "no-such-user") || r.Output != "" {
 			t.Errorf("%+v", r)
+		}
+	})
+}
+
+// A command starts in its schedule's directory, or else in the HOME that its schedule or its user has, as with cron. A home
+// that is missing, or that the user cannot enter, is no reason not to run: the daemon's own may be root's.
+func TestWhereCommandsStart(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root can run a command as another user")
+	}
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		closed, err := os.MkdirTemp("", "home") // 0700, as root's is
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = os.RemoveAll(closed) })
+		in := func(dir string) map[string]string { return map[string]string{"HOME": dir} }
+		want := map[string]string{}
+		for _, c := range []struct {
+			s    Schedule
+			want string
+		}{
+			{Schedule{Name: "daemon's"}, closed},
+			{Schedule{Name: "mail", User: "mail"}, homeOf("mail")["HOME"]},
+			{Schedule{Name: "missing", User: "nobody"}, "/"}, // Debian's nobody has /nonexistent
+			{Schedule{Name: "closed", User: "mail", Env: in(closed)}, "/"},
+			{Schedule{Name: "HOME", Env: in("/usr")}, "/usr"},
+			{Schedule{Name: "HOME of another", User: "mail", Env: in("/usr")}, "/usr"},
+			{Schedule{Name: "relative", Env: in("usr")}, "/"},
+			{Schedule{Name: "dir", Dir: "/etc", Env: in("/usr")}, "/etc"},
+		} {
+			c.s.Command = "pwd"
+			addJob(t, db, c.s)
+			want[c.s.Name] = c.want
+		}
+		db.Advance(t, time.Hour)
+		work(t, daemon(t, db, Options{Dir: closed}))
+		for name, want := range want {
+			if r := only(t, db, name); r.State != "ok" || r.Output != want+"\n" {
+				t.Errorf("%s: %s in %q, %s; want %s", name, r.State, r.Output, r.Error, want)
+			}
+		}
+	})
+}
+
+// A run says that it has killed what its command left running, whatever the command's own result.
+func TestCommandLeavesSomethingRunning(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		addJob(t, db, Schedule{Name: "ok", Command: "sleep 600 >/dev/null & exit 0"})
+		addJob(t, db, Schedule{Name: "failed", Command: "sleep 600 >/dev/null & exit 3"})
+		addJob(t, db, Schedule{Name: "nothing left", Command: "sleep 0.01 & exit 0"})
+		db.Advance(t, time.Hour)
+		work(t, daemon(t, db, Options{}))
+		for name, want := range map[string]string{
+			"ok": "ok: " + leftBehind, "failed": "failed: exit code 3; " + leftBehind, "nothing left": "ok: ",
+		} {
+			if r := only(t, db, name); r.State+": "+r.Error != want {
+				t.Errorf("%s: got %s: %s, want %s", name, r.State, r.Error, want)
+			}
 		}
 	})
 }

@@ -34,7 +34,7 @@ var settings = []setting{
 	words("time_zone", "zone", "UTC", "time zone of the spec", func(s *schedule) *string { return &s.Zone }),
 	words("dst", "vixie|wall", "vixie", "when clocks change: vixie runs fixed times once, wall as the clock shows",
 		func(s *schedule) *string { return &s.DST }),
-	words("dir", "folder", "", "where the command starts (default: the home of the daemon's user)",
+	words("dir", "folder", "", "where the command starts (default: its home, from env or its user or the daemon)",
 		func(s *schedule) *string { return &s.Dir }),
 	words("user", "name", "", "user that the command runs as, if the daemon is root", func(s *schedule) *string { return &s.User }),
 	words("job_queue", "name", "", "queue of the job, which is made if there is none (default: by the route of its kind)",

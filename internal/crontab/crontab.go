@@ -20,7 +20,8 @@
 //   - "NAME=" is an empty value, as NAME="" is. Quotes keep blanks on both sides.
 //   - @reboot is what runs once after each start of each host; "@every DURATION" is accepted.
 //   - What cron misinterprets or never runs is refused: 0~30, *-5, 5-1, 30 February, and
-//     a step larger than its range, such as */61.
+//     a step larger than its range, such as */61. So is a command that begins with what would be
+//     a sixth field, since other formats have one for the second or the year.
 //
 // System crontabs, /etc/crontab and the files of /etc/cron.d, have one more column
 // before the command: the user that it runs as. Nothing in a line tells the two
@@ -35,6 +36,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -283,8 +285,41 @@ func (p *parser) readCommand(entry *Entry, text string) {
 		p.fail(fmt.Errorf("%.80q is no user's name; write the user that the command runs as after the spec", entry.User))
 	case strings.Trim(entry.Command, blanks) == "":
 		p.fail(fmt.Errorf("no command follows %q; write one after the %s", before, place))
+	default:
+		first, _ := cutWord(entry.Command)
+		for _, word := range []string{entry.User, first} {
+			if entry.Spec[0] != '@' && field.MatchString(word) {
+				p.fail(sixthField(entry.Spec, word))
+				break
+			}
+		}
 	}
 }
+
+// sixthField refuses a spec of a format with more fields than cron's. The shell would expand a * to the first file of the
+// folder, and run that.
+func sixthField(spec, word string) error {
+	format, advice := "whose first field is the second, as in Quartz and Spring", "leave that out, or write @every 10s"
+	if year.MatchString(word) {
+		format, advice = "with a field for the year, as in Quartz", "leave that out"
+	}
+	return fmt.Errorf("%q after %q looks like a sixth field, of a format %s; cron has five: %s; if it is a command, write its path",
+		word, spec, format, advice)
+}
+
+var year = regexp.MustCompile(`^(?:19|20)[0-9]{2}\b`)
+
+// A field is a list of values, ranges and steps. A value is a number, a name in a range or a list (the name alone may be a
+// command's), or one of the signs of other formats: ? L W 15W 5L 5#2 L-3.
+var field = func() *regexp.Regexp {
+	const (
+		name  = `(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat)`
+		plain = `(?:\*|\?|LW|[0-9]*[LW]|[0-9]+#[0-9]+|[0-9]+)(?:-[0-9]+)?(?:/[0-9]+)?`
+		names = name + `-` + name + `(?:/[0-9]+)?`
+		value = `(?:` + plain + `|` + names + `|` + name + `)`
+	)
+	return regexp.MustCompile(`^(?:` + plain + `|` + names + `|` + value + `(?:,` + value + `)+)$`)
+}()
 
 // key returns the entry's key. It also checks that names are unique.
 func (p *parser) key(entry *Entry) string {

@@ -418,6 +418,17 @@ func TestTraps(t *testing.T) {
 		{"0 0 L * * x", `invalid schedule: spec "0 0 L * *": day of month, item "L": not a value; ? L W # H ~ R of other crons are not supported`},
 		{"0 0 15W * * x", `invalid schedule: spec "0 0 15W * *": day of month, item "15W": not a value; ? L W # H ~ R of other crons are not supported`},
 		{"0 0 * * 5#2 x", `invalid schedule: spec "0 0 * * 5#2": day of week, item "5#2": not a value; ? L W # H ~ R of other crons are not supported`},
+		{"*/10 * * * * * /srv/z", `"*" after "*/10 * * * *" looks like a sixth field, of a format whose first field is the second, as in Quartz and Spring; cron has five`},
+		{"0 12 * * 1 MON-FRI /srv/x", `"MON-FRI" after "0 12 * * 1" looks like a sixth field`},
+		{"0 4 1 1 * 2027 /srv/x", `"2027" after "0 4 1 1 *" looks like a sixth field, of a format with a field for the year, as in Quartz; cron has five`},
+		{"0 4 1 1 * 2027-2030 /srv/x", `"2027-2030" after "0 4 1 1 *" looks like a sixth field, of a format with a field for the year`},
+		{"0 15 10 1 1 ? x", `"?" after "0 15 10 1 1" looks like a sixth field`},
+		{"0 5 * * 1 L /x", `"L" after "0 5 * * 1" looks like a sixth field`},
+		{"0 5 * * 1 5L /x", `"5L" after`}, {"0 5 1 * 1 6#3 /x", `"6#3" after`}, {"0 5 1 1 1 LW /x", `"LW" after`}, {"0 5 1 1 1 15W /x", `"15W" after`},
+		{"0 5 1 1 1 0/15 /x", `"0/15" after`}, {"0 5 1 1 1 */2 /x", `"*/2" after`}, {"0 5 1 1 1 1-5 /x", `"1-5" after`},
+		{"0 5 1 1 1 mon,WED /x", `"mon,WED" after`}, {"0 5 1 1 1 7 /x", `"7" after`},
+		{"0 5 1 1 1 w", ""}, {"0 5 1 1 1 7z x", ""}, {"0 5 1 1 1 mon x", ""}, {"0 5 1 1 1 [ -e x ]", ""}, {"0 5 1 1 1 ./1-5", ""},
+		{"0 5 1 1 1 /1", ""}, {"0 5 1 1 1 sun-nfs", ""}, {"0 5 1 1 1 A=1 x", ""}, {"0 5 1 1 1 - x", ""}, {"0 5 1 1 1 a2,b", ""},
 		{"H H * * * x", `invalid schedule: spec "H H * * *": minute, item "H": not a value; ? L W # H ~ R of other crons are not supported`},
 	} {
 		_, err := crontab.Parse("tab", []byte("\n"+c.line+"\n@hourly x\n"))

@@ -71,7 +71,8 @@ type Command struct {
 	Name  string        // shown by ps beside dbcron-guardian
 	Argv  []string      // Argv[0] is looked up in Env's PATH if it has no slash
 	Env   []string      // the whole environment: nothing is inherited
-	Dir   string        // default: the caller's; see User
+	Dir   string        // default: the caller's; see User and Home
+	Home  bool          // Dir is a home: where it cannot be entered, the command starts in /, as cron's do
 	Input string        // standard input; default: none
 	Grace time.Duration // from SIGTERM to SIGKILL; default: 10s, negative: none
 
@@ -80,7 +81,7 @@ type Command struct {
 	// another user; the caller's own name changes nothing, and is the default.
 	//
 	// The command has that user's groups and no others, and does not start if
-	// the user cannot enter Dir. It is not a login: HOME and the like are for
+	// the user cannot enter Dir, unless that is a Home. It is not a login: HOME and the like are for
 	// Env to set, and the limits, the umask and a Dir that is not set are the
 	// caller's.
 	User string

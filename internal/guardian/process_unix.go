@@ -80,7 +80,7 @@ func refused(err error) *Process {
 
 func newSpec(c Command, credential *syscall.Credential) *spec {
 	return &spec{
-		Argv: c.Argv, Env: c.Env, Dir: c.Dir, Input: c.Input,
+		Argv: c.Argv, Env: c.Env, Dir: c.Dir, Home: c.Home, Input: c.Input,
 		User: c.User, Credential: credential,
 		Grace: c.Grace, MaxOutput: c.MaxOutput,
 		OwnIn: c.Stdin != nil, OwnOut: c.Stdout != nil, OwnErr: c.Stderr != nil,

@@ -17,11 +17,7 @@ import (
 
 // start starts the command, or returns an exit code as a shell would.
 func (w *ward) start() (int, error) {
-	dir, err := w.enter()
-	if err != nil {
-		return 126, err
-	}
-	path, code, err := LookPath(w.spec.Argv[0], w.spec.Env)
+	dir, path, code, err := w.enter()
 	if err != nil {
 		return code, err
 	}
@@ -42,9 +38,18 @@ func (w *ward) start() (int, error) {
 	}
 	attr := commandAttr()
 	attr.Credential = w.spec.Credential
-	w.pid, err = syscall.ForkExec(path, w.spec.Argv, &syscall.ProcAttr{
-		Dir: dir, Env: append([]string{}, w.spec.Env...), Files: fds, Sys: attr,
-	})
+	fork := func() (int, error) {
+		return syscall.ForkExec(path, w.spec.Argv, &syscall.ProcAttr{
+			Dir: dir, Env: append([]string{}, w.spec.Env...), Files: fds, Sys: attr,
+		})
+	}
+	w.pid, err = fork()
+	if errors.Is(err, unix.EACCES) && w.spec.Home && w.spec.Dir != "/" { // root could enter it, and the user may not
+		w.spec.Dir = "/"
+		if dir, path, code, err = w.enter(); err == nil {
+			w.pid, err = fork()
+		}
+	}
 	for _, f := range files { // the command's end must be the end of its files
 		f.Close()
 	}
@@ -59,16 +64,23 @@ func (w *ward) start() (int, error) {
 	return 0, nil
 }
 
-// enter changes to the command's directory, for relative paths. If the command has a user, it returns
-// the directory that the command itself must enter again, with the user's rights, which may fail.
-func (w *ward) enter() (string, error) {
-	if w.spec.Dir == "" {
-		return "", nil
+// enter changes to the command's directory, for relative paths, and finds its file there. If the command has a user,
+// it returns the directory that the command itself must enter again, with the user's rights, which may fail.
+func (w *ward) enter() (dir, path string, code int, err error) {
+	if w.spec.Dir != "" {
+		err = os.Chdir(w.spec.Dir)
+		if err != nil && w.spec.Home {
+			err = os.Chdir("/")
+		}
+		if err == nil && w.spec.Credential != nil {
+			dir, err = os.Getwd()
+		}
+		if err != nil {
+			return "", "", 126, err
+		}
 	}
-	if err := os.Chdir(w.spec.Dir); err != nil || w.spec.Credential == nil {
-		return "", err
-	}
-	return os.Getwd()
+	path, code, err = LookPath(w.spec.Argv[0], w.spec.Env)
+	return dir, path, code, err
 }
 
 // files returns the command's stdin, stdout and stderr, and starts to feed the first and read the others.

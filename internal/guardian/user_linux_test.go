@@ -240,3 +240,30 @@ func TestUsersCommandDiesWithItsGuardian(t *testing.T) {
 	}
 	gone(t, pid) // the kernel kills it: the guardian sets the parent-death signal after changing the user
 }
+
+// A command starts in its home as cron's do: where the user cannot enter that, as root's own home, or where there is
+// none, it starts in /. Other directories must be there.
+func TestUserStartsAtHome(t *testing.T) {
+	needsRoot(t)
+	closed, open := publicDir(t), publicDir(t)
+	if err := os.Chmod(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		dir  string
+		home bool
+		want string // "" if it does not start
+	}{
+		{open, true, open + "\n"}, {open, false, open + "\n"},
+		{closed, true, "/\n"}, {closed, false, ""},
+		{closed + "/none", true, "/\n"}, {closed + "/none", false, ""},
+		{"/", true, "/\n"},
+	} {
+		command := as(nobody, "pwd")
+		command.Dir, command.Home = c.dir, c.home
+		r := run(t, command)
+		if started := r.Cause == Exited; started != (c.want != "") || r.Output != c.want {
+			t.Errorf("in %s, home %v: got %+v, want %q", c.dir, c.home, r, c.want)
+		}
+	}
+}

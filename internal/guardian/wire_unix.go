@@ -23,6 +23,7 @@ type order struct {
 type spec struct {
 	Argv, Env             []string
 	Dir, Input            string
+	Home                  bool
 	User                  string
 	Credential            *syscall.Credential // User's; nil: the guardian's own
 	Grace                 time.Duration
