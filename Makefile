@@ -9,7 +9,9 @@ LONGEST := ./queue ./cmd/dbcron ./faults ./httpapi
 VERSION  ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),devel)
 PKG      ?= $(LONGEST) ./...
 # Tests wait for databases and leases more than for a processor. The linter runs vet.
-PARALLEL ?= 3
+PARALLEL ?= 8
+# The packages whose goroutines share memory.
+RACED    := ./queue/... ./scheduler ./lock ./httpapi/... ./internal/guardian ./internal/notify ./internal/claims
 ARGS     ?=
 FUZZTIME ?= 30s
 MINUTES  ?= 3
@@ -23,12 +25,14 @@ RACE := -race -gcflags='modernc.org/sqlite/lib=-race=false -d=checkptr=0' -gcfla
 TOOL    := go tool -modfile=tools/go.mod
 LINT    := $(TOOL) golangci-lint
 RUN     := go run ./dialect/dbtest/withservers
+# A line for each package as it ends, failures at once, everything with ARGS=-v. withservers adds what runs.
+TEST    := $(RUN) -- $(TOOL) gotestsum --format $(if $(filter -v,$(ARGS)),standard-verbose,pkgname-and-test-fails) --format-hide-empty-pkg -- -vet=off
 DIST    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 
 # $(call timed,NAME,COMMAND) runs the command and prints how long it took.
 timed = @echo "== $(1)"; from=$$(date +%s); $(2) && echo "== $(1): $$(($$(date +%s) - from)) s"
 
-.PHONY: help fmt fmt-check lint cross deps test smoke compat test-otel test-browser screenshots golden faults bench bench-peers fuzz check dist packages release hooks up
+.PHONY: help fmt fmt-check lint cross deps test race proof smoke compat test-otel test-browser screenshots golden faults bench bench-peers fuzz check dist packages release hooks up
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -51,7 +55,16 @@ deps: ## install what the tests need (Debian, root), or list what is missing
 	$(call timed,deps,tools/test-deps)
 
 test: deps ## run all tests on all engines; PKG=./lock ARGS='-v -run Renew'
-	@$(RUN) -- go test $(RACE) -vet=off -parallel $(PARALLEL) -timeout 60m $(ARGS) $(PKG)
+	@$(TEST) -parallel $(PARALLEL) -timeout 30m $(ARGS) $(PKG)
+
+# Mutants and plans are about statements.
+race: deps ## test the packages with goroutines with the race detector, on PostgreSQL and SQLite
+	@DBCRON_TEST_ENGINES=postgres,sqlite $(TEST) $(RACE) -parallel $(PARALLEL) -timeout 60m -skip 'Mutants|Plans' $(ARGS) $(if $(filter file,$(origin PKG)),$(RACED),$(PKG))
+
+proof: deps ## run every test on all engines with the race detector, all long proofs, ten minutes of make faults, and make compat
+	@DBCRON_TEST_LONG=true $(TEST) $(RACE) -parallel $(PARALLEL) -timeout 3h $(ARGS) $(PKG)
+	@$(MAKE) --no-print-directory faults MINUTES=10
+	@$(MAKE) --no-print-directory compat
 
 test-otel: ## test the OpenTelemetry module on SQLite
 	$(call timed,oteldbcron,go -C oteldbcron test $(ARGS) ./...)
@@ -94,6 +107,7 @@ check: ## run everything that CI runs
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory cross
 	@$(MAKE) --no-print-directory test
+	@$(MAKE) --no-print-directory race
 	@$(MAKE) --no-print-directory smoke
 	@$(MAKE) --no-print-directory test-otel
 	$(call timed,packages,packaging/check)

@@ -7,6 +7,9 @@
 // them when the command ends. A variable that is set already keeps its value, and no server is
 // started for it. A server that is not installed is left out, except in CI.
 //
+// If the command is gotestsum, it also prints what runs every 20 seconds and on a signal, and the
+// slowest tests in the end.
+//
 // Without a command it prints the variables and keeps the servers until
 // Ctrl-C.
 package main
@@ -19,6 +22,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -78,7 +82,16 @@ func runCommand(signals <-chan os.Signal, command []string) int {
 		<-signals
 		return 0
 	}
+	folder, err := os.MkdirTemp("", "withservers-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(folder)
+	tests := newProgress(filepath.Join(folder, "events.json"))
 	cmd := exec.CommandContext(context.Background(), command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), eventsVariable+"="+tests.file)
+	ownGroup(cmd)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	if err := cmd.Start(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -86,10 +99,15 @@ func runCommand(signals <-chan os.Signal, command []string) int {
 	}
 	go func() {
 		for s := range signals {
-			_ = cmd.Process.Signal(s) // it may have ended just now
+			tests.interrupted(os.Stderr)
+			signalGroup(cmd, s)
 		}
 	}()
+	ended := make(chan struct{})
+	go tests.every(ended, os.Stderr)
 	_ = cmd.Wait() // the exit code tells
+	close(ended)
+	tests.slowest(os.Stderr)
 	if code := cmd.ProcessState.ExitCode(); code >= 0 {
 		return code
 	}
