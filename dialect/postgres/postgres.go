@@ -358,15 +358,18 @@ func runStep(results pgx.BatchResults, step *sqlrun.Step) error {
 	}
 	defer rows.Close()
 	var row sqlrun.Row
-	var binary []bool
+	var in *format
 	for rows.Next() {
-		if binary == nil {
-			for _, f := range rows.FieldDescriptions() {
-				binary = append(binary, f.Format == pgx.BinaryFormatCode)
+		if in == nil {
+			if in, err = formatOf(rows.FieldDescriptions()); err != nil {
+				return err
 			}
 		}
-		row.Reset(rows.RawValues(), binary)
-		if err := step.Scan(&row); err != nil {
+		columns, err := in.stored(rows.RawValues())
+		if err != nil {
+			return err
+		}
+		if err := row.Give(columns, in.binary, step.Scan); err != nil {
 			return err
 		}
 	}

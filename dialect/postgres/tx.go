@@ -4,9 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/jackc/pgx/v5"
@@ -71,10 +69,8 @@ func pgxValue(oid uint32, text []byte) (driver.Value, error) {
 		return nil, nil
 	case oid != pgtype.ByteaOID:
 		return string(text), nil
-	case len(text) < 2 || text[0] != '\\' || text[1] != 'x':
-		return nil, fmt.Errorf("bytes of an unknown form: set bytea_output = 'hex'")
 	}
-	return hex.AppendDecode(nil, text[2:])
+	return appendBytes([]byte{}, text)
 }
 
 // A pgxAnswer is a driver that returns the answer to one query.

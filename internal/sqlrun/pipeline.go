@@ -1,6 +1,7 @@
 package sqlrun
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/binary"
@@ -27,11 +28,16 @@ type Step struct {
 type Row struct {
 	raw    [][]byte
 	binary []bool // which numbers are in PostgreSQL's binary format; others are decimal digits
+	err    error
 }
 
-// Reset makes r the next row that a driver returned: its columns as the server sent them, and which of
-// them are binary numbers; nil means none.
-func (r *Row) Reset(columns [][]byte, binary []bool) { r.raw, r.binary = columns, binary }
+// Give hands the next row that a driver returned to scan: its columns, and which of them are binary
+// numbers (nil: none). Texts and bytes must be as they are stored, not in a form of the protocol. The error is
+// that of scan, or says that scan has read a number from a column that holds none.
+func (r *Row) Give(columns [][]byte, binary []bool, scan func(*Row) error) error {
+	r.raw, r.binary = columns, binary
+	return cmp.Or(scan(r), r.err)
+}
 
 // Null reports whether column i is NULL.
 func (r *Row) Null(i int) bool { return r.raw[i] == nil }
@@ -39,23 +45,60 @@ func (r *Row) Null(i int) bool { return r.raw[i] == nil }
 // Bytes returns column i, a text or bytes. Copy it to keep it.
 func (r *Row) Bytes(i int) []byte { return r.raw[i] }
 
-// Int returns column i, a number; 0 if it is NULL.
+// Int returns column i, a number; 0 if it is NULL. If it is something else, it returns 0, and the
+// statement fails.
 func (r *Row) Int(i int) int64 {
 	b := r.raw[i]
-	switch {
-	case len(b) == 0:
+	if b == nil {
 		return 0
-	case r.binary == nil || !r.binary[i]:
-		n, _ := strconv.ParseInt(string(b), 10, 64) // our own columns hold numbers
-		return n
-	case len(b) == 8:
-		return int64(binary.BigEndian.Uint64(b))
-	case len(b) == 4:
-		return int64(int32(binary.BigEndian.Uint32(b)))
-	case len(b) == 2:
-		return int64(int16(binary.BigEndian.Uint16(b)))
 	}
+	if r.binary != nil && r.binary[i] {
+		switch len(b) {
+		case 8:
+			return int64(binary.BigEndian.Uint64(b))
+		case 4:
+			return int64(int32(binary.BigEndian.Uint32(b)))
+		case 2:
+			return int64(int16(binary.BigEndian.Uint16(b)))
+		}
+	} else if n, err := strconv.ParseInt(string(b), 10, 64); err == nil {
+		return n
+	}
+	r.err = cmp.Or(r.err, fmt.Errorf("column %d holds no number, but %d other bytes", i+1, len(b)))
 	return 0
+}
+
+// cells are the columns of a row from database/sql, and what they hold. [sql.RawBytes] would not do:
+// it makes NULL of an empty text.
+type cells struct {
+	columns [][]byte
+	held    []byte // what columns refer to
+}
+
+// A cell receives a column.
+type cell struct {
+	of *cells
+	at int
+}
+
+// Scan copies a value: a driver may use its memory for something else as soon as Scan returns.
+func (c cell) Scan(value any) error {
+	held, from := c.of.held, len(c.of.held)
+	switch v := value.(type) {
+	case nil:
+		c.of.columns[c.at] = nil
+		return nil
+	case []byte:
+		held = append(held, v...)
+	case string:
+		held = append(held, v...)
+	case int64:
+		held = strconv.AppendInt(held, v, 10)
+	default:
+		held = fmt.Append(held, v)
+	}
+	c.of.held, c.of.columns[c.at] = held, held[from:len(held):len(held)]
+	return nil
 }
 
 // Pipeline runs statements in order, in one round trip and one transaction if the driver can, and
@@ -121,19 +164,16 @@ func (s *Session) step(ctx context.Context, step *Step) (err error) {
 		if err != nil {
 			return err
 		}
-		cells, dest := make([]sql.RawBytes, len(columns)), make([]any, len(columns))
-		row := Row{raw: make([][]byte, len(columns))}
-		for i := range cells {
-			dest[i] = &cells[i]
+		row, cells, dest := Row{}, cells{columns: make([][]byte, len(columns)), held: make([]byte, 0, 256)}, make([]any, len(columns))
+		for i := range dest {
+			dest[i] = cell{&cells, i}
 		}
 		for rows.Next() {
+			cells.held = cells.held[:0]
 			if err := rows.Scan(dest...); err != nil {
 				return err
 			}
-			for i, cell := range cells {
-				row.raw[i] = cell
-			}
-			if err := step.Scan(&row); err != nil {
+			if err := row.Give(cells.columns, nil, step.Scan); err != nil {
 				return err
 			}
 		}

@@ -51,7 +51,12 @@ func TestWrittenIsRead(t *testing.T) {
 		}
 	}
 	var row sqlrun.Row
-	row.Reset(raw, nil)
+	must := func(err error) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(row.Give(raw, nil, func(*sqlrun.Row) error { return nil }))
 	if got := NewReader(FetchReady).Read(&row); !reflect.DeepEqual(*got, want) {
 		t.Errorf("read %+v\nnot  %+v", *got, want)
 	}
