@@ -1,4 +1,4 @@
-// Package dbtest gives tests a real database: a fresh one, with dbcron's
+// Package dbtest gives tests a real database: one as if fresh, with dbcron's
 // tables, for each test and each engine.
 //
 //	func TestClaim(t *testing.T) {
@@ -254,6 +254,10 @@ type engine struct {
 	server  func() (adminURL string, err error) // nil: no server needed
 	create  creation                            // makes an empty database
 	tables  creation                            // makes one with dbcron's tables
+	pool    *pooling                            // of those with tables
+
+	mu   sync.Mutex
+	like template // of the server, once it is known
 }
 
 // A creation makes a database with the given name.
@@ -261,15 +265,15 @@ type creation func(ctx context.Context, admin *dialect.DB, adminURL, name string
 
 // tested lists the engines to test.
 var tested = func() (all []*engine) {
-	byName := map[string]engine{
-		"postgres": {dialect: postgres.Dialect, create: createPostgres, tables: copyPostgres},
-		"mariadb":  {dialect: mysql.Dialect, create: createMySQL, tables: copyMySQL},
-		"mysql":    {dialect: mysql.Dialect, create: createMySQL, tables: copyMySQL},
+	byName := map[string]*engine{
+		"postgres": {dialect: postgres.Dialect, create: createPostgres, tables: copyPostgres, pool: poolPostgres},
+		"mariadb":  {dialect: mysql.Dialect, create: createMySQL, tables: copyMySQL, pool: poolMySQL},
+		"mysql":    {dialect: mysql.Dialect, create: createMySQL, tables: copyMySQL, pool: poolMySQL},
 	}
 	for _, s := range dbserver.Engines {
 		e := byName[s.Name]
 		e.name, e.server = s.Name, server(s)
-		all = append(all, &e)
+		all = append(all, e)
 	}
 	if !dbserver.LeftOut("sqlite") {
 		all = append(all, &engine{name: "sqlite", dialect: sqlite.Dialect})
@@ -322,27 +326,42 @@ func (e *engine) fresh(t *testing.T, tables bool) string {
 	if err != nil {
 		Missing(t, err)
 	}
+	if tables {
+		return e.pooled(t, adminURL)
+	}
 	admin, err := engines.Connect(t.Context(), adminURL, dialect.Options{MaxConns: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer admin.Close()
-	create := e.create
-	if tables {
-		create = e.tables
-	}
 	name := freshName()
-	t.Cleanup(func() { drop(t, adminURL, name) })
-	if err := create(t.Context(), admin, adminURL, name); err != nil {
+	t.Cleanup(func() {
+		// Connected anew, since the test may have taken long.
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		admin, err := engines.Connect(ctx, adminURL, dialect.Options{MaxConns: 1})
+		if err == nil {
+			err = errors.Join(e.drop(ctx, admin, name), admin.Close())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if err := e.make(t.Context(), admin, adminURL, name, e.create); err != nil {
 		t.Fatal(err)
 	}
-	if Bare() && e.name == "postgres" {
-		if _, err := admin.Pool().ExecContext(t.Context(), "ALTER DATABASE "+name+
-			" SET default_transaction_isolation = 'serializable'"); err != nil {
-			t.Fatal(err)
-		}
-	}
 	return withPath(adminURL, name)
+}
+
+func (e *engine) make(ctx context.Context, admin *dialect.DB, adminURL, name string, create creation) error {
+	if err := create(ctx, admin, adminURL, name); err != nil {
+		return err
+	}
+	if !Bare() || e.name != "postgres" {
+		return nil
+	}
+	_, err := admin.Pool().ExecContext(ctx, "ALTER DATABASE "+name+" SET "+serializable)
+	return err
 }
 
 // withPath replaces the path of a URL, which names the database.
@@ -355,23 +374,15 @@ func withPath(rawURL, name string) string {
 	return u.String()
 }
 
-func drop(t *testing.T, adminURL, name string) {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	admin, err := engines.Connect(ctx, adminURL, dialect.Options{MaxConns: 1})
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer admin.Close()
+// drop drops a database, if it is there.
+func (e *engine) drop(ctx context.Context, admin *dialect.DB, name string) error {
 	// The server may still count a connection that was just closed.
 	query := "DROP DATABASE IF EXISTS " + name
 	if admin.Dialect.Schema {
 		query += " WITH (FORCE)"
 	}
-	if _, err := admin.Pool().ExecContext(ctx, query); err != nil {
-		t.Error(err)
-	}
+	_, err := admin.Pool().ExecContext(ctx, query)
+	return err
 }
 
 // Missing skips a test whose engine is unavailable, or fails it with CI=true.

@@ -37,16 +37,7 @@ func script(ctx context.Context, d *sqlrun.Dialect) (string, error) {
 // copyPostgres makes a database by copying a template that this server keeps for the current
 // migrations. If several programs make the template at once, the first one wins.
 func copyPostgres(ctx context.Context, admin *dialect.DB, adminURL, name string) error {
-	text, err := script(ctx, admin.Dialect)
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256([]byte(text))
-	template := "dbcron_template_" + hex.EncodeToString(sum[:8])
-	there, err := isThere(ctx, admin, template)
-	if err == nil && !there {
-		err = makeTemplate(ctx, admin, adminURL, template)
-	}
+	template, err := templatePostgres(ctx, admin, adminURL)
 	if err != nil {
 		return err
 	}
@@ -56,6 +47,25 @@ func copyPostgres(ctx context.Context, admin *dialect.DB, adminURL, name string)
 		_, err = admin.Pool().ExecContext(ctx, query)
 	}
 	return err
+}
+
+// templatePostgres returns the template's name.
+func templatePostgres(ctx context.Context, admin *dialect.DB, adminURL string) (name string, err error) {
+	text, err := script(ctx, admin.Dialect)
+	if err != nil {
+		return "", err
+	}
+	name = templateName(text + linesPostgres) // which described it
+	there, err := isThere(ctx, admin, name)
+	if err == nil && !there {
+		err = makeTemplate(ctx, admin, adminURL, name)
+	}
+	return name, err
+}
+
+func templateName(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "dbcron_template_" + hex.EncodeToString(sum[:8])
 }
 
 // makeTemplate builds the template under another name, so that nobody copies half of it.
@@ -68,10 +78,15 @@ func makeTemplate(ctx context.Context, admin *dialect.DB, adminURL, template str
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(sqlschema.Migrate(ctx, db), db.Close()); err != nil {
+	var described string
+	if err = sqlschema.Migrate(ctx, db); err == nil {
+		described, err = describePool(ctx, db)
+	}
+	if err := errors.Join(err, db.Close()); err != nil {
 		return err
 	}
 	for _, query := range []string{
+		"COMMENT ON DATABASE " + name + " IS '" + described + "'",
 		"ALTER DATABASE " + name + " ALLOW_CONNECTIONS false", // a database in use cannot be copied
 		"ALTER DATABASE " + name + " RENAME TO " + template,
 	} {
@@ -87,6 +102,15 @@ func makeTemplate(ctx context.Context, admin *dialect.DB, adminURL, template str
 		return dropped // another program was faster
 	}
 	return errors.Join(err, dropped)
+}
+
+func describePool(ctx context.Context, db *dialect.DB) (string, error) {
+	c, err := db.Pool().Conn(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	return describe(ctx, c, linesPostgres)
 }
 
 func isThere(ctx context.Context, admin *dialect.DB, name string) (there bool, err error) {
@@ -105,31 +129,36 @@ func copyMySQL(ctx context.Context, admin *dialect.DB, adminURL, name string) er
 	if err := createMySQL(ctx, admin, adminURL, name); err != nil {
 		return err
 	}
-	return run(ctx, withPath(adminURL, name), all)
+	return run(ctx, withPath(adminURL, name), all.queries)
 }
 
 // tablesOf asks each server once.
-func tablesOf(adminURL string) ([]string, error) {
-	ask, _ := asked.LoadOrStore(adminURL, sync.OnceValues(func() ([]string, error) {
+func tablesOf(adminURL string) (made, error) {
+	ask, _ := asked.LoadOrStore(adminURL, sync.OnceValues(func() (made, error) {
 		return templateMySQL(context.Background(), adminURL)
 	}))
-	return ask.(func() ([]string, error))()
+	return ask.(func() (made, error))()
+}
+
+// A made is a template, and the statements that make the same again.
+type made struct {
+	template string
+	queries  []string
 }
 
 var asked sync.Map
 
 // templateMySQL returns the statements that create dbcron's tables. The database that it reads is
 // complete when it has the table that is made last. Concurrent programs wait for each other.
-func templateMySQL(ctx context.Context, adminURL string) (all []string, err error) {
+func templateMySQL(ctx context.Context, adminURL string) (all made, err error) {
 	text, err := script(ctx, mysql.Dialect)
 	if err != nil {
-		return nil, err
+		return made{}, err
 	}
-	sum := sha256.Sum256([]byte(text))
-	template := "dbcron_template_" + hex.EncodeToString(sum[:8])
+	template := templateName(text)
 	admin, err := engines.Connect(ctx, adminURL, dialect.Options{MaxConns: 1})
 	if err != nil {
-		return nil, err
+		return made{}, err
 	}
 	defer admin.Close() // which also ends the lock
 	db := admin.Pool()
@@ -147,23 +176,23 @@ func templateMySQL(ctx context.Context, adminURL string) (all []string, err erro
 		}
 	}
 	if err != nil {
-		return nil, err
+		return made{}, err
 	}
 	tables, err := namesOf(ctx, db, template)
 	if err != nil {
-		return nil, err
+		return made{}, err
 	}
-	all = []string{"SET foreign_key_checks = 0"} // the tables come in alphabetical order
+	all = made{template, []string{"SET foreign_key_checks = 0"}} // the tables come in alphabetical order
 	for _, table := range tables {
 		var name, create string
 		if err := db.QueryRowContext(ctx, "SHOW CREATE TABLE "+template+"."+table).Scan(&name, &create); err != nil {
-			return nil, err
+			return made{}, err
 		}
-		all = append(all, counted.ReplaceAllString(create, ""))
+		all.queries = append(all.queries, counted.ReplaceAllString(create, ""))
 	}
 	for _, query := range statements(text) {
 		if !ofTables.MatchString(query) {
-			all = append(all, query)
+			all.queries = append(all.queries, query)
 		}
 	}
 	return all, nil
