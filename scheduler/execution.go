@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -189,22 +190,43 @@ func (e *execution) watchProgress(work effort, limit time.Duration, ended <-chan
 	}
 }
 
-// begin starts the work of a schedule.
+// begin starts the work of a schedule. Work of every kind begins here, and none begins without a lease.
 func (s *Scheduler) begin(e *execution) (effort, error) {
 	s.findCause(e)
+	until, err := e.lease()
+	if err != nil {
+		return nil, err
+	}
 	switch e.what.Kind {
 	case "http":
-		return s.request(e)
+		return s.request(e, until)
 	case "sql":
-		return s.statement(e), nil
+		return s.statement(e, until), nil
 	case "func":
-		return s.call(e)
+		return s.call(e, until)
 	}
-	return s.command(e)
+	return s.command(e, until)
+}
+
+// errStoppedBefore is the result of a run that was stopped before it began.
+var errStoppedBefore = errors.New("stopped before it was begun")
+
+// lease returns when the lease ends, as last renewed. It returns an error if the run must not begin: this
+// process may have been paused since the claim, and the run may be another daemon's by now.
+func (e *execution) lease() (until instant.Instant, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch {
+	case e.stopped.cause != notStopped:
+		return 0, errStoppedBefore
+	case instant.Now() >= e.until:
+		return 0, guardian.ErrPast
+	}
+	return e.until, nil
 }
 
 // command starts a process under a guardian.
-func (s *Scheduler) command(e *execution) (effort, error) {
+func (s *Scheduler) command(e *execution, until instant.Instant) (effort, error) {
 	env := s.environment(e)
 	argv := []string{value(env, "SHELL", "/bin/sh"), "-c", e.what.Command}
 	if e.what.Kind == "argv" {
@@ -221,7 +243,7 @@ func (s *Scheduler) command(e *execution) (effort, error) {
 	return guardian.Start(guardian.Command{
 		Name: e.schedule, Argv: argv, Env: env, User: e.what.User,
 		Dir: dir, Home: home, Input: e.input(), Grace: grace, MaxOutput: s.opt.MaxOutput,
-	}, e.deadline)
+	}, until)
 }
 
 // directory returns where a command starts: in its own directory, or else in the home that its environment or its user

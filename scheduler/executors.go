@@ -59,7 +59,7 @@ func (s *Scheduler) acquireExecutor(e *execution) error {
 	case s.executors <- struct{}{}:
 		return nil
 	case <-e.halted:
-		return errors.New("stopped before it was begun")
+		return errStoppedBefore
 	case <-timer.C:
 		return errNoExecutor
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -52,14 +53,14 @@ func (s *Scheduler) Handle(name string, f Func) error {
 }
 
 // call calls the function that the schedule names.
-func (s *Scheduler) call(e *execution) (effort, error) {
+func (s *Scheduler) call(e *execution, until instant.Instant) (effort, error) {
 	s.mu.Lock()
 	f := s.handlers[e.what.Command]
 	s.mu.Unlock()
 	if f == nil {
 		return nil, fmt.Errorf("this program has no function %q", e.what.Command)
 	}
-	return start(e.deadline, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
+	return start(until, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
 		run := &Running{
 			ID: e.id, Schedule: e.schedule, Due: e.due, Attempt: e.attempt, Fence: e.fence, Input: e.input(),
 			By: e.by, Trace: e.trace.Parent, out: out,
@@ -73,8 +74,8 @@ var errElsewhere = errors.New("the lease had ended; the statement was rolled bac
 
 // statement executes a schedule's SQL and records its outcome in one transaction. So its effect
 // is committed if and only if the run is recorded as ok, once per slot.
-func (s *Scheduler) statement(e *execution) effort {
-	return start(e.deadline, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
+func (s *Scheduler) statement(e *execution, until instant.Instant) effort {
+	return start(until, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
 		r := guardian.Result{Cause: guardian.Exited, ExitCode: -1}
 		r.Err = s.db.Tx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 			n, err := tx.ExecText(ctx, e.what.Command)

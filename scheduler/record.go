@@ -66,7 +66,7 @@ func causedOutcome(e *execution, r guardian.Result) outcome {
 		case errors.Is(r.Err, errNoExecutor):
 			return outcome{state: "retry", why: backText + r.Err.Error(), back: true}
 		case errors.Is(r.Err, guardian.ErrPast):
-			return outcome{state: "retry", why: backText + "the lease had ended before the command was started", back: true}
+			return outcome{state: "retry", why: backText + "the lease had ended before it was begun", back: true}
 		}
 		return outcome{state: "failed", why: reason(r.Err.Error())}
 	case guardian.Deadline:

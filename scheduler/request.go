@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // requestTimeout limits requests of schedules without a timeout.
@@ -32,12 +33,12 @@ var client = &http.Client{
 
 // request sends the schedule's HTTP request. Each attempt at a slot carries the same
 // Idempotency-Key.
-func (s *Scheduler) request(e *execution) (effort, error) {
+func (s *Scheduler) request(e *execution, until instant.Instant) (effort, error) {
 	method, target, err := parseRequest(e.what.Command)
 	if err != nil {
 		return nil, err
 	}
-	return start(e.deadline, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
+	return start(until, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
 		if e.what.Timeout == 0 {
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, requestTimeout)

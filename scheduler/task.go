@@ -41,7 +41,8 @@ const taskWatch = time.Second
 // at least 300ms, before the lease's end.
 const deadlineGrace = 200 * time.Millisecond
 
-// start runs f until it returns. The deadline ends its context.
+// start runs f until it returns. The deadline ends its context. If it is over before f begins, because this
+// process was paused, f is not called, and the result's error is guardian.ErrPast.
 func start(deadline instant.Instant, grace time.Duration, maxOutput int,
 	f func(ctx context.Context, out *guardian.Output) guardian.Result,
 ) *task {
@@ -55,7 +56,12 @@ func start(deadline instant.Instant, grace time.Duration, maxOutput int,
 	t.timer = time.AfterFunc(t.sleep(), t.watch)
 	t.mu.Unlock()
 	begun := instant.Now()
-	go protect(t.out, func() guardian.Result { return f(ctx, t.out) }, func(r guardian.Result) {
+	go protect(t.out, func() guardian.Result {
+		if !t.inTime() {
+			return guardian.Result{Cause: guardian.NotStarted, ExitCode: -1, Err: guardian.ErrPast}
+		}
+		return f(ctx, t.out)
+	}, func(r guardian.Result) {
 		r.Took = instant.Now().Sub(begun)
 		if r.Output == "" {
 			r.Output = t.out.Text()
@@ -83,12 +89,19 @@ func (t *task) finish(r guardian.Result) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.timer.Stop()
-	if t.cause != "" && r.Err != nil {
+	if t.cause != "" && r.Err != nil && r.Cause != guardian.NotStarted {
 		r.Cause = t.cause
 	}
 	t.result = r
 	t.cancel(nil)
 	close(t.done)
+}
+
+// inTime reports whether the task may begin.
+func (t *task) inTime() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return instant.Now() < t.deadline
 }
 
 func (t *task) sleep() time.Duration {

@@ -30,13 +30,19 @@ func TestTaskEnds(t *testing.T) {
 	for want, end := range map[guardian.Cause]func(*task){
 		guardian.Stopped:  (*task).Stop,
 		guardian.Killed:   (*task).Kill,
-		guardian.Deadline: func(*task) {},
+		guardian.Deadline: func(work *task) {
+			work.mu.Lock()
+			work.deadline = instant.Now()
+			work.mu.Unlock()
+			work.watch() // as the timer does
+		},
 	} {
-		deadline := later(time.Hour)
-		if want == guardian.Deadline {
-			deadline = later(10 * time.Millisecond)
-		}
-		work := start(deadline, time.Hour, 100, obedient)
+		begun := make(chan struct{})
+		work := start(later(time.Hour), time.Hour, 100, func(ctx context.Context, out *guardian.Output) guardian.Result {
+			close(begun)
+			return obedient(ctx, out)
+		})
+		<-begun
 		end(work)
 		if r := work.Wait(); r.Cause != want || r.Err == nil || errors.Is(r.Err, errUnfinished) && want != guardian.Deadline {
 			t.Errorf("%+v, want the cause %s", r, want)
