@@ -178,6 +178,13 @@ func (c *jobContext) end(cause error) {
 	}
 }
 
+// ended reports whether the context was cancelled.
+func (c *jobContext) ended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.over
+}
+
 func (c *jobContext) Deadline() (time.Time, bool) { return c.base.Deadline() }
 func (c *jobContext) Done() <-chan struct{}       { return c.real().Done() }
 func (c *jobContext) Value(key any) any           { return c.real().Value(key) }

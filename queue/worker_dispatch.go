@@ -181,6 +181,9 @@ type tried struct {
 // do runs the handler of a unit, and records all outcomes at once: the failed jobs of a batch
 // continue together.
 func (w *Worker) do(unit []*Delivery) {
+	if unit = w.stillMine(unit); len(unit) == 0 {
+		return
+	}
 	outcomes := w.try(unit)
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -188,6 +191,33 @@ func (w *Worker) do(unit []*Delivery) {
 		unit[i].ctx.end(nil)
 		w.end(unit[i], out.err, out.stack)
 	}
+}
+
+// stillMine returns the jobs of a unit that may begin. It is called last, because this process may have been
+// paused since the jobs were taken out of their blocks. While the lease is in doubt it waits: either it is
+// renewed, or the jobs are lost. Jobs whose rows are removed before they begin are nobody else's.
+func (w *Worker) stillMine(unit []*Delivery) []*Delivery {
+	over := func(d *Delivery) bool { return d.ctx.ended() }
+	if !slices.ContainsFunc(unit, over) && (!w.lease.surely.over() || w.opt.AtMostOnce) {
+		return unit
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for instant.Now() >= w.lease.deadline && !w.opt.AtMostOnce && !w.stopped && slices.ContainsFunc(unit, func(d *Delivery) bool { return !over(d) }) {
+		w.work.Wait()
+	}
+	var mine []*Delivery
+	for _, d := range unit {
+		switch {
+		case over(d):
+			w.end(d, d.ctx.cause, "")
+		case w.stopped:
+			w.end(d, ErrLost, "")
+		default:
+			mine = append(mine, d)
+		}
+	}
+	return mine
 }
 
 // try runs the handler of a unit.

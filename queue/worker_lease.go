@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -34,6 +35,26 @@ type nodeLease struct {
 	node     string
 	last     string          // its name before the loss of its lease
 	deadline instant.Instant // end of everything leased, at least
+	surely   safety          // the same, for those who begin jobs
+}
+
+// A safety tells without the mutex, by the cheapest clock, whether the deadline is far enough away to begin a
+// job. That clock may stand still while the host is suspended, so it does not replace the deadline, which was
+// looked at when the job was taken out of its block. The zero value is over.
+type safety struct{ nanos atomic.Int64 }
+
+var zeroSafety = time.Now() //nolint:forbidigo // only compared with itself
+
+func (s *safety) set(until instant.Instant) {
+	s.nanos.Store(int64(time.Since(zeroSafety) + until.Sub(instant.Now())))
+}
+
+func (s *safety) over() bool { return int64(time.Since(zeroSafety)) >= s.nanos.Load() }
+
+// lasts records until when the lease lasts; 0: it has ended. mu is held.
+func (l *nodeLease) lasts(until instant.Instant) {
+	l.deadline = until
+	l.surely.set(until)
 }
 
 // wakeups tell a worker to look after its blocks.
@@ -118,7 +139,8 @@ func (l *nodeLease) enter(ctx context.Context) error {
 	l.mu.Lock()
 	over := l.over
 	if !over {
-		l.node, l.deadline = name, l.until(before)
+		l.node = name
+		l.lasts(l.until(before))
 	}
 	l.mu.Unlock()
 	if over { // it was stopped meanwhile, and has left under its previous name
@@ -256,7 +278,7 @@ func (l *nodeLease) renewed(name string, asked instant.Instant) {
 	if instant.Now() >= l.deadline {
 		l.resumed()
 	}
-	l.deadline = l.until(asked)
+	l.lasts(l.until(asked))
 }
 
 // reenter registers the worker again after it has lost its lease.
@@ -282,7 +304,8 @@ func (w *Worker) lose(why string) {
 		w.c.opt.LeaseLost(why)
 	}
 	w.log.Warn("the lease was lost; running jobs are cancelled, and done again by others", "node", w.lease.node, "reason", why)
-	w.lease.node, w.lease.last, w.lease.deadline = "", w.lease.node, 0
+	w.lease.node, w.lease.last = "", w.lease.node
+	w.lease.lasts(0)
 	cause := fmt.Errorf("%w: %s", ErrLost, why)
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
@@ -299,6 +322,7 @@ func (w *Worker) lose(why string) {
 	w.heedLone()
 	clear(w.rows)
 	w.limits.loseLimits()
+	w.work.Broadcast() // handlers that have a job and wait for the lease: see stillMine
 }
 
 // forgo gives up a checked-out job that has not started. mu is held.
