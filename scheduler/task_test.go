@@ -28,8 +28,8 @@ func later(d time.Duration) instant.Instant { return instant.Now().Add(d) }
 // However a task ends, its result says how.
 func TestTaskEnds(t *testing.T) {
 	for want, end := range map[guardian.Cause]func(*task){
-		guardian.Stopped:  (*task).Stop,
-		guardian.Killed:   (*task).Kill,
+		guardian.Stopped: (*task).Stop,
+		guardian.Killed:  (*task).Kill,
 		guardian.Deadline: func(work *task) {
 			work.mu.Lock()
 			work.deadline = instant.Now()
