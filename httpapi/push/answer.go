@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/joblines"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -30,6 +31,10 @@ type answer struct {
 	body    []byte // its beginning
 	cut     bool   // the rest was not read
 	verdict verdict
+
+	// Of several jobs, by their ids, and what is wrong with it.
+	said     map[string]*joblines.Answer
+	unusable string
 }
 
 // A verdict is JSON in the body of an answer, as workers written for Fireworq send it.

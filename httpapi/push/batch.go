@@ -2,6 +2,7 @@ package push
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,7 +12,6 @@ import (
 	"io"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -28,9 +28,10 @@ const (
 	// sent by itself.
 	longestBody = 1 << 20
 
-	// longestAnswers limits how much of an answer to several jobs is read. A result has up to 1
-	// MiB.
+	// longestAnswers limits how much of an answer to several jobs is read, in bytes, and longestOutcome how much for one of them:
+	// a result has up to 1 MiB.
 	longestAnswers = 8 << 20
+	longestOutcome = 2 << 20
 
 	headerBatch = "Dbcron-Batch"
 )
@@ -116,7 +117,7 @@ func (s *sender) sendParcel(ctx context.Context, p *parcel) []error {
 	began := instant.Now()
 	a, seen, after, err := s.roundTrip(ctx, v, limit, noted, func(ctx context.Context) (*http.Request, error) {
 		return newBatchRequest(ctx, e, urlOf(e, first), p, s.agent, s.now(), limit)
-	}, readAnswers)
+	}, p.read)
 	v.leave(seen, after)
 	if err == nil {
 		err = a.failure(s.now())
@@ -177,17 +178,87 @@ func newBatchRequest(ctx context.Context, e *Endpoint, to string, p *parcel, age
 	return r, nil
 }
 
-// readAnswers is readAnswer for the outcomes of several jobs.
-func readAnswers(r *http.Response) (a answer, err error) {
+// read is readAnswer for the outcomes of several jobs. It stops when each job has its outcome, and keeps nothing else: an
+// endpoint is a stranger, whose answer must not take more memory than the outcomes that were asked for.
+func (p *parcel) read(r *http.Response) (a answer, err error) {
 	if r.StatusCode < 200 || r.StatusCode > 299 {
 		return readAnswer(r)
 	}
 	a = answer{status: r.StatusCode, header: r.Header}
-	if a.body, err = io.ReadAll(io.LimitReader(r.Body, longestAnswers+1)); err != nil {
-		return a, fmt.Errorf("HTTP %d, and the answer breaks off: %w", a.status, plain(err))
+	in := &portion{from: r.Body}
+	a.said, err = p.decode(in)
+	switch {
+	case err == nil:
+		return a, nil
+	case in.cut:
+		a.unusable = fmt.Sprintf("has more than %d MiB, or an outcome of more than %d", longestAnswers>>20, longestOutcome>>20)
+	case in.err == nil:
+		a.unusable = "is no JSON array of outcomes, such as [{\"id\": \"…\"}]"
+	default:
+		return a, fmt.Errorf("HTTP %d, and the answer breaks off: %w", a.status, plain(in.err))
 	}
-	a.cut = len(a.body) > longestAnswers
 	return a, nil
+}
+
+// decode reads the outcomes of the parcel's jobs. It ignores those of other jobs, all but the first for each job, and what is
+// no outcome, up to one such element for each job and a few more.
+func (p *parcel) decode(in *portion) (map[string]*joblines.Answer, error) {
+	missing := make(map[string]bool, len(p.jobs))
+	for _, d := range p.jobs {
+		missing[strconv.FormatInt(d.ID, 10)] = true
+	}
+	said := make(map[string]*joblines.Answer, len(p.jobs))
+	in.next()
+	list := json.NewDecoder(in)
+	if begin, err := list.Token(); err != nil || begin != json.Delim('[') {
+		return nil, cmp.Or(err, errNoArray)
+	}
+	for left := 2*len(p.jobs) + 8; left > 0 && len(missing) > 0; left-- {
+		in.next()
+		if !list.More() {
+			_, err := list.Token() // its end
+			return said, err
+		}
+		var text json.RawMessage
+		if err := list.Decode(&text); err != nil {
+			return nil, err
+		}
+		one := &joblines.Answer{}
+		dec := json.NewDecoder(bytes.NewReader(text))
+		dec.DisallowUnknownFields()
+		if dec.Decode(one) == nil && missing[one.ID] {
+			said[one.ID] = one
+			delete(missing, one.ID)
+		}
+	}
+	return said, nil
+}
+
+var errNoArray = errors.New("no array")
+
+// A portion reads from an answer as much as the next element and the whole may have.
+type portion struct {
+	from      io.Reader
+	all, left int
+	cut       bool  // there was more
+	err       error // of the connection
+}
+
+// next allows another element.
+func (r *portion) next() { r.left = longestOutcome }
+
+func (r *portion) Read(b []byte) (int, error) {
+	most := min(r.left, longestAnswers-r.all)
+	if most <= 0 {
+		r.cut = true
+		return 0, errors.New("too much")
+	}
+	n, err := r.from.Read(b[:min(len(b), most)])
+	r.all, r.left = r.all+n, r.left-n
+	if err != nil && !errors.Is(err, io.EOF) {
+		r.err = err
+	}
+	return n, err
 }
 
 // failure returns the error of an answer without outcomes; nil if it has some.
@@ -195,31 +266,17 @@ func (a *answer) failure(now time.Time) error {
 	switch {
 	case a.status < 200 || a.status > 299:
 		return a.outcome(now)
-	case a.cut:
-		return fmt.Errorf("HTTP %d, and the answer has more than %d MiB", a.status, longestAnswers>>20)
-	case !strings.HasPrefix(strings.TrimSpace(string(a.body)), "[") || !json.Valid(a.body):
-		return fmt.Errorf("HTTP %d, and the answer is no JSON array of outcomes, such as [{\"id\": \"…\"}]", a.status)
+	case a.unusable != "":
+		return fmt.Errorf("HTTP %d, and the answer %s", a.status, a.unusable)
 	}
 	return nil
 }
 
-// outcomes returns the outcomes in an answer. It ignores those of other jobs, and all but the
-// first for each job.
+// outcomes returns the outcomes in an answer.
 func (p *parcel) outcomes(a *answer) []error {
-	var list []json.RawMessage
-	_ = json.Unmarshal(a.body, &list) // it is one
-	said := map[string]*joblines.Answer{}
-	for _, text := range list {
-		one := &joblines.Answer{}
-		dec := json.NewDecoder(bytes.NewReader(text))
-		dec.DisallowUnknownFields()
-		if err := dec.Decode(one); err == nil && said[one.ID] == nil {
-			said[one.ID] = one
-		}
-	}
 	errs := make([]error, len(p.jobs))
 	for i, d := range p.jobs {
-		if one := said[strconv.FormatInt(d.ID, 10)]; one != nil {
+		if one := a.said[strconv.FormatInt(d.ID, 10)]; one != nil {
 			errs[i] = one.Outcome(d)
 		} else {
 			errs[i] = fmt.Errorf("HTTP %d, and the answer has no outcome of the job", a.status)

@@ -2,12 +2,18 @@ package push
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
+	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
@@ -159,6 +165,43 @@ func TestBatchFails(t *testing.T) {
 		}
 		close(slow)
 	})
+}
+
+// An answer takes no more memory than the outcomes of the jobs that were sent, and is not read further, whatever an
+// endpoint sends. (The rest of this class, answers and bodies of strangers, is in TestBodySizes and TestAnswer.)
+func TestAnswersAreBounded(t *testing.T) {
+	p := &parcel{jobs: []*queue.Delivery{{ID: 1}, {ID: 2}}}
+	zeros := "[" + strings.Repeat("0,", 4<<20) + "0]"
+	for _, c := range []struct{ body, want, unusable string }{
+		{`[{"id":"1"},{"id":"2","error":"no"}]`, "1 2", ""},
+		{` [ {"id":"2"} , {"id":"3"}, 7, {"id":"2","error":"late"}, {"id":"1","what":1} ] `, "2", ""},
+		{`[{"id":"1"},{"id":"2"},` + zeros, "1 2", ""}, // not read to its end
+		{zeros, "", ""},
+		{`[{"id":"1"},` + zeros + `]`, "1", "outcome of more than 2"}, // one element is too long
+		{`[{"id":"1","result":"` + strings.Repeat("x", 1<<20) + `"},{"id":"2"}]`, "1 2", ""},
+		{`[{"id":"1","result":"` + strings.Repeat("x", 3<<20) + `"},{"id":"2"}]`, "", "outcome of more than 2"},
+		{strings.Repeat(" ", 9<<20) + `[{"id":"1"}]`, "", "more than 8 MiB"},
+		{strings.Repeat("[", 4<<20), "", "no JSON array"},
+		{`[` + strings.Repeat("[", 4<<20), "", "no JSON array"},
+		{``, "", "no JSON array"}, {`{}`, "", "no JSON array"}, {`[`, "", "no JSON array"}, {`[{"id":"1"}`, "", "no JSON array"}, {`7`, "", "no JSON array"},
+	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		a, err := p.read(&http.Response{StatusCode: 200, Body: io.NopCloser(strings.NewReader(c.body))})
+		runtime.ReadMemStats(&after)
+		must(t, err)
+		got := strings.Join(slices.Sorted(maps.Keys(a.said)), " ")
+		if c.unusable == "" && got != c.want || (a.unusable == "") != (c.unusable == "") || !strings.Contains(a.unusable, c.unusable) {
+			t.Errorf("%.40q: got outcomes of %q, %q; want %q, %q", c.body, got, a.unusable, c.want, c.unusable)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > 24<<20 {
+			t.Errorf("%.40q of %d bytes took %d MiB", c.body, len(c.body), took>>20)
+		}
+	}
+	broken := io.MultiReader(strings.NewReader(`[{"id":"1"},`), iotest.ErrReader(errors.New("reset")))
+	if _, err := p.read(&http.Response{StatusCode: 200, Body: io.NopCloser(broken)}); err == nil || !strings.Contains(err.Error(), "breaks off: reset") {
+		t.Errorf("got %v", err)
+	}
 }
 
 // A request has up to a MiB, unless a job has more; jobs of different endpoints do not share one.
