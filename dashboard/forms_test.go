@@ -29,7 +29,11 @@ type form struct {
 // forms returns the forms of a page that have actions.
 func (a *answer) forms() (all []form) {
 	a.t.Helper()
-	for _, m := range postForms.FindAllStringSubmatch(a.text, -1) {
+	found := postForms.FindAllStringSubmatch(a.text, -1)
+	if all := strings.Count(a.text, "<form") - strings.Count(a.text, `<form method="get"`); len(found) != all {
+		a.t.Errorf("%s: found %d forms that act, of %d", a.what, len(found), all)
+	}
+	for _, m := range found {
 		f := form{page: a.what, action: html.UnescapeString(m[1]), values: url.Values{}}
 		for _, e := range fields.FindAllStringSubmatch(m[2], -1) {
 			at := map[string]string{}

@@ -68,7 +68,11 @@ func TestTablesGolden(t *testing.T) {
 	for _, name := range regexp.MustCompile("`(dbcron_[a-z_]+)`").FindAllStringSubmatch(part, -1) {
 		listed[name[1]] = true
 	}
-	for _, name := range regexp.MustCompile(`CREATE TABLE (dbcron_[a-z_]+)`).FindAllStringSubmatch(string(schema), -1) {
+	tables := regexp.MustCompile(`(?m)^CREATE TABLE "?(dbcron_[a-z_]+)"? `).FindAllStringSubmatch(string(schema), -1)
+	if all := strings.Count(string(schema), "CREATE TABLE "); len(tables) != all { // a guard that reads by a pattern proves that it sees all
+		t.Fatalf("found the names of %d tables, of %d", len(tables), all)
+	}
+	for _, name := range tables {
 		if !listed[name[1]] {
 			t.Errorf("operations.md does not list %s among what to back up", name[1])
 		}

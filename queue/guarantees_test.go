@@ -54,6 +54,9 @@ func TestGuarantees(t *testing.T) {
 	promises, _, _ = strings.Cut(promises, "\n## ")
 	rows := 0
 	for line := range strings.Lines(promises) {
+		if strings.HasPrefix(line, "|") && !strings.HasPrefix(line, "| **") && !strings.HasPrefix(line, "|---") && !strings.HasPrefix(line, "| | promise") {
+			t.Errorf("a promise does not begin in bold, so that nobody looks for its proof: %s", line)
+		}
 		if strings.HasPrefix(line, "| **") {
 			if rows++; !testName.MatchString(line) {
 				t.Errorf("nothing proves %s", line)
