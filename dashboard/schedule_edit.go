@@ -68,7 +68,7 @@ type scheduleForm struct {
 // parts of a command stay unless a new command is entered.
 func (d *Dashboard) editForm(r *request, s *scheduler.Schedule) *scheduleForm {
 	f := &scheduleForm{Fields: []editField{
-		textField("spec", "Spec", "five or six fields as in a crontab, @daily, @every 90s, @manual", s.Spec,
+		textField("spec", "Spec", "five fields as in a crontab, @daily, @every 90s, @manual", s.Spec,
 			func(s *scheduler.Schedule) *string { return &s.Spec }),
 		textField("zone", "Zone", "such as Europe/Berlin", s.Zone, func(s *scheduler.Schedule) *string { return &s.Zone }),
 		timeoutField(s), attemptsField(s),

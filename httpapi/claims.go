@@ -103,8 +103,8 @@ type claimed struct {
 	result json.RawMessage
 }
 
-// readClaims parses tokens and refuses duplicates.
-func readClaims(tokens []string) ([]claimed, error) {
+// readClaims parses tokens. It refuses duplicates, and those of queues that the sender may not claim from.
+func readClaims(ctx context.Context, tokens []string) ([]claimed, error) {
 	all, at := make([]claimed, len(tokens)), map[secret]int{}
 	for i, token := range tokens {
 		key, claim, ok := readToken(token)
@@ -113,6 +113,9 @@ func readClaims(tokens []string) ([]claimed, error) {
 		}
 		if other, twice := at[key]; twice {
 			return nil, invalid(fmt.Sprintf("claims[%d].token", i), "it is that of claims[%d], too", other)
+		}
+		if err := mayUseQueues(ctx, queue.Job{Queue: claim.Queue}); err != nil {
+			return nil, err
 		}
 		at[key] = i
 		all[i] = claimed{token: token, key: key, claim: claim}
@@ -133,7 +136,7 @@ func (a *API) complete(ctx context.Context, in *completeInput) (*settledOutput, 
 	for i, c := range in.Body.Claims {
 		tokens[i] = c.Token
 	}
-	all, err := readClaims(tokens)
+	all, err := readClaims(ctx, tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +162,7 @@ func (a *API) fail(ctx context.Context, in *failInput) (*settledOutput, error) {
 	for i, c := range in.Body.Claims {
 		tokens[i] = c.Token
 	}
-	all, err := readClaims(tokens)
+	all, err := readClaims(ctx, tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +199,7 @@ func (f *failedClaimJSON) outcome(at string) (outcome, err error) {
 }
 
 func (a *API) release(ctx context.Context, in *releaseInput) (*settledOutput, error) {
-	all, err := readClaims(tokensOf(in.Body.Claims))
+	all, err := readClaims(ctx, tokensOf(in.Body.Claims))
 	if err == nil {
 		err = a.pulls.here(ctx, all)
 	}
@@ -210,7 +213,7 @@ func (a *API) release(ctx context.Context, in *releaseInput) (*settledOutput, er
 }
 
 func (a *API) heartbeat(ctx context.Context, in *heartbeatInput) (*settledOutput, error) {
-	all, err := readClaims(tokensOf(in.Body.Claims))
+	all, err := readClaims(ctx, tokensOf(in.Body.Claims))
 	lease := time.Duration(0)
 	if err == nil && in.Body.Lease != "" {
 		lease, err = readLease(in.Body.Lease)

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"time"
@@ -115,11 +116,11 @@ type refused struct {
 	Worker string `json:"worker"`
 }
 
-func newJobJSON(i *admin.Job) jobJSON {
+func newJobJSON(ctx context.Context, i *admin.Job) jobJSON {
 	j := jobJSON{
 		ID: idText(i.ID), Queue: i.Queue, State: string(i.State), Kind: i.Kind, Key: i.Key, Priority: jobfield.PriorityName(i.Priority),
 		Enqueued: stamp{i.Enqueued}, At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes, MaxAttempts: i.MaxAttempts,
-		Unique: i.Unique, Group: idText(i.Group), CallbackOf: idText(i.Callback), Trace: i.Trace, Endpoint: i.Endpoint, Worker: i.Worker,
+		Unique: i.Unique, Group: idText(i.Group), CallbackOf: idText(i.Callback), Trace: i.Trace, Endpoint: shownURL(ctx, i.Endpoint), Worker: i.Worker,
 		Error: strings.ToValidUTF8(i.Error, "�"), Detail: strings.ToValidUTF8(i.Detail, "�"), PayloadBytes: i.PayloadBytes,
 	}
 	if j.Discarded = i.Discarded; !i.Started.IsZero() {

@@ -121,7 +121,7 @@ func (a *API) jobs() {
 		if err != nil {
 			return nil, err
 		}
-		return &jobOutput{newJobJSON(&i)}, nil
+		return &jobOutput{newJobJSON(ctx, &i)}, nil
 	})
 	oneJob(a, operation{
 		id: "get-payload", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}/payload", scope: ScopeRead,
@@ -216,7 +216,7 @@ func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) 
 	out := &jobsOutput{}
 	out.Body.Jobs = make([]jobJSON, len(found))
 	for i := range found {
-		out.Body.Jobs[i] = newJobJSON(&found[i])
+		out.Body.Jobs[i] = newJobJSON(ctx, &found[i])
 	}
 	out.Body.NextCursor = idText(more)
 	return out, nil

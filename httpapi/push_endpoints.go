@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -25,10 +26,19 @@ type endpointJSON struct {
 	Answers []endpointAnswerJSON `json:"answers,omitempty" doc:"Some of the newest answers, the newest first; up to a few seconds late. Not there: nothing was sent, or it is a list of endpoints"`
 }
 
-func newEndpointJSON(e *push.Endpoint) endpointJSON {
+// newEndpointJSON describes an endpoint to a sender. Only who may set its URL sees the query of it, which may hold a secret.
+func newEndpointJSON(ctx context.Context, e *push.Endpoint) endpointJSON {
 	return endpointJSON{
-		Queue: e.Queue, URL: e.URL, Format: e.Format, Concurrency: e.Concurrency, Batch: e.Batch, Timeout: durationText(e.Timeout), OldSecret: e.OldSecret != "",
+		Queue: e.Queue, URL: shownURL(ctx, e.URL), Format: e.Format, Concurrency: e.Concurrency, Batch: e.Batch, Timeout: durationText(e.Timeout), OldSecret: e.OldSecret != "",
 	}
+}
+
+// shownURL returns the URL of an endpoint, and to senders without the scope admin without its query.
+func shownURL(ctx context.Context, text string) string {
+	if text == "" || senderOf(ctx).may(ScopeAdmin) {
+		return text
+	}
+	return plain.URL(text)
 }
 
 // An endpointAnswerJSON is an endpoint's answer to a job.
@@ -198,7 +208,7 @@ func (a *API) pushing() {
 		out := &endpointsOutput{}
 		out.Body.Endpoints = make([]endpointJSON, len(found))
 		for i := range found {
-			out.Body.Endpoints[i] = newEndpointJSON(&found[i])
+			out.Body.Endpoints[i] = newEndpointJSON(ctx, &found[i])
 		}
 		if n := len(found); n == in.Limit {
 			out.Body.NextCursor = cursorOf(found[n-1].Queue)
@@ -218,7 +228,7 @@ func (a *API) pushing() {
 			return nil, err
 		}
 		answers, err := a.endpoints.Answers(ctx, in.Queue)
-		out := &endpointOutput{newEndpointJSON(&e)}
+		out := &endpointOutput{newEndpointJSON(ctx, &e)}
 		out.Body.Answers = newEndpointAnswers(answers)
 		return out, err
 	})
@@ -253,7 +263,7 @@ func (a *API) setEndpoint(ctx context.Context, in *setEndpointInput) (*setEndpoi
 	if err != nil {
 		return nil, err
 	}
-	out := &setEndpointOutput{Status: http.StatusOK, Body: newEndpointJSON(&done.Endpoint)}
+	out := &setEndpointOutput{Status: http.StatusOK, Body: newEndpointJSON(ctx, &done.Endpoint)}
 	if done.Made {
 		out.Status = http.StatusCreated
 	}

@@ -11,6 +11,29 @@ import (
 )
 
 // Endpoints are set, changed, listed and deleted; their secret is shown once.
+// The query of a URL that jobs are sent to may hold a secret: only who may set it sees it.
+func TestQueriesOfEndpointsAreSecret(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		tokens := NewTokens(db.DB)
+		admin, err := tokens.Create(t.Context(), "ops", []Scope{ScopeAdmin}, 0)
+		must(t, err)
+		reader, err := tokens.Create(t.Context(), "board", []Scope{ScopeRead, ScopeOperate}, 0)
+		must(t, err)
+		s := serve(t, db.DB, Options{})
+		s.token = admin
+		s.put("/api/v1/queues/mail/endpoint", object{"url": "https://example.org/a?key=KEY"}).is(201).has("key=KEY")
+		id := s.enqueue(object{"kind": "k", "queue": "mail", "endpoint": "https://example.org/b?key=KEY"})
+		for _, path := range []string{"/endpoints", "/queues/mail/endpoint", "/queues/mail/jobs/" + id, "/queues/mail/jobs"} {
+			s.token = admin
+			s.get("/api/v1" + path).is(200).has("key=KEY")
+			s.token = reader
+			if a := s.get("/api/v1" + path).is(200).has("?…"); strings.Contains(a.text, "KEY") {
+				t.Errorf("%s shows %s", path, a.text)
+			}
+		}
+	})
+}
+
 func TestEndpoints(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		hosts, err := push.ParseHosts([]string{"worker", "*.example.org", "10.1.0.0/16"})

@@ -15,7 +15,7 @@ import (
 // A scheduleChange is a change of a schedule. Absent fields stay. Fields have the names of the table's
 // columns, which are also the keys in schedule files.
 type scheduleChange struct {
-	Spec    *string           `json:"spec,omitempty" maxLength:"1000" doc:"When it runs: five or six fields as in a crontab, @daily, @every 90s, or @manual" example:"30 2 * * *"`
+	Spec    *string           `json:"spec,omitempty" maxLength:"1000" doc:"When it runs: five fields as in a crontab, @daily, @every 90s, or @manual" example:"30 2 * * *"`
 	Zone    *string           `json:"zone,omitempty" maxLength:"100" doc:"Time zone of the spec; UTC in a new schedule" example:"Europe/Berlin"`
 	DST     *string           `json:"dst,omitempty" enum:"vixie,wall" doc:"When clocks change: vixie runs fixed times once, wall as the clock shows"`
 	Kind    *string           `json:"kind,omitempty" enum:"shell,argv,http,sql,func,job" doc:"What the command is; shell in a new schedule. All but job need dbcron serve --allow-commands"`

@@ -1,11 +1,14 @@
 package httpapi
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/claims"
+	"github.com/dbcron/dbcron/queue"
 )
 
 // scopesOf says which scope each operation takes beside admin. A new operation is added here:
@@ -93,11 +96,28 @@ func TestReservedQueues(t *testing.T) {
 		s.post("/api/v1/groups", object{"callback": one}).is(403).has("scope admin")
 		s.post("/api/v1/groups", object{"jobs": []object{other, one}}).is(403).has("scope admin")
 		s.post("/api/v1/queues/dbcron.notify/claim", object{"max": 1}).is(403).has("scope admin")
+		// A token is not signed, so anybody could write one that ends a job of any queue.
+		forged := object{"claims": []object{{"token": writeToken(newSecret(), &claims.Claim{Queue: "dbcron.notify", Node: "n", Job: 1, Attempt: 1})}}}
+		for _, do := range []string{"complete", "fail", "heartbeat", "release"} {
+			s.post("/api/v1/claims/"+do, forged).is(403).has("scope admin")
+		}
 		if n := rows(t, db, "job"); n != 0 {
 			t.Errorf("there are %d jobs", n)
 		}
 		s.enqueue(other)
 		s.token = admin
 		s.post("/api/v1/jobs", one).is(201)
+		// Nothing may lead there, whoever sets it up.
+		s.put("/api/v1/routings/k", object{"queue": "dbcron.notify"}).is(422).has("dbcron's own")
+		s.put("/api/v1/topics/t/queues/dbcron.notify", nil).is(422).has("dbcron's own")
+		s.put("/api/v1/queues/dbcron.notify/endpoint", object{"url": "https://example.org/"}).is(422).has("dbcron's own")
+		s.put("/api/v1/schedules/s", object{"spec": "@daily", "kind": "job", "command": "k", "job_queue": "dbcron.notify"}).is(422).has("dbcron's own")
+		c, err := queue.New(db.DB, queue.Options{})
+		must(t, err)
+		for from, to := range map[string]string{"mail": "dbcron.notify", "dbcron.notify": "mail"} {
+			if _, err := c.Move(t.Context(), from, to, queue.MoveOptions{}); !errors.Is(err, queue.ErrInvalid) {
+				t.Errorf("moving from %s to %s: %v", from, to, err)
+			}
+		}
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -32,6 +33,9 @@ func (c *Client) Subscribe(ctx context.Context, topic, queue string) error {
 		queue = defaultQueue
 	}
 	if err := sqlrun.CheckName(queue); err != nil {
+		return invalid("queue", "%v", err)
+	}
+	if err := jobfield.CheckTarget(queue); err != nil {
 		return invalid("queue", "%v", err)
 	}
 	if _, err := c.queue(ctx, queue); err != nil { // creates the queue

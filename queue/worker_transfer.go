@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -68,6 +69,11 @@ func (c *Client) Move(ctx context.Context, from, to string, opt MoveOptions) (Mo
 	from, to = cmpName(from), cmpName(to)
 	if from == to {
 		return Moved{}, invalid("to", "the jobs are in queue %q already", to)
+	}
+	for _, end := range []struct{ field, queue string }{{"queue", from}, {"to", to}} {
+		if err := jobfield.CheckTarget(end.queue); err != nil {
+			return Moved{}, invalid(end.field, "%v", err)
+		}
 	}
 	t := &transfer{c: c, opt: opt}
 	var err error

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -129,6 +130,9 @@ func (s *Schedule) jobProblems() (all problems) {
 		all.add("timeout", "is not for jobs, which their queue ends; say it of the job (job_timeout)")
 	}
 	j := s.job()
+	if err := jobfield.CheckTarget(j.Queue); err != nil {
+		all.add("job_queue", "%v", err)
+	}
 	for _, part := range []struct {
 		field string
 		only  queue.Job

@@ -59,7 +59,7 @@ func readAnswer(r *http.Response) (a answer, err error) {
 	}
 	a.body, err = io.ReadAll(io.LimitReader(r.Body, longestAnswer+1))
 	if err != nil {
-		return a, fmt.Errorf("HTTP %d, and the answer breaks off: %w", a.status, plain(err))
+		return a, fmt.Errorf("HTTP %d, and the answer breaks off: %w", a.status, WithoutAddresses(err))
 	}
 	if len(a.body) > longestAnswer {
 		a.body, a.cut = a.body[:longestAnswer], true

@@ -195,7 +195,7 @@ func (p *parcel) read(r *http.Response) (a answer, err error) {
 	case in.err == nil:
 		a.unusable = "is no JSON array of outcomes, such as [{\"id\": \"…\"}]"
 	default:
-		return a, fmt.Errorf("HTTP %d, and the answer breaks off: %w", a.status, plain(in.err))
+		return a, fmt.Errorf("HTTP %d, and the answer breaks off: %w", a.status, WithoutAddresses(in.err))
 	}
 	return a, nil
 }

@@ -130,6 +130,9 @@ func (s *Endpoints) Edit(ctx context.Context, name string, change func(*Endpoint
 	if err := sqlrun.CheckName(name); err != nil {
 		return after, false, invalid("queue", "%v", err)
 	}
+	if err := jobfield.CheckTarget(name); err != nil {
+		return after, false, invalid("queue", "%v", err)
+	}
 	secret := NewSecret()
 	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var id int

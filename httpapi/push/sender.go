@@ -134,7 +134,7 @@ func (s *sender) roundTrip(ctx context.Context, v *visit, limit time.Duration, n
 	defer cancel()
 	r, err := request(ctx)
 	if err != nil {
-		return a, unknown, 0, queue.Bury(plain(err))
+		return a, unknown, 0, queue.Bury(WithoutAddresses(err))
 	}
 	began := instant.Now()
 	a, err = s.exchange(r, read)
@@ -143,7 +143,7 @@ func (s *sender) roundTrip(ctx context.Context, v *visit, limit time.Duration, n
 		if !connected.Load() {
 			seen = unconnected(ctx, err)
 		}
-		if err = plain(err); ctx.Err() != nil {
+		if err = WithoutAddresses(err); ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 		return a, seen, 0, err
@@ -277,9 +277,9 @@ func (s *sender) exchange(r *http.Request, read func(*http.Response) (answer, er
 	return read(response)
 }
 
-// plain strips from an error of the HTTP client what not everybody who sees jobs should see: the URL,
+// WithoutAddresses strips from an error of a network client what not everybody who sees jobs should see: the URL,
 // which may contain secrets, and the addresses of the host and the name server.
-func plain(err error) error {
+func WithoutAddresses(err error) error {
 	var of *url.Error
 	if errors.As(err, &of) {
 		err = of.Err

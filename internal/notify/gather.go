@@ -7,6 +7,7 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -48,8 +49,41 @@ func stored(target string) string {
 	if !strings.HasPrefix(target, commandPrefix) {
 		return target
 	}
+	return commandPrefix + digest(target)
+}
+
+func digest(target string) string {
 	sum := sha256.Sum256([]byte(target))
-	return commandPrefix + hex.EncodeToString(sum[:8])
+	return hex.EncodeToString(sum[:8])
+}
+
+// reference returns a target as a message names it. Everybody who may read jobs reads messages, so the URL of a webhook, which
+// is often a secret, is not in them: ref finds it among the targets that messages were made for.
+func reference(target string) (shown, ref string) {
+	if shown = Shown(target); shown != target {
+		ref = digest(target)
+	}
+	return shown, ref
+}
+
+// dereference finds the target that a message refers to.
+func (n *Notifier) dereference(ctx context.Context, m *Message) error {
+	if m.Ref == "" {
+		return nil
+	}
+	all, err := sqlrun.Select(ctx, &n.db.Session, webhooks, nil, func(rows *sql.Rows) (target string, err error) {
+		return target, rows.Scan(&target)
+	})
+	if err != nil {
+		return err
+	}
+	for _, target := range all {
+		if digest(target) == m.Ref {
+			m.Target = target
+			return nil
+		}
+	}
+	return queue.Bury(fmt.Errorf("the URL of %s is not in the table notice_target any more, so the message cannot be sent", m.Target))
 }
 
 // targetsOf returns the targets of a notice.
@@ -219,13 +253,13 @@ func (n *Notifier) tell(ctx context.Context, tx *sqlrun.Session, group []notice,
 		if err := t.add(ctx, tx, target, now); err != nil {
 			return nil, err
 		}
-		m.Target, m.Last = target, t.sent >= n.opt.Limit
+		m.Target, m.Ref = reference(target)
+		m.Last = t.sent >= n.opt.Limit
 		payload, err := json.Marshal(m)
 		if err != nil {
 			return nil, err
 		}
-		sum := sha256.Sum256([]byte(target))
-		jobs = append(jobs, queue.Job{Queue: Queue, Kind: jobKind, Key: hex.EncodeToString(sum[:8]), Payload: payload})
+		jobs = append(jobs, queue.Job{Queue: Queue, Kind: jobKind, Key: digest(target), Payload: payload})
 	}
 	return jobs, nil
 }

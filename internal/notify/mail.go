@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/plain"
 )
 
@@ -68,7 +69,7 @@ func (s *Mail) send(ctx context.Context, m *Message, id string) error {
 	to := strings.TrimPrefix(m.Target, "mailto:")
 	conn, err := (&net.Dialer{Timeout: 20 * time.Second}).DialContext(ctx, "tcp", net.JoinHostPort(s.host, s.port))
 	if err != nil {
-		return fmt.Errorf("the mail server cannot be reached: %w", err)
+		return fmt.Errorf("the mail server at %s cannot be reached: %w", net.JoinHostPort(s.host, s.port), push.WithoutAddresses(err))
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if s.tls {
@@ -114,7 +115,7 @@ func (s *Mail) send(ctx context.Context, m *Message, id string) error {
 }
 
 func (s *Mail) failed(step string, err error) error {
-	return fmt.Errorf("the mail server at %s: %s: %s", net.JoinHostPort(s.host, s.port), step, plain.Cut(err.Error(), 300))
+	return fmt.Errorf("the mail server at %s: %s: %s", net.JoinHostPort(s.host, s.port), step, plain.Cut(push.WithoutAddresses(err).Error(), 300))
 }
 
 func (s *Mail) config() *tls.Config {

@@ -35,8 +35,9 @@ type Trouble struct {
 
 // A Message is what one target is told: the payload of a job.
 type Message struct {
-	Target    string    `json:"target"`
-	At        int64     `json:"at"` // µs
+	Target    string    `json:"target"`        // as people may see it
+	Ref       string    `json:"ref,omitempty"` // of a target that they may not see: see reference
+	At        int64     `json:"at"`            // µs
 	Troubles  []Trouble `json:"troubles,omitempty"`
 	Recovered []Trouble `json:"recovered,omitempty"`
 	Failed    int       `json:"failed"`         // number of troubles, including unlisted ones

@@ -247,10 +247,10 @@ func TestWhoIsTold(t *testing.T) {
 			slices.Sort(all)
 			return all
 		}
-		is(t, "without targets", targets(), []string{"https://example.org/in own", "mailto:ada@example.org own"})
+		is(t, "without targets", targets(), []string{"https://example.org/… own", "mailto:ada@example.org own"})
 		command := "command:cat"
 		must(t, notifier(t, db, Options{Targets: []string{command}}).gather(t.Context(), true))
-		is(t, "with", targets(), []string{stored(command) + " usual", "https://example.org/in own", "mailto:ada@example.org own"})
+		is(t, "with", targets(), []string{stored(command) + " usual", "https://example.org/… own", "mailto:ada@example.org own"})
 		if strings.Contains(stored(command), "cat") {
 			t.Error("tables show a command")
 		}

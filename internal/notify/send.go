@@ -26,7 +26,10 @@ func (n *Notifier) handle(ctx context.Context, d *queue.Delivery) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendWithin)
 	defer cancel()
-	err := n.deliver(ctx, &m, Queue+"."+strconv.FormatInt(d.ID, 10))
+	err := n.dereference(ctx, &m)
+	if err == nil {
+		err = n.deliver(ctx, &m, Queue+"."+strconv.FormatInt(d.ID, 10))
+	}
 	if err != nil {
 		n.log.Warn("a notification was not sent; it will be tried again", "target", Shown(m.Target), "attempt", d.Attempt, "err", err)
 	}
@@ -58,17 +61,19 @@ func (n *Notifier) deliver(ctx context.Context, m *Message, id string) error {
 	return queue.Bury(fmt.Errorf("%q is no target", Shown(m.Target)))
 }
 
-// Shown returns a target in a form that people may see: the path of a URL is often secret.
+// Shown returns a target in a form that people may see: the path and the query of a URL are often secret.
 func Shown(target string) string {
 	scheme, rest, ok := strings.Cut(target, "://")
 	if !ok {
 		return target
 	}
-	host, path, _ := strings.Cut(rest, "/")
-	if path != "" {
-		path = "/…"
+	host := rest
+	if end := strings.IndexAny(rest, "/?#"); end >= 0 {
+		if host = rest[:end]; len(rest) > end+1 {
+			host += "/…"
+		}
 	}
-	return scheme + "://" + host + path
+	return scheme + "://" + host
 }
 
 var errElsewhere = errors.New("this daemon has no such command (serve --notify command:…); give all daemons the same targets")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -42,6 +43,46 @@ func TestMailHeadersCannotBeInjected(t *testing.T) {
 	if !strings.Contains(body, "QUIT") {
 		t.Errorf("body %q", body)
 	}
+}
+
+// Of a webhook's URL only the server may be seen: not in lists and logs, and not in a message, which everybody may read who
+// may read jobs. Nor does an error name an address. The class: whatever is shown to people who may not set it.
+func TestURLsOfWebhooksAreSecret(t *testing.T) {
+	for target, want := range map[string]string{
+		"https://example.org/in/KEY": "https://example.org/…", "https://example.org?key=KEY": "https://example.org/…",
+		"https://example.org/?KEY": "https://example.org/…", "https://example.org#KEY": "https://example.org/…",
+		"https://example.org/": "https://example.org", "https://example.org": "https://example.org",
+		"mailto:ada@example.org": "mailto:ada@example.org", "command:0123": "command:0123",
+	} {
+		if got := Shown(target); got != want {
+			t.Errorf("%s is shown as %s, want %s", target, got, want)
+		}
+	}
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		asked := make(chan string, 1)
+		web := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { asked <- r.URL.String() }))
+		defer web.Close()
+		hosts, err := push.ParseHosts([]string{"127.0.0.1"})
+		must(t, err)
+		add(t, db, "own", "false", web.URL+"/hook?key=KEY")
+		ask(t, db, "own")
+		runAll(t, db)
+		n := notifier(t, db, Options{Hosts: hosts})
+		must(t, n.gather(t.Context(), true))
+		all := messages(t, db)
+		if len(all) != 1 || strings.Contains(fmt.Sprintf("%+v", all), "KEY") {
+			t.Fatalf("the messages are %+v", all)
+		}
+		must(t, n.dereference(t.Context(), &all[0]))
+		must(t, n.deliver(t.Context(), &all[0], "id"))
+		if got := <-asked; got != "/hook?key=KEY" {
+			t.Errorf("%s was asked for", got)
+		}
+		db.Do(t, "DELETE FROM {prefix}notice_target WHERE target <> ''", nil)
+		if err := n.dereference(t.Context(), &all[0]); err == nil || !strings.Contains(err.Error(), "notice_target") {
+			t.Errorf("a target that is gone: %v", err)
+		}
+	})
 }
 
 func TestMailIsEncryptedAndSaysWhoSends(t *testing.T) {

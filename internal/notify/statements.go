@@ -35,6 +35,9 @@ var (
 	sentTo = sqlrun.SQL("notify.sent-to", `
 		SELECT target, {us sent_at}, {us hour_at}, sent FROM {prefix}notice_target WHERE target IN (:targets)`)
 
+	// webhooks lists the URLs that messages were made for. Rows are not deleted.
+	webhooks = sqlrun.SQL("notify.webhooks", `SELECT target FROM {prefix}notice_target WHERE target LIKE 'http%'`)
+
 	// count and countFirst: only the daemon that has locked the book writes there.
 	count = sqlrun.SQL("notify.count", `
 		UPDATE {prefix}notice_target SET sent_at = {now}, hour_at = {time :hour}, sent = :sent WHERE target = :target`)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strconv"
 	"time"
 
@@ -108,7 +107,7 @@ func (n *Notifier) webhook(ctx context.Context, m *Message, id string) error {
 	}
 	answer, err := client.Do(r)
 	if err != nil {
-		return withoutURL(err)
+		return push.WithoutAddresses(err)
 	}
 	defer answer.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, 300)) // only for the error message
@@ -116,13 +115,4 @@ func (n *Notifier) webhook(ctx context.Context, m *Message, id string) error {
 		return fmt.Errorf("the webhook answered %d: %s", answer.StatusCode, plain.Cut(string(text), 200))
 	}
 	return nil
-}
-
-// withoutURL strips the URL, which may contain a secret, from an error of the HTTP client.
-func withoutURL(err error) error {
-	var of *url.Error
-	if errors.As(err, &of) {
-		return of.Err
-	}
-	return err
 }

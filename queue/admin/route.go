@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -35,6 +36,9 @@ func (c *Client) SetRoute(ctx context.Context, kind, queue string) error {
 		if err := sqlrun.CheckName(name.is); err != nil {
 			return store.Invalid(name.field, "%v", err)
 		}
+	}
+	if err := jobfield.CheckTarget(queue); err != nil {
+		return store.Invalid("queue", "%v", err)
 	}
 	err := c.setRoute(ctx, kind, queue)
 	if c.db.Dialect.Duplicate(err) { // somebody has set it meanwhile
