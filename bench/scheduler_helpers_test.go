@@ -38,6 +38,7 @@ func init() {
 	flag.Var(&schedules, "schedules", "schedules in the table; where one size is enough, the last")
 	flag.Var(&fleets, "daemons", "daemons, each with a pool of its own")
 	flag.Var(&rates, "rates", "fires a second")
+	flag.Var(&stallRates, "stall", "schedules that are due every second, for a stall")
 }
 
 // numbers is a flag: a list of numbers separated by commas.

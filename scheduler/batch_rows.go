@@ -112,6 +112,120 @@ func (rows finishRows) Value(i int, column string) (any, bool) {
 	return rows.Int(i, column)
 }
 
+// A loseRow is a run that nobody will finish. With more, its reason is added to what the run says
+// already.
+type loseRow struct {
+	id           int64
+	outcome, why string
+	more         bool
+	keep         int64
+}
+
+type loseRows []loseRow
+
+func (rows loseRows) Len() int { return len(rows) }
+
+func (rows loseRows) Int(i int, column string) (int64, bool) {
+	switch r := &rows[i]; column {
+	case "id":
+		return r.id, true
+	case "keep":
+		return r.keep, true
+	case "more":
+		if r.more {
+			return 1, true
+		}
+		return 0, true
+	}
+	return 0, false
+}
+
+func (rows loseRows) Value(i int, column string) (any, bool) {
+	switch r := &rows[i]; column {
+	case "outcome":
+		return r.outcome, true
+	case "why":
+		return r.why, true
+	}
+	n, ok := rows.Int(i, column)
+	return n, ok
+}
+
+// A passRow is a stretch to insert, or to add to the row of an id.
+type passRow struct {
+	id    int64
+	c     *candidate
+	state string
+	stretch
+}
+
+type passRows []passRow
+
+func (rows passRows) Len() int { return len(rows) }
+
+func (rows passRows) Int(i int, column string) (int64, bool) {
+	switch r := &rows[i]; column {
+	case "id":
+		return r.id, true
+	case "since":
+		return r.from.UnixMicro(), true
+	case "until":
+		return r.to.UnixMicro(), true
+	case "more":
+		return r.n, true
+	case "keep":
+		return keepOf(&r.c.Schedule), true
+	}
+	return 0, false
+}
+
+func (rows passRows) Value(i int, column string) (any, bool) {
+	switch r := &rows[i]; column {
+	case "name":
+		return r.c.Name, true
+	case "path":
+		return r.c.lane, true
+	case "outcome":
+		return r.state, true
+	case "why":
+		return r.why, true
+	}
+	return rows.Int(i, column)
+}
+
+// A noteRow is a mishap as it is recorded.
+type noteRow struct {
+	who, what, said, whom string
+	run, due, anew        int64 // 0: none, no
+}
+
+type noteRows []noteRow
+
+func (rows noteRows) Len() int { return len(rows) }
+
+func (rows noteRows) Value(i int, column string) (any, bool) {
+	switch r := &rows[i]; column {
+	case "who":
+		return r.who, true
+	case "what":
+		return r.what, true
+	case "said":
+		return r.said, true
+	case "whom":
+		return r.whom, true
+	case "ran":
+		return r.run, true
+	case "slot":
+		if r.due == 0 {
+			return nil, true
+		}
+		return r.due, true
+	case "afresh":
+		return r.anew, true
+	}
+	return nil, false
+}
+
 // nameRows are names of schedules.
 type nameRows []string
 

@@ -127,6 +127,9 @@ type claims struct {
 	token  string
 	begins beginRows
 	waits  []sqlrun.Args
+	ends   loseRows // runs that nobody executes, and that end
+	asked  []int64  // runs whose daemons are asked to end them
+	passes []passage
 	moves  moveRows
 	what   map[string]*candidate // by name: every schedule of which a run begins
 	crowd  map[string]bool
@@ -155,6 +158,16 @@ func (b *claims) wait(c *candidate, r run, after time.Duration) {
 	args["after_us"] = after.Microseconds()
 	b.waits = append(b.waits, args)
 	b.crowd[c.Name] = true
+}
+
+// end ends a run that nobody executes.
+func (b *claims) end(id int64, state, why string, more bool, keep int64) {
+	b.ends = append(b.ends, loseRow{id, state, why, more, keep})
+}
+
+// pass records slots of a locked schedule that do not run.
+func (b *claims) pass(c *candidate, state string, m stretch) {
+	b.passes = append(b.passes, passage{c, state, m})
 }
 
 // claim takes up to limit due schedules of a lane. In one transaction it advances each to its
@@ -238,14 +251,10 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *sqlrun.Session, b *claims,
 		if len(open) > 0 && c.overlap() == "forbid" {
 			state, m.why = "skipped", whyBusy
 		}
-		if err := passOver(ctx, tx, c, state, m); err != nil {
-			return err
-		}
+		b.pass(c, state, m)
 	}
 	before := c.fence
-	if err := s.admit(ctx, tx, b, c, t.runs, open); err != nil {
-		return err
-	}
+	s.admit(b, c, t.runs, open)
 	begun := c.fence - before
 	if t.ended != "" {
 		return s.closeAfter(ctx, tx, c, "ended", t.ended, begun)
@@ -264,26 +273,25 @@ const (
 )
 
 // admit lets slots begin or wait, or skips them, according to the overlap policy.
-func (s *Scheduler) admit(ctx context.Context, tx *sqlrun.Session, b *claims, c *candidate, slots []time.Time, open []openRun) error {
+func (s *Scheduler) admit(b *claims, c *candidate, slots []time.Time, open []openRun) {
 	slot := func(due time.Time) run { return run{schedule: c.Name, due: due, attempt: 1, cause: "slot"} }
 	switch {
 	case len(slots) == 0:
-		return nil
+		return
 	case c.Kind == "job": // all at once, because their runs end in this transaction
 		for _, due := range slots {
 			b.begin(c, slot(due))
 		}
-		return nil
+		return
 	case len(open) == 0 || c.Overlap == "allow":
 		b.begin(c, slot(slots[0]))
 		slots = slots[1:]
 	case c.Overlap == "forbid":
-		m := c.stretch(slots[0], slots[len(slots)-1], whyBusy)
-		return passOver(ctx, tx, c, "skipped", m)
-	case c.Overlap == "replace":
-		if err := s.replace(ctx, tx, c, open); err != nil {
-			return err
-		}
+		b.pass(c, "skipped", c.stretch(slots[0], slots[len(slots)-1], whyBusy))
+		return
+	case c.Overlap == "replace" && b.replace(c, open) == 0:
+		b.begin(c, slot(slots[0])) // nobody is left who would release it
+		slots = slots[1:]
 	}
 	after := s.turnAfter()
 	if c.Overlap == "allow" {
@@ -297,45 +305,46 @@ func (s *Scheduler) admit(ctx context.Context, tx *sqlrun.Session, b *claims, c 
 	}
 	for i, due := range slots {
 		if waiting+i >= catchUpLimit {
-			m := c.stretch(due, slots[len(slots)-1], whyFull)
-			return passOver(ctx, tx, c, "skipped", m)
+			b.pass(c, "skipped", c.stretch(due, slots[len(slots)-1], whyFull))
+			return
 		}
 		b.wait(c, slot(due), after)
 	}
-	return nil
 }
 
 // turnAfter is the interval after which a waiting run is checked again. It bounds the delay if
 // the daemon that should have released the run has died.
 func (s *Scheduler) turnAfter() time.Duration { return min(s.opt.Lease, 5*time.Second) }
 
-// replace ends the open runs of a schedule: waiting ones at once, running ones by asking their
-// daemon.
-func (s *Scheduler) replace(ctx context.Context, tx *sqlrun.Session, c *candidate, open []openRun) error {
-	var waiting, running []int64
+// replace ends the open runs of a schedule: at once those that nobody executes, because they wait or
+// were handed back, and the others by asking their daemons. It returns the number of the others. The
+// last of them releases the slot that waits for it.
+func (b *claims) replace(c *candidate, open []openRun) (executed int) {
 	for _, o := range open {
-		if o.state == "waiting" {
-			waiting = append(waiting, o.id)
-		} else {
-			running = append(running, o.id)
+		if o.state == "running" {
+			b.asked = append(b.asked, o.id)
+			executed++
+			continue
 		}
+		b.end(o.id, "cancelled", whyReplace, true, keepOf(&c.Schedule))
 	}
-	if len(waiting) > 0 {
-		args := sqlrun.Args{"ids": waiting, "state": "cancelled", "error": whyReplace, "more": 1, "keep": keepOf(&c.Schedule)}
-		if _, err := tx.Exec(ctx, lose, args); err != nil {
-			return err
-		}
-	}
-	if len(running) == 0 {
-		return nil
-	}
-	_, err := tx.Exec(ctx, dismiss, sqlrun.Args{"ids": running, "why": whyReplace})
-	return err
+	return executed
 }
 
 // write carries out the claims and returns the runs that have begun. It leaves out slots that
 // have a run already, and runs that enqueued a job, since those have ended.
 func (s *Scheduler) write(ctx context.Context, tx *sqlrun.Session, b *claims) ([]run, error) {
+	if err := loseAll(ctx, tx, b.ends); err != nil {
+		return nil, err
+	}
+	if len(b.asked) > 0 {
+		if _, err := tx.Exec(ctx, dismiss, sqlrun.Args{"ids": b.asked, "why": whyReplace}); err != nil {
+			return nil, err
+		}
+	}
+	if err := passAll(ctx, tx, b.passes); err != nil {
+		return nil, err
+	}
 	if err := moveAll(ctx, tx, move, b.moves, len(b.moves)); err != nil {
 		return nil, err
 	}
@@ -414,6 +423,16 @@ func moveAll(ctx context.Context, tx *sqlrun.Session, by *sqlrun.Stmt, moves any
 	if err == nil && n != int64(count) {
 		err = fmt.Errorf("%d of %d locked schedules were moved", n, count)
 	}
+	return err
+}
+
+// loseAll ends runs that nobody will finish.
+func loseAll(ctx context.Context, tx *sqlrun.Session, rows loseRows) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	slices.SortFunc(rows, func(a, b loseRow) int { return cmp.Compare(a.id, b.id) })
+	_, err := tx.Exec(ctx, lose, sqlrun.Args{"rows": rows})
 	return err
 }
 

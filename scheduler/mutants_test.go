@@ -72,9 +72,9 @@ var mutants = []mutant{
 	{release, " AND state = 'waiting'", "", "TestGuards" + onSQLite + "/release"},
 	{release, " AND failures = 0", "", "TestARetryIsNotReleasedEarly" + onSQLite},
 	{begun, "claim = :claim AND ", "", "TestAllow" + onSQLite},
-	{newest, "AND due_at < {time :from}", "", "TestGuards" + onSQLite + "/newest"},
-	{lengthen, " AND state = :state", "", "TestGuards" + onSQLite + "/lengthen"},
-	{lose, " AND state IN ('waiting', 'running', 'retry')", "", "TestGuards" + onSQLite + "/lose"},
+	{newest, "n.due_at DESC", "n.due_at", "TestGuards" + onSQLite + "/newest"},
+	{lengthen, "state = picked.outcome", "1 = 1", "TestGuards" + onSQLite + "/lengthen"},
+	{lose, "state IN ('waiting', 'running', 'retry')", "1 = 1", "TestGuards" + onSQLite + "/lose"},
 	{renew, " AND exec_by = :owner", "", "TestGuards" + onSQLite + "/renew"},
 	{renew, " AND state = 'running'", "", "TestGuards" + onSQLite + "/renew"},
 	{renew, " AND next_exec > {now}", "", "TestRenew" + onSQLite},
@@ -338,26 +338,30 @@ func TestGuards(t *testing.T) {
 			{"newest", func(t *testing.T) {
 				putRun(t, db, map[string]string{"schedule": "'job'", "due_at": "{now}", "state": "'missed'", "error": "'first'"})
 				putRun(t, db, map[string]string{"schedule": "'job'", "due_at": "{now + 60000000}", "state": "'missed'", "error": "'second'"})
-				var id int64
-				var state, text string
-				var to int64
-				args := sqlrun.Args{"schedule": "job", "from": nowOf(t, db).Add(time.Minute).UnixMicro()}
-				if err := db.Get(t.Context(), newest, args, &id, &state, &text, &to); err != nil || text != "first" {
-					t.Errorf("before the second slot is the %s, %v", text, err)
+				var name, text string
+				err := db.Get(t.Context(), newest, sqlrun.Args{"rows": nameRows{"job"}}, &name, &text)
+				if got := tailIn(text); err != nil || got == nil || got.why != "second" {
+					t.Errorf("the newest is %+v, %v", got, err)
 				}
 			}},
 			{"lengthen", func(t *testing.T) {
 				ids := byState(t, nil)
 				want(t, "lengthened", changes(t, ids, func() {
+					var rows passRows
 					for _, id := range allOf(ids) {
-						run(t, lengthen, sqlrun.Args{"id": id, "state": "missed", "to": nowOf(t, db).UnixMicro(), "slots": 3, "keep": 1})
+						rows = append(rows, passRow{id, &candidate{}, "missed", stretch{to: nowOf(t, db), n: 3}})
 					}
+					run(t, lengthen, sqlrun.Args{"rows": rows})
 				}), "missed")
 			}},
 			{"lose", func(t *testing.T) {
 				ids := byState(t, nil)
 				want(t, "lost", changes(t, ids, func() {
-					run(t, lose, sqlrun.Args{"ids": allOf(ids), "state": "cancelled", "error": "why", "more": 1, "keep": 1})
+					var rows loseRows
+					for _, id := range allOf(ids) {
+						rows = append(rows, loseRow{id, "cancelled", "why", true, 1})
+					}
+					run(t, lose, sqlrun.Args{"rows": rows})
 				}), "waiting running retry")
 			}},
 			{"renew", func(t *testing.T) {

@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -30,58 +32,89 @@ type mishap struct {
 	anew    bool // report it even after earlier failures
 }
 
-// note records a schedule's problem for the notifiers, in the transaction that records the mishap
-// itself. Each schedule has one row; see the table notice.
-//
-// Another transaction may insert the row at the same time, or delete it after a recovery was
-// reported. One of the three statements finds what it needs in each case.
-func note(ctx context.Context, tx *sqlrun.Session, s *Schedule, m mishap) error {
+// add appends what is to be recorded of a mishap. Several of a schedule count as one, the last.
+func (rows *noteRows) add(s *Schedule, m mishap) {
 	own, nobody := targets.Own(s.Notify)
 	if nobody {
+		return
+	}
+	row := noteRow{who: s.Name, what: m.problem, said: reason(m.detail), whom: own, run: m.run, due: microsOf(m.due)}
+	if m.anew {
+		row.anew = 1
+	}
+	if n := len(*rows); n > 0 && (*rows)[n-1].who == s.Name {
+		(*rows)[n-1] = row
+		return
+	}
+	*rows = append(*rows, row)
+}
+
+// note records a schedule's problem for the notifiers, in the transaction that records the mishap
+// itself. Each schedule has one row; see the table notice.
+func note(ctx context.Context, tx *sqlrun.Session, s *Schedule, m mishap) error {
+	var rows noteRows
+	rows.add(s, m)
+	return noteAll(ctx, tx, rows)
+}
+
+// noteAll is note for many schedules, which this transaction has locked. Other transactions may
+// insert rows at the same time, for schedules that are late, or delete those whose recovery was
+// reported. So it updates the rows that are there, and inserts those that are not. A row that
+// appears in between says that its schedule is late: for a single mishap it is updated.
+func noteAll(ctx context.Context, tx *sqlrun.Session, rows noteRows) error {
+	if len(rows) == 0 {
 		return nil
 	}
-	args := sqlrun.Args{
-		"name": s.Name, "problem": m.problem, "detail": reason(m.detail), "target": own,
-		"run": m.run, "due": micros(m.due), "anew": 0,
+	slices.SortFunc(rows, func(a, b noteRow) int { return strings.Compare(a.who, b.who) })
+	args := sqlrun.Args{"rows": rows}
+	n, err := tx.Exec(ctx, noteAgain, args)
+	if err != nil || n == int64(len(rows)) {
+		return err
 	}
-	if m.anew {
-		args["anew"] = 1
+	inserted, err := tx.Exec(ctx, noteFirst, args)
+	if err == nil && len(rows) == 1 && inserted == 0 {
+		_, err = tx.Exec(ctx, noteAgain, args)
 	}
-	for _, try := range []*sqlrun.Stmt{noteAgain, noteFirst, noteAgain} {
-		if n, err := tx.Exec(ctx, try, args); err != nil || n > 0 {
-			return err
-		}
-	}
-	return nil
+	return err
 }
 
 // NoteLate records that no daemon claims a schedule whose slot is due. It does not change the record
 // of a schedule that is known to be in trouble.
 func NoteLate(ctx context.Context, tx *dialect.Session, s *Schedule, why string) error {
-	own, nobody := targets.Own(s.Notify)
-	if nobody {
+	var rows noteRows
+	rows.add(s, mishap{problem: "late", detail: why, due: s.Due})
+	if len(rows) == 0 {
 		return nil
 	}
-	_, err := tx.Exec(ctx, noteFirst, sqlrun.Args{
-		"name": s.Name, "problem": "late", "detail": reason(why), "target": own, "run": 0, "due": micros(s.Due),
-	})
+	_, err := tx.Exec(ctx, noteFirst, sqlrun.Args{"rows": rows})
 	return err
 }
 
 var (
-	// noteFirst inserts a schedule's row at its first mishap; noteAgain updates it. If two
+	// noteFirst inserts schedules' rows at their first mishap; noteAgain updates them. If two
 	// transactions insert at once, the key decides.
 	noteFirst = sqlrun.SQL("scheduler.note-first", `
 		INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, due_at, times, begun_at, last_at, tell_at)
-		VALUES ('schedule', :name, :problem, :detail, :target, :run, {time :due}, 1, {now}, {now}, {now})
-		{ignore_duplicate name}`)
+		SELECT 'schedule', who, what, said, whom, ran, {time slot}, 1, {now}, {now}, {now}
+		FROM `+mishaps+`
+		WHERE afresh >= 0 {ignore_duplicate name}`)
 
 	// noteAgain counts failures. It asks for another report only if the trouble got worse, and
 	// discards a recovery that was not reported yet. MySQL sets columns in this order.
-	noteAgain = sqlrun.SQL("scheduler.note-again", `
-		UPDATE {prefix}notice SET problem = :problem, detail = :detail, target = :target,
-			run_id = CASE WHEN {int :run} = 0 THEN run_id ELSE {int :run} END, due_at = COALESCE({time :due}, due_at),
-			times = times + 1, last_at = {now}, tell_at = CASE WHEN {int :anew} = 1 THEN {now} WHEN told_at IS NOT NULL AND well_at IS NOT NULL THEN NULL ELSE tell_at END,
-			well_at = NULL
-		WHERE subject = 'schedule' AND name = :name`)
+	noteAgain = sqlrun.PerDialect("scheduler.note-again", func(d *sqlrun.Dialect) string {
+		condition := ""
+		if d.ArrayRows { // so that the plan uses the key, whatever the statistics say
+			condition = "{prefix}notice.subject = 'schedule' AND {prefix}notice.name = ANY (CAST(:rows.who AS TEXT[]))"
+		}
+		return d.UpdateFrom("{prefix}notice", []string{"subject", "name"}, `
+			problem = picked.what, detail = picked.said, target = picked.whom,
+			run_id = CASE WHEN picked.ran = 0 THEN run_id ELSE picked.ran END, due_at = COALESCE({time picked.slot}, due_at),
+			times = times + 1, last_at = {now},
+			tell_at = CASE WHEN picked.afresh = 1 THEN {now} WHEN told_at IS NOT NULL AND well_at IS NOT NULL THEN NULL ELSE tell_at END,
+			well_at = NULL`, condition, `
+			SELECT 'schedule' AS subject, who AS name, what, said, whom, ran, slot, afresh FROM `+mishaps)
+	})
 )
+
+// mishaps are the rows of both. The condition after them is always true: see pending.
+const mishaps = `{records rows: who text, what text, said text, whom text, ran int, slot int, afresh int}`

@@ -82,19 +82,27 @@ func Cancel(ctx context.Context, db *dialect.DB, id int64, why string) (r Run, e
 		return r, fmt.Errorf("%w: the reason is longer than 200 bytes", ErrInvalid)
 	}
 	err = changing(ctx, db, func(ctx context.Context, tx *sqlrun.Session) error {
-		found, err := sqlrun.Select(ctx, tx, getRun, sqlrun.Args{"id": id}, scanRun)
-		if err == nil && len(found) == 0 {
-			err = fmt.Errorf("%w: %d", ErrNoRun, id)
-		}
-		if err != nil {
+		var schedule *candidate
+		if r, err = runByID(ctx, tx, showRun, id); err != nil {
 			return err
 		}
-		r = found[0]
+		if r.State == "waiting" { // lock the schedule first, as all do who end a run
+			switch c, err := lock(ctx, tx, r.Schedule); {
+			case err == nil:
+				schedule = &c
+			case !errors.Is(err, ErrNotFound):
+				return err
+			}
+		}
+		if r, err = runByID(ctx, tx, getRun, id); err != nil {
+			return err
+		}
 		switch r.State {
 		case "waiting":
-			_, err = tx.Exec(ctx, lose, sqlrun.Args{
-				"ids": []int64{id}, "state": "cancelled", "error": reason(why), "more": 1, "keep": defaultKeepFor.Microseconds(),
-			})
+			err = loseAll(ctx, tx, loseRows{{id, "cancelled", reason(why), true, defaultKeepFor.Microseconds()}})
+			if err == nil && schedule != nil {
+				err = releaseNext(ctx, tx, schedule)
+			}
 		case "running", "retry":
 			var n int64
 			n, err = tx.Exec(ctx, dismiss, sqlrun.Args{"ids": []int64{id}, "why": reason(why)})
@@ -107,6 +115,18 @@ func Cancel(ctx context.Context, db *dialect.DB, id int64, why string) (r Run, e
 		return err
 	})
 	return r, err
+}
+
+// runByID reads a run, or returns ErrNoRun.
+func runByID(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, id int64) (r Run, err error) {
+	found, err := sqlrun.Select(ctx, tx, stmt, sqlrun.Args{"id": id}, scanRun)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%w: %d", ErrNoRun, id)
+	}
+	if err != nil {
+		return r, err
+	}
+	return found[0], nil
 }
 
 var (
@@ -144,7 +164,7 @@ func Backfill(ctx context.Context, db *dialect.DB, name string, from, to time.Ti
 		if err != nil {
 			return err
 		}
-		all, err := attempts(ctx, tx, name, from, to)
+		all, err := attempts(ctx, tx, []string{name}, from, to)
 		if err != nil {
 			return err
 		}
@@ -213,29 +233,30 @@ func (c *candidate) between(from, to time.Time) (slots []time.Time, err error) {
 
 // An attemptAt is an attempt at a slot.
 type attemptAt struct {
-	due     time.Time
-	attempt int
-	state   string
-	open    bool // it has not ended
+	schedule string
+	due      time.Time
+	attempt  int
+	state    string
+	open     bool // it has not ended
 }
 
 // freeSlot returns the slot of a run that no spec makes due: the present moment, or the next one
 // that is free. The schedule is locked, so nobody else can take it.
 func freeSlot(ctx context.Context, tx *sqlrun.Session, c *candidate) (time.Time, error) {
 	for due := c.now; ; due = due.Add(time.Millisecond) {
-		taken, err := attempts(ctx, tx, c.Name, due, due)
+		taken, err := attempts(ctx, tx, []string{c.Name}, due, due)
 		if err != nil || len(taken) == 0 {
 			return due, err
 		}
 	}
 }
 
-// attempts lists the attempts at slots from one time to another, in slot order.
-func attempts(ctx context.Context, tx *sqlrun.Session, name string, from, to time.Time) ([]attemptAt, error) {
-	args := sqlrun.Args{"schedule": name, "from": from.UnixMicro(), "to": to.UnixMicro()}
+// attempts lists the attempts of schedules at slots from one time to another, in slot order.
+func attempts(ctx context.Context, tx *sqlrun.Session, names []string, from, to time.Time) ([]attemptAt, error) {
+	args := sqlrun.Args{"names": names, "from": from.UnixMicro(), "to": to.UnixMicro()}
 	return sqlrun.Select(ctx, tx, attemptsAt, args, func(rows *sql.Rows) (a attemptAt, err error) {
 		var due int64
-		err = rows.Scan(&due, &a.attempt, &a.state, &a.open)
+		err = rows.Scan(&a.schedule, &due, &a.attempt, &a.state, &a.open)
 		a.due = instantOf(due)
 		return a, err
 	})

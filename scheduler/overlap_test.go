@@ -402,10 +402,9 @@ func TestReplaceRetries(t *testing.T) {
 		finished(t, s, one(t, claimed(t, s, 1)), 1)
 		wantRows(t, db, "job", "60 1 failed", "60 2 waiting")
 		db.Advance(t, time.Minute)
-		none(t, claimed(t, s, 1))
-		wantRows(t, db, "job", "60 1 failed", "60 2 cancelled", "120 1 waiting")
-		db.Advance(t, 5*time.Second) // nobody runs who would release it
-		second := one(t, takenOver(t, s, 10))
+		second := one(t, claimed(t, s, 1)) // nobody runs who would release it
+		wantRows(t, db, "job", "60 1 failed", "60 2 cancelled", "120 1 running")
+		db.Advance(t, 5*time.Second)
 		if _, err := Start(t.Context(), db.DB, "job"); err != nil {
 			t.Fatal(err)
 		}
@@ -416,6 +415,62 @@ func TestReplaceRetries(t *testing.T) {
 		finished(t, s, second, 0)
 		finished(t, s, one(t, takenOver(t, s, 10)), 0)
 		wantRows(t, db, "job", "60 1 failed", "60 2 cancelled", "120 1 ok", "125 1 ok")
+	})
+}
+
+// A slot that replaces only runs that nobody executes begins at once: nobody is left who would
+// release it when he ends. A slot that waited for its next check instead would be replaced in turn
+// by a slot that comes sooner than that, and so on for ever.
+//
+// The class: what waits is released by an event that has happened already. So whoever takes a run
+// out of the line either begins what he puts in its place, or releases the next: see
+// TestCancelReleasesTheNext.
+func TestReplaceOfWhatOnlyWaits(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		addWith(t, db, "job", "@every 1s", Policy{Overlap: "replace"})
+		s := daemon(t, db, Options{Lease: time.Hour})
+		db.Advance(t, time.Second)
+		first := one(t, claimed(t, s, 1))
+		db.Advance(t, time.Second)
+		none(t, claimed(t, s, 1))
+		if got := obeyed(t, s); !slices.Equal(got, []int64{first.id}) {
+			t.Fatalf("ended %v, want the first run", got)
+		}
+		db.Advance(t, time.Second) // a pause: the next slot comes before the released one was taken
+		third := one(t, claimed(t, s, 1))
+		wantRows(t, db, "job", "1 1 cancelled", "2 1 cancelled", "3 1 running")
+		none(t, takenOver(t, s, 10))
+		// Nor does anybody execute what was handed back.
+		handedBack(t, s, third)
+		db.Advance(t, time.Second)
+		fourth := one(t, claimed(t, s, 1))
+		none(t, takenOver(t, s, 10))
+		wantRows(t, db, "job", "1 1 cancelled", "2 1 cancelled", "3 1 cancelled", "4 1 running")
+		wantFences(t, first, third, fourth)
+		finished(t, s, fourth, 0)
+		wantRows(t, db, "job", "1 1 cancelled", "2 1 cancelled", "3 1 cancelled", "4 1 ok")
+	})
+}
+
+// Who cancels a run that waits releases the next, as all do who end one.
+func TestCancelReleasesTheNext(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		addWith(t, db, "job", "@every 1m", Policy{Overlap: "queue", MaxAttempts: 2, RetryDelay: 8 * time.Hour, RetryPastNext: true})
+		s := daemon(t, db, Options{Lease: time.Hour})
+		db.Advance(t, time.Minute)
+		finished(t, s, one(t, claimed(t, s, 1)), 1)
+		db.Advance(t, time.Minute)
+		none(t, claimed(t, s, 1))
+		db.Advance(t, 10*time.Second)
+		none(t, takenOver(t, s, 10)) // behind the retry
+		wantRows(t, db, "job", "60 1 failed", "60 2 waiting", "120 1 waiting")
+		if _, err := Cancel(t.Context(), db.DB, allRuns(t, db, "job")[1].ID, ""); err != nil {
+			t.Fatal(err)
+		}
+		if e := one(t, takenOver(t, s, 10)); !e.due.Equal(at(2 * time.Minute)) {
+			t.Errorf("then began %s", seconds(e.due))
+		}
+		wantRows(t, db, "job", "60 1 failed", "60 2 cancelled", "120 1 running")
 	})
 }
 

@@ -4,58 +4,216 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// passOver records slots that do not run. It leaves out those that have a run already because
-// somebody requested one, so the stretch may become several.
-func passOver(ctx context.Context, tx *sqlrun.Session, c *candidate, state string, m stretch) error {
-	taken, err := attempts(ctx, tx, c.Name, m.from, m.to)
+// A passage is slots of a locked schedule that do not run. Its state is missed or skipped.
+type passage struct {
+	c     *candidate
+	state string
+	stretch
+}
+
+// passAll records slots that do not run. It leaves out those that have a run already because
+// somebody requested one, so a stretch may become several. It lengthens the row of the preceding
+// slots where that has the same state and reason.
+//
+// The number of its statements does not depend on that of the slots or schedules: a daemon that is
+// behind has the more of them to record.
+func passAll(ctx context.Context, tx *sqlrun.Session, all []passage) error {
+	if len(all) == 0 {
+		return nil
+	}
+	tails, err := tailsOf(ctx, tx, all)
 	if err != nil {
 		return err
 	}
-	parts := m.without(c.plan, taken)
-	for _, part := range parts {
-		if err := passOne(ctx, tx, c, state, part); err != nil {
+	taken, err := takenOf(ctx, tx, all, tails)
+	if err != nil {
+		return err
+	}
+	w := passing{tails: tails}
+	var notes noteRows
+	for _, p := range all {
+		parts := p.without(p.c.plan, taken[p.c.Name])
+		for _, part := range parts {
+			w.add(p.c, p.state, part)
+		}
+		if p.state != "missed" || len(parts) == 0 {
+			continue
+		}
+		notes.add(&p.c.Schedule, mishap{problem: p.state, detail: missedText(parts), due: parts[len(parts)-1].to})
+	}
+	if err := w.write(ctx, tx); err != nil {
+		return err
+	}
+	return noteAll(ctx, tx, notes)
+}
+
+// A tail is the newest run of a schedule, which further slots may lengthen. If it is not in the table
+// yet, its id is 0.
+type tail struct {
+	id         int64
+	due, to    time.Time
+	state, why string
+	row        int // among the rows to write, if changed
+	changed    bool
+}
+
+// tailsOf reads the newest run of each schedule.
+func tailsOf(ctx context.Context, tx *sqlrun.Session, all []passage) (map[string]*tail, error) {
+	var names nameRows
+	for _, p := range all {
+		if n := len(names); n == 0 || names[n-1] != p.c.Name { // those of a schedule are adjacent
+			names = append(names, p.c.Name)
+		}
+	}
+	tails := make(map[string]*tail, len(names))
+	_, err := sqlrun.Select(ctx, tx, newest, sqlrun.Args{"rows": names}, func(rows *sql.Rows) (none struct{}, err error) {
+		var name string
+		var text sql.NullString // NULL: it has no run
+		err = rows.Scan(&name, &text)
+		if t := tailIn(text.String); t != nil {
+			tails[name] = t
+		}
+		return none, err
+	})
+	return tails, err
+}
+
+// tailIn reads what newest returns of a run; nil: nothing.
+func tailIn(text string) *tail {
+	const fields = 5
+	parts := strings.SplitN(text, between, fields)
+	if len(parts) < fields {
+		return nil
+	}
+	var numbers [3]int64
+	for i, at := range []int{0, 1, 3} {
+		n, err := strconv.ParseInt(parts[at], 10, 64)
+		if err != nil {
+			return nil
+		}
+		numbers[i] = n
+	}
+	return &tail{id: numbers[0], due: instantOf(numbers[1]), state: parts[2], to: instantOf(numbers[2]), why: parts[4]}
+}
+
+// takenOf returns by schedule which of the slots have runs. That is seldom any: the newest run
+// precedes them.
+func takenOf(ctx context.Context, tx *sqlrun.Session, all []passage, tails map[string]*tail) (map[string][]attemptAt, error) {
+	wanted := map[string]bool{}
+	var from, to time.Time
+	for _, p := range all {
+		if t := tails[p.c.Name]; t == nil || t.due.Before(p.from) {
+			continue
+		}
+		if len(wanted) == 0 || p.from.Before(from) {
+			from = p.from
+		}
+		if p.to.After(to) {
+			to = p.to
+		}
+		wanted[p.c.Name] = true
+	}
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	found, err := attempts(ctx, tx, slices.Sorted(maps.Keys(wanted)), from, to)
+	taken := map[string][]attemptAt{}
+	for _, a := range found {
+		taken[a.schedule] = append(taken[a.schedule], a)
+	}
+	return taken, err
+}
+
+// A passing collects the rows of stretches.
+type passing struct {
+	tails      map[string]*tail
+	inserts    passRows
+	lengthened passRows
+}
+
+// add lengthens the row before a stretch, or inserts one.
+func (w *passing) add(c *candidate, state string, m stretch) {
+	t := w.tails[c.Name]
+	if t == nil || t.state != state || t.why != m.why || !follows(c, t.to, m.from) {
+		w.tails[c.Name] = &tail{due: m.from, to: m.to, state: state, why: m.why, row: len(w.inserts), changed: true}
+		w.inserts = append(w.inserts, passRow{c: c, state: state, stretch: m})
+		return
+	}
+	t.to = m.to
+	if !t.changed {
+		t.row, t.changed = len(w.lengthened), true
+		w.lengthened = append(w.lengthened, passRow{id: t.id, c: c, state: state, stretch: m})
+		return
+	}
+	rows := w.inserts
+	if t.id != 0 {
+		rows = w.lengthened
+	}
+	rows[t.row].to = m.to
+	rows[t.row].n += m.n
+}
+
+// follows reports whether a slot is the next one after another.
+func follows(c *candidate, before, slot time.Time) bool {
+	next, ok := c.plan.Next(before)
+	return ok && next.Equal(slot)
+}
+
+func (w *passing) write(ctx context.Context, tx *sqlrun.Session) error {
+	if len(w.lengthened) > 0 {
+		slices.SortFunc(w.lengthened, func(a, b passRow) int { return int(a.id - b.id) })
+		n, err := tx.Exec(ctx, lengthen, sqlrun.Args{"rows": w.lengthened})
+		if err == nil && n != int64(len(w.lengthened)) {
+			err = w.insertPurged(ctx, tx, n)
+		}
+		if err != nil {
 			return err
 		}
 	}
-	if state != "missed" || len(parts) == 0 {
+	if len(w.inserts) == 0 {
 		return nil
 	}
-	return note(ctx, tx, &c.Schedule, mishap{problem: state, detail: missedText(parts), due: parts[len(parts)-1].to})
+	slices.SortFunc(w.inserts, func(a, b passRow) int { // of all who insert in one order
+		if order := strings.Compare(a.c.Name, b.c.Name); order != 0 {
+			return order
+		}
+		return a.from.Compare(b.from)
+	})
+	_, err := tx.Exec(ctx, pass, sqlrun.Args{"rows": w.inserts})
+	return err
 }
 
-// passOne records one stretch. It extends the row of the preceding slots if that has the same
-// state and reason.
-func passOne(ctx context.Context, tx *sqlrun.Session, c *candidate, state string, m stretch) error {
-	args := sqlrun.Args{
-		"schedule": c.Name, "lane": c.lane, "state": state, "error": m.why,
-		"from": m.from.UnixMicro(), "to": m.to.UnixMicro(), "slots": m.n, "keep": keepOf(&c.Schedule),
+// insertPurged inserts anew what would have lengthened rows that were purged meanwhile. The rows that
+// are there were lengthened, and this transaction holds their locks.
+func (w *passing) insertPurged(ctx context.Context, tx *sqlrun.Session, lengthened int64) error {
+	ids := make([]int64, len(w.lengthened))
+	for i := range w.lengthened {
+		ids[i] = w.lengthened[i].id
 	}
-	type row struct {
-		id           int64
-		state, error string
-		to           int64
-	}
-	before, err := sqlrun.Select(ctx, tx, newest, args, func(rows *sql.Rows) (r row, err error) {
-		return r, rows.Scan(&r.id, &r.state, &r.error, &r.to)
+	there, err := sqlrun.Select(ctx, tx, stillThere, sqlrun.Args{"ids": ids}, func(rows *sql.Rows) (id int64, err error) {
+		return id, rows.Scan(&id)
 	})
 	if err != nil {
 		return err
 	}
-	if len(before) == 1 && before[0].state == state && before[0].error == m.why {
-		if next, ok := c.plan.Next(instantOf(before[0].to)); ok && next.Equal(m.from) {
-			args["id"] = before[0].id
-			if n, err := tx.Exec(ctx, lengthen, args); err != nil || n == 1 {
-				return err
-			}
+	if int64(len(there)) != lengthened {
+		return fmt.Errorf("%d stretches were lengthened, and %d are there", lengthened, len(there))
+	}
+	for _, row := range w.lengthened {
+		if !slices.Contains(there, row.id) {
+			w.inserts = append(w.inserts, row)
 		}
 	}
-	_, err = tx.Exec(ctx, pass, args)
-	return err
+	return nil
 }
 
 // missedText says how many slots were missed, and why.

@@ -78,6 +78,7 @@ func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []
 		}
 		planned, first = len(locked), locked[0].ID
 		var moves []sqlrun.Args
+		var passes []passage
 		for i := range locked {
 			c := &locked[i]
 			noted := plannedOf(c.Spec, c.Zone, c.DST)
@@ -88,9 +89,7 @@ func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []
 				continue
 			}
 			if !c.Due.IsZero() && !c.Due.After(c.lastMoment()) {
-				if err := passOver(ctx, tx, c, "skipped", c.stretch(c.Due, c.lastMoment(), whyInactive)); err != nil {
-					return err
-				}
+				passes = append(passes, passage{c, "skipped", c.stretch(c.Due, c.lastMoment(), whyInactive)})
 			}
 			due, next, err := c.restart()
 			if err != nil {
@@ -100,6 +99,9 @@ func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []
 				continue
 			}
 			moves = append(moves, sqlrun.Args{"id": c.ID, "due": micros(due), "next": micros(next), "noted": noted})
+		}
+		if err := passAll(ctx, tx, passes); err != nil {
+			return err
 		}
 		return moveAll(ctx, tx, plan, moves, len(moves))
 	})

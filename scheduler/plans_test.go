@@ -14,7 +14,7 @@ import (
 // How engines say that they read a whole table, or a whole index. An index of running runs only
 // is small.
 var (
-	scansTable = regexp.MustCompile(`Seq Scan on \S*_(schedule|run)\b|SCAN \S*_(schedule|run)\b|Filter: .*next_exec.*<=`)
+	scansTable = regexp.MustCompile(`Seq Scan on \S*_(schedule|run|notice)\b|SCAN \S*_(schedule|run|notice)\b|Filter: .*next_exec.*<=`)
 	scansSmall = regexp.MustCompile(`SCAN \S*_run USING (COVERING )?INDEX \S*run_next\b`)
 )
 
@@ -47,9 +47,15 @@ func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
 		moves[i] = sqlrun.Args{"id": id, "due": at(0).UnixMicro(), "next": at(0).UnixMicro(), "begun": 1}
 		outcomes[i] = sqlrun.Args{"id": id, "claim": "nobody's", "outcome": "ok", "why": "", "said": "", "exit_status": 0, "keep": -1}
 	}
-	fences := make([]sqlrun.Args, len(ids))
+	fences, lost := make([]sqlrun.Args, len(ids)), make(loseRows, len(ids))
 	for i, id := range ids {
 		fences[i] = sqlrun.Args{"id": id, "fence": 1}
+		lost[i] = loseRow{id, "lost", "", false, 1}
+	}
+	passed, noted := make(passRows, len(ids)), make(noteRows, len(ids))
+	for i, id := range ids {
+		passed[i] = passRow{id, &candidate{Schedule: Schedule{Name: names[i]}}, "missed", stretch{at(0), at(0), 1, ""}}
+		noted[i] = noteRow{who: names[i]}
 	}
 	lanes := []sqlrun.Args{{"lane": "default"}, {"lane": "default func x"}}
 	lane := func(limit int) sqlrun.Args {
@@ -79,9 +85,11 @@ func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
 		resume:      {"rows": fences, "owner": "nobody", "claim": "c", "lease": 1},
 		postpone:    {"ids": ids, "after": 1},
 		release:     {"id": ids[0]},
-		newest:      {"schedule": names[0], "from": at(0).UnixMicro()},
-		lengthen:    {"id": ids[0], "state": "missed", "to": at(0).UnixMicro(), "slots": 1, "keep": 1},
-		lose:        {"ids": ids, "state": "lost", "error": "", "more": 0, "keep": 1},
+		newest:      {"rows": nameRows(names)},
+		lengthen:    {"rows": passed},
+		stillThere:  {"ids": ids},
+		noteAgain:   {"rows": noted},
+		lose:        {"rows": lost},
 		renew:       {"ids": ids, "owner": "nobody", "lease": 1},
 		finish:      {"rows": outcomes},
 		handBack:    {"id": ids[0], "claim": "nobody's", "left": "retry", "error": "", "output": ""},
@@ -103,7 +111,7 @@ func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
 		relane:      {"schedule": names[0], "old": "default", "lane": "x"},
 		runOf:       {"schedule": names[0], "due": at(0).UnixMicro()},
 		causedBy:    {"schedule": names[0], "due": at(0).UnixMicro()},
-		attemptsAt:  {"schedule": names[0], "from": at(0).UnixMicro(), "to": at(0).UnixMicro()},
+		attemptsAt:  {"names": names, "from": at(0).UnixMicro(), "to": at(0).UnixMicro()},
 		get:         {"name": names[0]},
 		list:        {"after": names[0], "limit": 10},
 
@@ -137,6 +145,8 @@ func grow(t *testing.T, db *dbtest.DB) {
 		size = 4000 // embedded: this process does all the work
 	}
 	addMany(t, db, 1000, "@every 1h", instantOf(now+3600_000_000))
+	db.Do(t, `INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, times, begun_at, last_at)
+		SELECT 'schedule', name, 'missed', '', '', 0, 1, {now}, {now} FROM {prefix}schedule`, nil)
 	for n := 1000; n < size; n *= 2 {
 		db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec)
 			SELECT CONCAT(name, CAST(:more AS CHAR(8))), spec, command, due_at, next_exec FROM {prefix}schedule`, sqlrun.Args{"more": fmt.Sprintf("-%d", n)})

@@ -253,6 +253,12 @@ func (s *Scheduler) entail(ctx context.Context, tx *sqlrun.Session, c *candidate
 			return err
 		}
 	}
+	return releaseNext(ctx, tx, c)
+}
+
+// releaseNext lets the next run of a locked schedule begin, if nothing of the schedule is under way.
+// Whoever ends a run calls it.
+func releaseNext(ctx context.Context, tx *sqlrun.Session, c *candidate) error {
 	if c.overlap() == "allow" {
 		return nil
 	}

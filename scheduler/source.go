@@ -268,10 +268,11 @@ func replanOne(ctx context.Context, tx *sqlrun.Session, args sqlrun.Args, old *S
 		return err
 	}
 	c := &candidate{Schedule: *old, lane: old.lane(), plan: plan, now: now}
+	state, why := "missed", "the schedule's times were changed before it ran"
 	if old.State != "active" {
-		return passOver(ctx, tx, c, "skipped", c.stretch(old.Due, c.lastMoment(), whyInactive))
+		state, why = "skipped", whyInactive
 	}
-	return passOver(ctx, tx, c, "missed", c.stretch(old.Due, c.lastMoment(), "the schedule's times were changed before it ran"))
+	return passAll(ctx, tx, []passage{{c, state, c.stretch(old.Due, c.lastMoment(), why)}})
 }
 
 // String summarizes the changes in one line for people.

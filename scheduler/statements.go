@@ -162,22 +162,34 @@ var (
 	release = sqlrun.SQL("scheduler.release", `
 		UPDATE {prefix}run SET next_exec = {now} WHERE id = :id AND state = 'waiting' AND failures = 0 AND next_exec > {now}`)
 
-	// newest finds the stretch that a further slot may extend. The schedule is locked, so nobody
-	// else extends it.
+	// newest returns the newest run of each of some schedules, as one text: the stretch that further
+	// slots may lengthen, unless there are runs at or after these slots. The schedules are locked, so
+	// nobody else lengthens it. A join, in place of the inner query, would read the whole table where
+	// statistics say that it is small.
 	newest = sqlrun.SQL("scheduler.newest", `
-		SELECT id, state, error, COALESCE({us due_to}, 0) FROM {prefix}run
-		WHERE schedule = :schedule AND due_at < {time :from}
-		ORDER BY due_at DESC, attempt DESC LIMIT 1`)
+		SELECT name, (
+			SELECT CONCAT_WS('`+between+`', n.id, {us n.due_at}, n.state, COALESCE({us n.due_to}, 0), n.error) FROM {prefix}run AS n
+			WHERE n.schedule = record.name ORDER BY n.due_at DESC, n.attempt DESC LIMIT 1)
+		FROM {records rows: name text}`)
 
-	lengthen = sqlrun.SQL("scheduler.lengthen", `
-		UPDATE {prefix}run SET due_to = {time :to}, slots = slots + :slots, finished_at = {now}, `+purgeAt+`
-		WHERE id = :id AND state = :state`)
+	// lengthen adds slots to stretches. A stretch that was purged since it was read is not there.
+	lengthen = sqlrun.PerDialect("scheduler.lengthen", func(d *sqlrun.Dialect) string {
+		return d.UpdateFrom("{prefix}run", []string{"id"}, `
+			due_to = {time picked.until}, slots = slots + picked.more, finished_at = {now},
+			purge_at = CASE WHEN picked.keep < 0 THEN NULL ELSE {now + picked.keep} END`,
+			`state = picked.outcome`+byID(d), `
+			SELECT id, outcome, until, more, keep FROM {records rows: id int, outcome text, until int, more int, keep int}`)
+	})
 
-	// pass inserts slots that do not run, with the reason.
+	// stillThere returns which of some runs exist.
+	stillThere = sqlrun.SQL("scheduler.still-there", `SELECT id FROM {prefix}run WHERE id IN (:ids)`)
+
+	// pass inserts stretches of slots that do not run, with the reason.
 	pass = sqlrun.SQL("scheduler.pass", `
 		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, state, due_to, slots, finished_at, error, purge_at)
-		VALUES (:schedule, :lane, {time :from}, 1, :state, {time :to}, :slots, {now}, :error, CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END)
-		{ignore_duplicate attempt}`)
+		SELECT name, path, {time since}, 1, outcome, {time until}, more, {now}, why, CASE WHEN keep < 0 THEN NULL ELSE {now + keep} END
+		FROM {records rows: name text, path text, outcome text, since int, until int, more int, why text, keep int}
+		WHERE more > 0 {ignore_duplicate attempt}`)
 
 	// expired locks the runs of a lane whose lease has expired or whose time to begin has come.
 	expired = sqlrun.SQL("scheduler.expired", `
@@ -185,12 +197,15 @@ var (
 		WHERE lane = :lane AND next_exec >= {time :since} AND next_exec <= {now}
 		ORDER BY next_exec LIMIT :limit {skip_locked}`)
 
-	// lose ends locked runs that nobody will finish.
-	lose = sqlrun.SQL("scheduler.lose", `
-		UPDATE {prefix}run
-		SET state = :state, finished_at = {now}, next_exec = NULL, claim = NULL, `+purgeAt+`,
-			error = CASE WHEN error = '' THEN :error WHEN :more = 1 THEN CONCAT(error, '; ', COALESCE(:error, '')) ELSE error END
-		WHERE id IN (:ids) AND state IN ('waiting', 'running', 'retry')`)
+	// lose ends locked runs that nobody will finish, each with its own state and reason.
+	lose = sqlrun.PerDialect("scheduler.lose", func(d *sqlrun.Dialect) string {
+		return d.UpdateFrom("{prefix}run", []string{"id"}, `
+			state = picked.outcome, finished_at = {now}, next_exec = NULL, claim = NULL,
+			purge_at = CASE WHEN picked.keep < 0 THEN NULL ELSE {now + picked.keep} END,
+			error = CASE WHEN error = '' THEN picked.why WHEN picked.more = 1 THEN CONCAT(error, '; ', picked.why) ELSE error END`,
+			`state IN ('waiting', 'running', 'retry')`+byID(d), `
+			SELECT id, outcome, why, more, keep FROM {records rows: id int, outcome text, why text, more int, keep int}`)
+	})
 
 	// renew extends leases. An expired lease is not revived, even if nobody has claimed the run
 	// yet. The counter makes every renewal a change, for pools that count changed rows.
@@ -354,10 +369,10 @@ var (
 
 	showRun = sqlrun.SQL("scheduler.show-run", `SELECT `+runColumns+` FROM {prefix}run WHERE id = :id`)
 
-	// attemptsAt returns the last attempt at each slot from one to another.
+	// attemptsAt returns the attempts of schedules at slots from one to another.
 	attemptsAt = sqlrun.SQL("scheduler.attempts-at", `
-		SELECT {us due_at}, attempt, state, next_exec IS NOT NULL FROM {prefix}run
-		WHERE schedule = :schedule AND due_at >= {time :from} AND due_at <= {time :to} ORDER BY due_at, attempt`)
+		SELECT schedule, {us due_at}, attempt, state, next_exec IS NOT NULL FROM {prefix}run
+		WHERE schedule IN (:names) AND due_at >= {time :from} AND due_at <= {time :to} ORDER BY due_at, attempt`)
 
 	runOf = sqlrun.SQL("scheduler.run-of", `
 		SELECT `+runColumns+` FROM {prefix}run WHERE schedule = :schedule AND due_at = {time :due} AND attempt = 1`)
@@ -368,15 +383,21 @@ var (
 // and read the table.
 const unended = `next_exec > {time 0} AND next_exec < {time 253402300799000000}`
 
+// byID names the ids of the runs that a statement changes a second time, as an array. Where records
+// are arrays, the plan then uses the primary key whatever the statistics say.
+func byID(d *sqlrun.Dialect) string {
+	if !d.ArrayRows {
+		return ""
+	}
+	return ` AND {prefix}run.id = ANY (CAST(:rows.id AS BIGINT[]))`
+}
+
 // pending are the runs to insert. No column shares its name with one of the table of runs, and the
 // condition that follows it is always true: both for engines whose parsers would otherwise mistake
 // what comes after.
 const pending = `{records rows: name text, path text, due int, nth int, why text, failed int, crashed int, number int, after_us int}`
 
 const begunColumns = `id, schedule, {us due_at}, attempt, cause, failures, crashes, fence, lane`
-
-// purgeAt sets when an ended run leaves the history; :keep < 0 means never.
-const purgeAt = `purge_at = CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END`
 
 const settings = `kind = :kind, command = :command, stdin = :stdin, env = :env, headers = :headers, dir = :dir, run_as = :user, tag = :tag,
 			job_queue = :job_queue, job_key = :job_key, job_priority = :job_priority, job_max_attempts = :job_max_attempts, job_timeout = :job_timeout,

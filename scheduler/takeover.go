@@ -45,7 +45,7 @@ func (s *Scheduler) takeOverFrom(ctx context.Context, lane string, limit int, go
 			return err
 		}
 		alone = found
-		t := &takeover{s: s, tx: tx, b: b, gone: gone, postponed: map[time.Duration][]int64{}, ends: map[ending][]int64{}}
+		t := &takeover{s: s, tx: tx, b: b, gone: gone, postponed: map[time.Duration][]int64{}}
 		if err := t.lock(ctx, found); err != nil {
 			return err
 		}
@@ -84,14 +84,7 @@ type takeover struct {
 
 	resumes   []run
 	postponed map[time.Duration][]int64
-	ends      map[ending][]int64
 	after     []aftermath
-}
-
-// An ending is the way in which some runs end.
-type ending struct {
-	state, why string
-	keep       int64
 }
 
 // An aftermath is what follows from the end of a run, once that is written.
@@ -143,8 +136,8 @@ func (t *takeover) end(c *candidate, r expiredRun, state, why string) {
 		t.open[c.Name] = slices.DeleteFunc(t.open[c.Name], func(o openRun) bool { return o.id == r.id })
 		t.after = append(t.after, aftermath{c, r.run, outcome{state: state, why: why}})
 	}
-	e := ending{state, why, keep}
-	t.ends[e] = append(t.ends[e], r.id)
+	// What the daemon has recorded about a run that goes on elsewhere stays as it is.
+	t.b.end(r.id, state, why, state != "lost", keep)
 }
 
 // one handles one run.
@@ -235,25 +228,17 @@ func (t *takeover) again(c *candidate, r expiredRun) {
 		return
 	}
 	crowded := len(t.open[c.Name]) > 1
-	e := ending{state, why, keepOf(&c.Schedule)}
-	t.ends[e] = append(t.ends[e], r.id)
+	t.b.end(r.id, state, why, false, keepOf(&c.Schedule))
 	t.b.begin(c, next)
 	t.b.crowd[c.Name] = crowded
 }
 
 // write carries out the takeover.
 func (t *takeover) write(ctx context.Context) ([]run, error) {
-	for e, ids := range t.ends {
-		slices.Sort(ids)
-		more := 1 // except what the daemon has recorded about a run that goes on
-		if e.state == "retry" || e.state == "lost" {
-			more = 0
-		}
-		args := sqlrun.Args{"ids": ids, "state": e.state, "error": e.why, "more": more, "keep": e.keep}
-		if _, err := t.tx.Exec(ctx, lose, args); err != nil {
-			return nil, err
-		}
+	if err := loseAll(ctx, t.tx, t.b.ends); err != nil {
+		return nil, err
 	}
+	t.b.ends = nil // what follows from them is written next
 	for after, ids := range t.postponed {
 		slices.Sort(ids)
 		if _, err := t.tx.Exec(ctx, postpone, sqlrun.Args{"ids": ids, "after": after.Microseconds()}); err != nil {
