@@ -112,10 +112,13 @@ func Prompt(ctx context.Context, db *dialect.DB) error {
 			others = append(others, fmt.Sprintf("%05d_%s.sql", m.Version, m.Name))
 		}
 	}
-	p, err := provider(ctx, db, goose.WithDisableVersioning(true), goose.WithExcludeNames(others))
-	if err == nil {
-		_, err = p.Up(ctx)
-	}
+	err = patiently(ctx, db, func(pool *sql.DB) error {
+		p, err := provider(ctx, db, pool, goose.WithDisableVersioning(true), goose.WithExcludeNames(others))
+		if err == nil {
+			_, err = p.Up(ctx)
+		}
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("make the views and routines for the SQL prompt: %w", err)
 	}

@@ -173,22 +173,9 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 	if _, err := db.Exec(ctx, first, nil); err != nil && !db.Dialect.Missing(err) {
 		return err
 	}
-	p, err := provider(ctx, db)
-	if err != nil {
-		return err
-	}
-	step := p.DownTo
-	if at < version {
-		step = p.UpTo
-	}
 	for range 5 { // a serializable transaction may have met a concurrent reader
-		if err = passingPrompt(ctx, db, at, version, step); !db.Dialect.Retryable(err) {
-			break
-		}
-		var now int64
-		if now, err = Version(ctx, db); err != nil {
-			return err
-		} else if at = now; at == version {
+		err = patiently(ctx, db, func(pool *sql.DB) error { return step(ctx, db, pool, version) })
+		if !db.Dialect.Retryable(err) {
 			break
 		}
 	}
@@ -196,6 +183,22 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 		return fmt.Errorf("migrate from version %d to %d: %w", at, version, err)
 	}
 	return nil
+}
+
+// step migrates from the present version.
+func step(ctx context.Context, db *dialect.DB, pool *sql.DB, version int64) error {
+	at, err := Version(ctx, db)
+	if err != nil || at == version {
+		return err
+	}
+	p, err := provider(ctx, db, pool)
+	if err != nil {
+		return err
+	}
+	if at < version {
+		return passingPrompt(ctx, db, at, version, p.UpTo)
+	}
+	return passingPrompt(ctx, db, at, version, p.DownTo)
 }
 
 // rowToLock returns the statement that locks the first row of goose's table, on engines whose
@@ -228,7 +231,7 @@ func rowToLock(ctx context.Context, db *dialect.DB) (*sqlrun.Stmt, error) {
 	return lockFirst, nil
 }
 
-func provider(ctx context.Context, db *dialect.DB, opts ...goose.ProviderOption) (*goose.Provider, error) {
+func provider(ctx context.Context, db *dialect.DB, pool *sql.DB, opts ...goose.ProviderOption) (*goose.Provider, error) {
 	if err := makeSchema(ctx, db, db.Options().Schema); err != nil {
 		return nil, err
 	}
@@ -238,7 +241,7 @@ func provider(ctx context.Context, db *dialect.DB, opts ...goose.ProviderOption)
 	}
 	opts = append(opts, goose.WithTableName(db.Prefix()+"migration"), goose.WithDisableGlobalRegistry(true),
 		goose.WithLogger(goose.NopLogger()))
-	return goose.NewProvider(goose.Dialect(db.Dialect.Goose), db.Pool(), filled{folder, names(db.Prefix(), db.Options().Prefix)}, opts...)
+	return goose.NewProvider(goose.Dialect(db.Dialect.Goose), pool, filled{folder, names(db.Prefix(), db.Options().Prefix)}, opts...)
 }
 
 // makeSchema creates the schema of the tables, if they have their own. It checks first: IF NOT EXISTS

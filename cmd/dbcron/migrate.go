@@ -26,7 +26,7 @@ one works, the others wait. docs/grants.md lists the rights that it takes.`,
 		Short:   "List the migrations, and which have been run",
 		Example: `  dbcron migrate status`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return p.migrating(c.Context(), func(db *dialect.DB) error { return p.migrateStatus(c.Context(), db, output) })
+			return p.migrating(c.Context(), func(ctx context.Context, db *dialect.DB) error { return p.migrateStatus(ctx, db, output) })
 		},
 	}
 	outputFlag(status, &output)
@@ -73,31 +73,31 @@ dbcron_enqueue, dbcron_take and dbcron_acquire, also if they are there: docs/que
 The migrations make them too, but leave them out where the user may not; and some dumps
 do not have them. On MySQL the rights to call the procedures have to be granted again.`,
 			RunE: func(c *cobra.Command, _ []string) error {
-				return p.migrating(c.Context(), func(db *dialect.DB) error { return sqlschema.Prompt(c.Context(), db) })
+				return p.migrating(c.Context(), sqlschema.Prompt)
 			},
 		},
 		status, p.migrateSQL())
 	return c
 }
 
-func (p *program) migrating(ctx context.Context, f func(*dialect.DB) error) (err error) {
+func (p *program) migrating(ctx context.Context, f func(context.Context, *dialect.DB) error) (err error) {
 	db, err := p.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return f(db)
+	return f(sqlschema.OnWait(ctx, func(text string) { fmt.Fprintln(p.err, "dbcron: "+text) }), db)
 }
 
 func (p *program) migrateUp(ctx context.Context) error {
-	return p.migrating(ctx, func(db *dialect.DB) error {
+	return p.migrating(ctx, func(ctx context.Context, db *dialect.DB) error {
 		return p.migrateLogged(ctx, db, sqlschema.Latest(db.Dialect), sqlschema.Migrate)
 	})
 }
 
 // migrateTo migrates the tables to a version. It goes down only as far as permitted.
 func (p *program) migrateTo(ctx context.Context, version func(at int64) int64, may descent) error {
-	return p.migrating(ctx, func(db *dialect.DB) error {
+	return p.migrating(ctx, func(ctx context.Context, db *dialect.DB) error {
 		if err := sqlschema.Check(ctx, db); err != nil && !errors.Is(err, sqlschema.ErrOutdated) {
 			return err
 		}

@@ -333,7 +333,8 @@ func setUp(ctx context.Context, db *dialect.DB, f *serveFlags, files []*schedule
 	if f.noMigrate {
 		tables = sqlschema.Check
 	}
-	if err := tables(ctx, db); err != nil {
+	waits := sqlschema.OnWait(ctx, func(text string) { log.Warn("waiting for tables", "what", text) })
+	if err := tables(waits, db); err != nil {
 		return err
 	}
 	for _, file := range files {

@@ -117,8 +117,9 @@ var Dialect = &sqlrun.Dialect{
 	Exclusive:   exclusive,
 	Session:     locks,
 
-	Routines:  true,
-	Delimiter: true,
+	TableLocks: tableLocks,
+	Routines:   true,
+	Delimiter:  true,
 }
 
 // temporary lists errors of the server, the connection, timeouts and other transactions: locks, limits

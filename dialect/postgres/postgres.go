@@ -110,6 +110,7 @@ var Dialect = &sqlrun.Dialect{
 	Listen:      listen,
 	Pipeline:    pipeline,
 	Copy:        copyRows,
+	TableLocks:  tableLocks,
 	DDLInTx:     true,
 	Routines:    true,
 	Schema:      true,

@@ -18,6 +18,12 @@ func Borrow(pool *sql.DB, n int) *sql.DB {
 	return borrowed
 }
 
+// BorrowThrough is Borrow for a pool whose connections pass each round trip through an Around, as those of
+// Intercept do. Its limits are database/sql's.
+func BorrowThrough(pool *sql.DB, opened func(context.Context, driver.Conn) (Around, error)) *sql.DB {
+	return sql.OpenDB(Intercept(lender{pool}, opened))
+}
+
 // Fill makes a pool open all the connections it may have, so that none is missing later.
 func Fill(ctx context.Context, pool *sql.DB) (err error) {
 	for range pool.Stats().MaxOpenConnections {

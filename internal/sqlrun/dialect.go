@@ -180,6 +180,10 @@ type Dialect struct {
 	Pipeline func(ctx context.Context, driverConn any, texts []string, values [][]any, steps []*Step) (at int, err error)
 	Copy     func(ctx context.Context, driverConn any, table string, columns []string, rows CopyRows) error
 
+	// TableLocks bounds how long a change of tables waits for those who use them; nil if nobody waits
+	// behind it.
+	TableLocks *TableLocks
+
 	// DDLInTx reports whether a transaction can contain statements that change tables.
 	DDLInTx bool
 
