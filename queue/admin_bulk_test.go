@@ -113,7 +113,7 @@ func TestBulkRetry(t *testing.T) {
 // A bulk in parts continues where the last part ended, and processes each job once: a job that
 // dies again between two parts stays dead. Match selects among all of them.
 func TestBulkInParts(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 3})
 		ids := enqueueMany(t, c, many(3*200+50, nil))
 		match := func(i *admin.Job) bool { return i.Kind == "b" && i.Error == "why" && i.ID != ids[1] }
@@ -160,7 +160,7 @@ func TestBulkInParts(t *testing.T) {
 
 // A delayed job is let go at once, unless it is due.
 func TestBulkRetryOfDelayed(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		enqueueMany(t, c, many(200+50, func(_ int, j *Job) { j.Delay = time.Hour }))
 		bulk(t, c, admin.BulkRetry, admin.Filter{State: admin.StateDelayed, Kind: "b"}, admin.BulkResult{Done: 200/2 + 25})
@@ -172,7 +172,7 @@ func TestBulkRetryOfDelayed(t *testing.T) {
 
 // What is enqueued after a bulk began is left, so that it ends.
 func TestBulkOfWhatComes(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		enqueueMany(t, c, many(4, nil))
 		enqueueMany(t, c, many(4, func(_ int, j *Job) { j.Delay = time.Hour }))
@@ -228,7 +228,7 @@ func TestBulkRemove(t *testing.T) {
 
 // What cannot be is refused before anything is done.
 func TestBulkInvalid(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		enqueue(t, c, Job{Kind: "x"})
 		enqueue(t, c, Job{Kind: "x", Delay: time.Hour})
@@ -263,7 +263,7 @@ func TestBulkInvalid(t *testing.T) {
 
 // Of dead jobs with one unique key one is tried anew, unless another job has it.
 func TestBulkRetryUnique(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		var ids []int64
 		for _, key := range []string{"twice", "twice", "taken", "free", ""} {
@@ -288,7 +288,7 @@ func TestBulkRetryUnique(t *testing.T) {
 
 // Jobs that die while others are retried are left: each has one more chance in a call.
 func TestBulkRetryOfWhatDiesAgain(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, func(q *admin.Queue) { q.MaxAttempts = 1 })
 		const n = 200 + 10
@@ -368,7 +368,7 @@ func TestBulkAtOnce(t *testing.T) {
 // Wherever the connection breaks, each job is in one place, with its key, and calling it
 // again does the rest.
 func TestBulkFaults(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		for _, step := range []struct {
 			what admin.BulkAction
@@ -412,7 +412,7 @@ func TestBulkFaults(t *testing.T) {
 
 // Jobs can be selected by their age, which is that of the database's clock.
 func TestOlderThan(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		old := enqueueMany(t, c, many(5, func(i int, j *Job) { j.Priority = Urgent + i%4 }))
 		// they were enqueued two hours before
@@ -441,7 +441,7 @@ func TestOlderThan(t *testing.T) {
 
 // Whose row is removed is done by nobody, also if a worker has read it.
 func TestBulkCancelWhatWasRead(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		r := receiver(t, c, WorkerOptions{Grace: time.Second})
 		r.w.mu.Lock()

@@ -59,7 +59,7 @@ func TestFind(t *testing.T) {
 
 // Of several jobs with one id none is guessed: the error names all, and nothing is done.
 func TestFindAmbiguous(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		world(t, db)
 		byHand(
 			t, db,

@@ -120,7 +120,7 @@ func TestEditLimit(t *testing.T) {
 // Of a queue with a limit never more jobs run at a time, however many workers there are,
 // and all of them come to their turn.
 func TestRunningLimit(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 6})
 		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
@@ -159,7 +159,7 @@ func TestRunningLimit(t *testing.T) {
 // The jobs of a kind that has reached its limit keep no others back, nor do those of a
 // queue keep another queue back.
 func TestKindLimit(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		for _, name := range []string{defaultQueue, "free"} {
 			_, err := adminOf(c).Edit(t.Context(), name, func(*admin.Queue) {})
@@ -214,7 +214,7 @@ func TestKindLimit(t *testing.T) {
 
 // A limit may be set, changed and deleted while jobs run. Those that run then count.
 func TestLimitChanges(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		w := worker(t, other(t, db), WorkerOptions{Concurrency: 10})
 		var crowd crowd
@@ -266,7 +266,7 @@ func TestLimitChanges(t *testing.T) {
 
 // What a worker had that has died is free when its lease has ended, and not before.
 func TestPermitsOfTheDead(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
@@ -304,7 +304,7 @@ func TestPermitsOfTheDead(t *testing.T) {
 // Whatever statement fails, before or after the server did it: a limit holds, and all
 // jobs are done.
 func TestLimitFaults(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
@@ -336,7 +336,7 @@ func TestLimitFaults(t *testing.T) {
 
 // So many jobs begin in a time, over all workers, and not more.
 func TestRate(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
@@ -363,7 +363,7 @@ func TestRate(t *testing.T) {
 // Jobs that have waited for their permits begin no faster than the rate lets them, whichever
 // limit the permits are of: nothing is drawn for them before.
 func TestRateOfLatePermits(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		for _, kind := range []string{"x", ""} { // whose permits they are
 			c := client(t, db, Options{})
 			edit(t, c, func(*admin.Queue) {})
@@ -505,10 +505,7 @@ func TestDrawTogether(t *testing.T) {
 
 // Who draws keeps that limit's row for itself until the end.
 func TestDrawLocks(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("one writer at a time")
-		}
+	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)

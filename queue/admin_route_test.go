@@ -94,7 +94,7 @@ func TestRoutes(t *testing.T) {
 
 // Other processes follow a route that changes, and the end of one.
 func TestRoutesOfOthers(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, far := client(t, db, Options{}), other(t, db)
 		_, err := adminOf(c).Edit(t.Context(), "a", func(*admin.Queue) {})
 		must(t, err)
@@ -200,7 +200,7 @@ func TestPromptRoutes(t *testing.T) {
 
 // Whatever breaks, a route is set or it is not, and can be set again.
 func TestRoutesFaults(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		elsewhere(t, c, "a", 1)
 		for call := 1; ; call++ {

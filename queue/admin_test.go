@@ -260,7 +260,7 @@ func TestStates(t *testing.T) {
 // A dead job that is retried is done soon, with all its attempts before it, however
 // old it is; one that waits is done at once.
 func TestRetry(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		var r record
 		crew(t, db, 1, WorkerOptions{}, func(_ context.Context, d *Delivery) error {
@@ -293,7 +293,7 @@ func orErr(err error) error {
 
 // A job that waits in a worker's memory, and is cancelled, is not done.
 func TestCancelWhatWaits(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		began, goOn := make(chan bool), make(chan bool)
 		var r record
@@ -377,7 +377,7 @@ func TestKeepDeadMax(t *testing.T) {
 
 // What died long ago is removed, unless the queue keeps it for ever.
 func TestPurge(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		for name, keep := range map[string]time.Duration{"soon": 0, "ever": -1, "later": time.Hour} {
 			_, err := adminOf(c).Edit(t.Context(), name, func(q *admin.Queue) { q.KeepDead = keep })
@@ -478,7 +478,7 @@ func TestDeleteQueueBesideRoutes(t *testing.T) {
 
 // RunNow lets a delayed job go, and none that is in another state.
 func TestRunNow(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		want(t, "no queue", adminOf(c).RunNow(t.Context(), "", 1), ErrNotFound)
 		ready, delayed := enqueue(t, c, Job{Kind: "x"}), enqueue(t, c, Job{Kind: "x", Delay: time.Hour})

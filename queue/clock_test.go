@@ -148,7 +148,7 @@ func TestTicksRise(t *testing.T) {
 // A slow answer is not believed: the clock is read again at once. Waiting for a connection
 // is not part of an answer.
 func TestSlowAnswers(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		slow := 3 // answers, that take longer than the bounds may be apart
 		stalled := db.Broken(t, &dbtest.Fault{Stall: func(op string) {
 			if slow > 0 {
@@ -178,7 +178,7 @@ func TestSlowAnswers(t *testing.T) {
 // Setting the clock back or forward delays nothing: jobs enqueued afterwards are found below
 // what was read before, and so are delayed jobs.
 func TestSteps(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		db.ShiftClock(t)
 		for _, by := range []time.Duration{-30 * time.Second, 30 * time.Second} {
 			t.Run(by.String(), func(t *testing.T) {

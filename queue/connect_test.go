@@ -18,7 +18,6 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/engines"
-	"github.com/dbcron/dbcron/dialect/sqlite"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/sqlrun"
@@ -36,7 +35,7 @@ func small(t *testing.T, db *dbtest.DB, conns int) (*Client, *dialect.DB) {
 // An id is drawn when there is a connection, however long the caller has waited for it: by
 // each way to enqueue.
 func TestIDsWaitForAConnection(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c, own := small(t, db, 1)
 		must(t, c.Subscribe(t.Context(), "topic", defaultQueue))
 		many := make([]Job, store.Chunk+1)
@@ -100,7 +99,7 @@ func TestIDsWaitForAConnection(t *testing.T) {
 
 // A caller that leaves while its job waits for a connection has enqueued nothing.
 func TestLeavingBeforeAConnection(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c, own := small(t, db, 1)
 		enqueue(t, c, Job{Kind: "x"})
 		held, err := own.Pool().Conn(t.Context())
@@ -255,10 +254,7 @@ func refusing(t *testing.T, db *dbtest.DB, refusal error) (c *Client, let func(b
 // While nobody can connect, nothing is sent: a producer waits, and leaves when its context
 // ends, knowing that nothing was enqueued.
 func TestEnqueueUnreachable(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Name == sqlite.Dialect.Name {
-			t.Skip("a file is always reached")
-		}
+	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		refusal := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
 		c, let, refusals := refusing(t, db, refusal)
 		ways := map[string]func(ctx context.Context) error{
@@ -312,7 +308,7 @@ func TestEnqueueUnreachable(t *testing.T) {
 
 // With an unknown outcome come the ids that the jobs have if they were enqueued.
 func TestUnknownOutcomeTellsIDs(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		enqueue(t, client(t, db, Options{}), Job{Kind: "x"})
 		var lose atomic.Bool
 		broken := db.Broken(t, &dbtest.Fault{Random: func() (bool, bool) { return lose.Load(), true }})
@@ -376,10 +372,7 @@ func TestLargePayloads(t *testing.T) {
 // A queue that others have made since a transaction's snapshot is found there, or the
 // transaction is one to be run again.
 func TestEnqueueTxOfAnOldSnapshot(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("nobody writes beside the one writer")
-		}
+	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		c, own := small(t, db, 1)
 		tx, err := own.Pool().BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 		must(t, err)

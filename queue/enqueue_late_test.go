@@ -65,7 +65,7 @@ func TestOrderOfStalledCommits(t *testing.T) {
 // A job that says that one before it may be late is done, however many jobs before it in its
 // block were put back.
 func TestFollowerBehindABacklog(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
 		w.opt.Batch = 1
 		w.mu.Lock()

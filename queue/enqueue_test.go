@@ -26,7 +26,7 @@ import (
 
 // Nothing of what cannot be is written, by whichever way it comes.
 func TestEnqueueInvalid(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		_, err := adminOf(c).Edit(t.Context(), "small", func(q *admin.Queue) { q.MaxPayload = 10 })
 		must(t, err)
@@ -321,7 +321,7 @@ func TestEnqueueAtOnce(t *testing.T) {
 
 // A context that has ended enqueues nothing, and says so.
 func TestEnqueueCancelled(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		_, err := adminOf(c).Queue(t.Context(), defaultQueue)
 		want(t, "a queue before its first job", err, ErrNotFound)
@@ -439,7 +439,7 @@ func TestEnqueueManyUnderPolicies(t *testing.T) {
 
 // Callers who cannot leave write their jobs themselves, and others' with theirs; none stays behind.
 func TestEnqueueTogether(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		var group sync.WaitGroup
 		for i := range 16 {

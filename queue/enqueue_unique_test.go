@@ -104,7 +104,7 @@ func TestUnique(t *testing.T) {
 
 // However a job ends, its unique key is free then, and not before.
 func TestUniqueUntilTheEnd(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 2 })
 		w := worker(t, other(t, db), WorkerOptions{})
@@ -182,7 +182,7 @@ func keysOf(t *testing.T, db *dbtest.DB) (n int) {
 
 // Jobs that are removed before they run, and those that are received, free their keys.
 func TestUniqueOfOtherWorkers(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		r, err := c.Receiver(t.Context(), WorkerOptions{})
 		must(t, err)
@@ -271,12 +271,9 @@ func TestUniqueOfTheDead(t *testing.T) {
 // A caller's transaction that began before a key was taken still finds that out, or has to
 // begin anew.
 func TestUniqueOfOldSnapshots(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		enqueue(t, c, Job{Kind: "x"})
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("there is one writer at a time")
-		}
 		tx := db.Begin(t, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
 		if hasSnapshotIsolation(t, db) {
@@ -296,7 +293,7 @@ func TestUniqueOfOldSnapshots(t *testing.T) {
 // A dead job that has kept its key for a while, and is tried anew, has it again until it
 // has ended, however long that takes.
 func TestUniqueOfTheDeadForAWhile(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		w := worker(t, other(t, db), WorkerOptions{})
 		handle(t, w, "x", func(context.Context, *Delivery) error { return Bury(errTest) })

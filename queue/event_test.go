@@ -34,7 +34,7 @@ func collect(t *testing.T, e *Events, n int) (all []Event) {
 // Each end of an attempt is an event, for those who want that kind and outcome. Whoever does
 // not receive them keeps no worker waiting.
 func TestEvents(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		all, err := c.Events(EventOptions{})
 		must(t, err)
@@ -100,7 +100,7 @@ func TestEvents(t *testing.T) {
 // A kind's own retry policy says how long to wait, by attempt and error, and how long an attempt
 // may take. A Backoff that panics leaves both to the queue.
 func TestRetryPolicy(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db, Options{}), record{}
 		w := worker(t, c, WorkerOptions{})
 		type args struct{ N int }
@@ -156,7 +156,7 @@ func TestRetryPolicy(t *testing.T) {
 
 // Batches of a typed kind get the payloads that fit, and outcomes of their own.
 func TestHandleKindBatch(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db, Options{Blocks: 1}), record{}
 		kind := Kind[int]{Name: "n"}
 		w := worker(t, c, WorkerOptions{Concurrency: 1})
@@ -189,7 +189,7 @@ func TestHandleKindBatch(t *testing.T) {
 
 // Middleware of a client is around all that enqueues, once.
 func TestEnqueueMiddleware(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		const traced = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 		c, r := client(t, db, Options{}), record{}
 		c.Use(func(next Enqueuer) Enqueuer {

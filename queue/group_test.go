@@ -144,7 +144,7 @@ func TestGroup(t *testing.T) {
 // A group that is open does not end; one that is sealed takes jobs until it has ended,
 // and so do its own jobs' handlers.
 func TestSeal(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c, callbacks := client(t, db, Options{}), record{}
 		w := worker(t, other(t, db), WorkerOptions{})
 		handle(t, w, "more", func(ctx context.Context, d *Delivery) error {
@@ -211,7 +211,7 @@ func worker2(t *testing.T, db *dbtest.DB, w *Worker) *Worker {
 
 // What cannot be is refused, and leaves nothing behind.
 func TestBadGroups(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		for name, g := range map[string]Group{
 			"name":            {Name: "a\nb"},
@@ -252,7 +252,7 @@ func TestBadGroups(t *testing.T) {
 
 // A callback that its queue no longer accepts is reported, and the group ends.
 func TestCallbackOfADeletedQueue(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		id, err := c.NewGroup(t.Context(), Group{Callback: &Job{Queue: "gone", Kind: "x"}})
 		must(t, err)
@@ -298,7 +298,7 @@ func TestOldGroups(t *testing.T) {
 // Wherever the connection of those breaks who make a group, fill and seal it, or of the
 // worker that ends it: its callback is enqueued once, after its jobs.
 func TestGroupFaults(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, impatient)
 		var mu sync.Mutex
@@ -464,7 +464,7 @@ func TestGroupsUnderWay(t *testing.T) {
 
 // A group whose last job's process died before it looked is ended by another.
 func TestGroupOfTheDead(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		id, _, err := c.EnqueueGroup(t.Context(), Group{Callback: end()}, members("x")...)
 		must(t, err)
@@ -525,7 +525,7 @@ func TestLargeResults(t *testing.T) {
 
 // Jobs that are removed before they are done count as done.
 func TestGroupAtMostOnce(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		w := worker(t, other(t, db), WorkerOptions{AtMostOnce: true})
 		handle(t, w, "x", func(context.Context, *Delivery) error { return errTest })
@@ -538,7 +538,7 @@ func TestGroupAtMostOnce(t *testing.T) {
 
 // Jobs of groups that are cancelled or retried in bulk count like any.
 func TestGroupsInBulk(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		id, _, err := c.EnqueueGroup(t.Context(), Group{Callback: &Job{Queue: "other", Kind: "end"}}, members("dead", "dead", "left", "left")...)
 		must(t, err)
@@ -688,10 +688,7 @@ func lockOf(t *testing.T, db *dbtest.DB, group int) []string {
 
 // Those who add to a group and those who end it wait for each other.
 func TestGroupLocks(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("one writer at a time")
-		}
+	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		byHand(t, db, `INSERT INTO {prefix}job_group (id, state) VALUES (1, 'sealed'), (2, 'sealed')`)
 		for _, stmt := range []*sqlrun.Stmt{store.EnterGroup, store.LockGroup} {
 			must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
@@ -710,7 +707,7 @@ func TestGroupLocks(t *testing.T) {
 // A worker, of whatever queue, ends a group as soon as its last job is cancelled by a process that
 // has no client: it need not wait for its next look, which is a minute away.
 func TestCancelledGroupEnds(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Doorbell: "127.0.0.1:0"})
 		w := worker(t, c, WorkerOptions{Queues: []string{"another"}})
 		handle(t, w, "end", func(context.Context, *Delivery) error { return nil })

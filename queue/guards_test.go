@@ -560,10 +560,7 @@ func TestOnce(t *testing.T) {
 // Jobs to be moved, and their block's holder, stay the same until the transaction ends.
 // Removing old jobs does not wait for rows that others have locked.
 func TestLocks(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("one writer at a time")
-		}
+	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		world(t, db)
 		for _, test := range []struct {
 			stmt *sqlrun.Stmt

@@ -68,6 +68,13 @@ func locks(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.Locks.Each(t, f, (*testing.T).Parallel)
 }
 
+// having is each on the engines that have something: see dbtest.Having.
+func having(t *testing.T, has func(*sqlrun.Dialect) bool, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Having(t, has, f, (*testing.T).Parallel)
+}
+
 // client returns a client, with few blocks unless opt says otherwise.
 func client(t *testing.T, db *dbtest.DB, opt Options) *Client {
 	t.Helper()

@@ -119,7 +119,7 @@ func TestLookBackAfterAPause(t *testing.T) {
 	}
 	for name, interrupt := range interruptions {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, db *dbtest.DB) {
+			locks(t, func(t *testing.T, db *dbtest.DB) {
 				w, b := idleWorker(t, db)
 				w.whole = time.Hour
 				flushDry(t, w, b)
@@ -147,7 +147,7 @@ func TestLookBackAfterAPause(t *testing.T) {
 // A job that is committed a moment after the worker has looked is found by the next look,
 // however short the time is that is left of its window.
 func TestLookBackOverAWholeWindow(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
 		w.whole = time.Hour
 		flushDry(t, w, b)

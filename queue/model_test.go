@@ -292,14 +292,14 @@ var (
 
 // Whatever becomes of workers and connections, jobs are done, those of a key in their
 // order, and effects happen once.
-func TestModel(t *testing.T) { testModel(t, false) }
+func TestModel(t *testing.T) { testModel(t, each, false) }
 
 // The same in a queue that keeps done jobs: each job is kept, unless it is dead.
-func TestModelOfTheKept(t *testing.T) { testModel(t, true) }
+func TestModelOfTheKept(t *testing.T) { testModel(t, locks, true) }
 
-func testModel(t *testing.T, keep bool) {
+func testModel(t *testing.T, run func(*testing.T, func(*testing.T, *dbtest.DB)), keep bool) {
 	t.Helper()
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	run(t, func(t *testing.T, db *dbtest.DB) {
 		m := &model{
 			begun: instant.Now(), t: t, db: db, c: client(t, db, Options{Blocks: 3}), jobs: map[int64]*modelJob{},
 			lines: map[string][]*modelJob{},

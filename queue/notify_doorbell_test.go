@@ -100,7 +100,7 @@ func known(t *testing.T, c *Client) []string {
 // A process that knows no doorbell at a queue looks for one when it has a job there, however
 // recent its knowledge is; and when a doorbell that it rings is gone.
 func TestBellsLearned(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.Notify != nil {
 			return
 		}
@@ -134,7 +134,7 @@ func TestBellsLearned(t *testing.T) {
 
 // Nobody rings who does not have the key, and nothing that is sent there does harm.
 func TestDoorbellOfStrangers(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		w := worker(t, client(t, db, Options{Doorbell: "127.0.0.1:0"}), WorkerOptions{})
 		if db.Dialect.Notify != nil {
 			if d := w.hang(t.Context()); d != nil {
@@ -179,7 +179,7 @@ func TestDoorbellOfStrangers(t *testing.T) {
 
 // An address that others could not reach is refused; one that is taken is done without.
 func TestBadDoorbells(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		for _, bad := range []string{"x", ":0", "0.0.0.0:0", "[::]:1", "127.0.0.1", "localhost:0", "224.0.0.1:5", "127.0.0.1:70000"} {
 			if _, err := New(db.DB, Options{Doorbell: bad}); !errors.Is(err, ErrInvalid) {
 				t.Errorf("%s: %v", bad, err)

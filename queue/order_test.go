@@ -121,7 +121,7 @@ func TestOrder(t *testing.T) {
 // A job that waits for its retry holds its key, however many wait for it, or lets the
 // others pass, as the queue says; dead, it holds nobody.
 func TestOrderOfRetries(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, impatient)
 		opt := WorkerOptions{Batch: 4, Concurrency: 2}
@@ -169,7 +169,7 @@ func TestOrderOfRetries(t *testing.T) {
 // Several jobs of a key that were checked out by a worker that died are done in their
 // order, one at a time, and before those that wait.
 func TestOrderOfTheAdopted(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, impatient)
 		s, numbers := newSequence(), map[string]int{}
@@ -266,7 +266,7 @@ func waiting(w *Worker, key string) (n int) {
 // once, in the order of their ids; and also if they are committed later than others
 // that are due later.
 func TestOrderOfDelays(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		s, numbers := newSequence(), map[string]int{}
 		crew(t, db, 1, WorkerOptions{}, s.handler(t, never))
@@ -298,7 +298,7 @@ func TestOrderOfDelays(t *testing.T) {
 // While jobs flow, the number of blocks is changed, up and down. No job is lost, and
 // no key's order is broken.
 func TestResize(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c, c2 := client(t, db, Options{Blocks: 3}), other(t, db)
 		agree(t, db, c, c2)
 		want(t, "of no queue", adminOf(c).Resize(t.Context(), defaultQueue, 5), ErrNotFound)
@@ -364,7 +364,7 @@ func TestGenerations(t *testing.T) {
 // A key with more jobs than are kept in memory is processed completely, even if some fail, and
 // so are the jobs after it.
 func TestCrowded(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, impatient)
 		s, numbers := newSequence(), map[string]int{}
@@ -386,7 +386,7 @@ func TestCrowded(t *testing.T) {
 // Jobs that come to a block that was removed, since their producer was asleep for
 // long, are found.
 func TestStrays(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		// One that is due in an hour does not hide those of the blocks after it.
 		names := []string{"ready", "delayed", "hour"}

@@ -331,10 +331,15 @@ func TestPlansOfOldStatistics(t *testing.T) { testPlans(t, true) }
 
 func testPlans(t *testing.T, old bool) {
 	t.Helper()
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		rows := 64_000
-		if db.Dialect.SkipLocked == "" {
+	t.Parallel()
+	dbtest.Anew(t, func(t *testing.T, db *dbtest.DB) {
+		rows := 8192
+		switch {
+		case !dbtest.Long():
+		case db.Dialect.SkipLocked == "":
 			rows = 16_000 // embedded: this process does all the work
+		default:
+			rows = 64_000
 		}
 		rows = cmp.Or(*planRows, rows)
 		conn, err := db.Pool().Conn(t.Context())
@@ -379,7 +384,7 @@ func testPlans(t *testing.T, old bool) {
 		db.Analyze(t, bigTables...)
 		fresh("large, with statistics", false)
 		keep(t, db, false)("large, with statistics")
-	})
+	}, (*testing.T).Parallel)
 }
 
 // A planner reads plans.

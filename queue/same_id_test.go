@@ -67,7 +67,7 @@ func endedWith(t *testing.T, db *dbtest.DB, id int64) []string {
 // and with any outcome: each once, its own unique key is free afterwards, and the next jobs of
 // their blocks continue.
 func TestSameID(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		for _, from := range []admin.State{admin.StateReady, admin.StateDelayed, admin.StateRunning} {
 			for _, how := range []string{"done", "second", "slow", "dead", "tx", "exact", "once"} {
 				if how == "once" && from == admin.StateRunning || how == "exact" && from == admin.StateRunning {
@@ -365,7 +365,7 @@ func TestSalt(t *testing.T) {
 // A move takes along a job's unique key, for as long as it has to be in use, and leaves that of
 // another job with its id.
 func TestSameIDMove(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		for block := range 2 {
 			void(t, db)
 			byHand(t, db, "DELETE FROM {prefix}job_unique")

@@ -32,10 +32,7 @@ type prompt struct {
 // atPrompt runs a test for engines with routines, each with a session of its own.
 func atPrompt(t *testing.T, f func(t *testing.T, db *dbtest.DB, p *prompt)) {
 	t.Helper()
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if !db.Dialect.Routines {
-			t.Skip("this engine has no routines")
-		}
+	having(t, func(d *sqlrun.Dialect) bool { return d.Routines }, func(t *testing.T, db *dbtest.DB) {
 		f(t, db, newPrompt(t, db))
 	})
 }

@@ -14,7 +14,7 @@ import (
 // A handler that makes no progress is ended, and its job tried again; one that makes some may take
 // longer than that. Extend is none.
 func TestStall(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, impatient)
 		w := worker(t, c, WorkerOptions{})

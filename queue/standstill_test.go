@@ -43,7 +43,7 @@ func TestLostSignals(t *testing.T) {
 		{"a block has too many ready jobs", func(w *Worker, b *block) func() { b.count += w.opt.Batch; return nothing }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			each(t, func(t *testing.T, db *dbtest.DB) {
+			locks(t, func(t *testing.T, db *dbtest.DB) {
 				cl := client(t, db, Options{Blocks: 1})
 				began := make(chan bool)
 				w := worker(t, cl, WorkerOptions{Concurrency: 2})
@@ -73,7 +73,7 @@ func TestLostSignals(t *testing.T) {
 
 // A job is found without any bell, in each of a worker's queues.
 func TestNoBells(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		began := make(chan string)
 		w := worker(t, c, WorkerOptions{Queues: []string{"first", "second"}})
@@ -129,7 +129,7 @@ func allBegin(t *testing.T, c *Client, r *record) {
 // No block is kept for a worker that does not take it: neither those that were free when it
 // came, nor those of a worker whose lease has ended.
 func TestShareOfTheDead(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 4})
 		edit(t, c, impatient) // makes the queue
 		ghost(t, db, "dead for long", time.Minute)
@@ -149,7 +149,7 @@ func TestShareOfTheDead(t *testing.T) {
 // A Receiver that nobody has asked for a while takes its blocks back when it is asked,
 // whichever other workers exist.
 func TestReceiverBesideTheDead(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
 		edit(t, c, impatient) // makes the queue
 		r := receiver(t, c, WorkerOptions{Grace: time.Millisecond})
@@ -184,7 +184,7 @@ func TestForgottenWorker(t *testing.T) {
 
 // A worker takes blocks although the queue's settings cannot be read.
 func TestUnreadableSettings(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
 		w := worker(t, c, WorkerOptions{})
 		handle(t, w, "x", nothing)
@@ -206,7 +206,7 @@ func TestUnreadableSettings(t *testing.T) {
 // A worker that stops repeats its farewell until it is recorded: others would have to wait for
 // its lease to end.
 func TestLeavingInsists(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		var cuts atomic.Int32
 		broken := db.Broken(t, &dbtest.Fault{Text: "'gone', expire_at", Random: func() (bool, bool) { return cuts.Add(1) <= 3, false }})
@@ -230,7 +230,7 @@ func TestLeavingInsists(t *testing.T) {
 // The end of a job that was checked out, and whose block the worker has handed over, is
 // written after an outage: the next job of its key waits for that.
 func TestEndAfterItsBlockIsGone(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		var failing atomic.Bool
 		broken := db.Broken(t, &dbtest.Fault{Random: func() (bool, bool) { return failing.Load(), false }})

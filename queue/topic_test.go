@@ -81,7 +81,7 @@ func TestPublish(t *testing.T) {
 
 // What cannot be published, or subscribed to, is refused.
 func TestBadTopics(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		want(t, "topic", c.Subscribe(t.Context(), "", "q"), ErrInvalid)
 		want(t, "topic", c.Subscribe(t.Context(), "a\n", "q"), ErrInvalid)
@@ -111,7 +111,7 @@ func TestBadTopics(t *testing.T) {
 
 // Wherever a publisher's connection breaks, all copies are there or none.
 func TestPublishFaults(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		queues := []string{"a", "b", "c"}
 		for _, queue := range queues {

@@ -50,7 +50,7 @@ func flushOnce(t *testing.T, w *Worker, b *block, between func()) {
 // A job that is enqueued after a worker has looked, and before it waits, is not left
 // until the next look: its bell is remembered.
 func TestWakeBetweenLookingAndWaiting(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
 		for toServe(w) {
 			flushOnce(t, w, b, func() {})
@@ -81,7 +81,7 @@ func TestWakeBetweenLookingAndWaiting(t *testing.T) {
 // Whoever looks into the database is not told that there is nothing by a read that was
 // sent before.
 func TestLookDuringARead(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
 		flushDry(t, w, b)
 		w.ring(b.q.id, b.divided)
@@ -109,7 +109,7 @@ func TestLookDuringARead(t *testing.T) {
 
 // When the bells of several jobs come as one, as many waiters wake as there are jobs.
 func TestWakeOfMergedBells(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
 		t.Run("handlers", func(t *testing.T) {
 			begin, end := make(chan bool), make(chan bool)
@@ -185,10 +185,8 @@ func waiters(w *Worker) int {
 // A transaction of a caller's notifies the worker that has a job's block if that has said that it
 // waits, and nobody otherwise.
 func TestTellsWhoWaits(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Notify == nil {
-			t.Skip("there are no notifications")
-		}
+	dbtest.SkipBare(t, "it has no notifications")
+	having(t, func(d *sqlrun.Dialect) bool { return d.Notify != nil }, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
 		heard, ready := make(chan string, 100), make(chan bool)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -68,7 +68,7 @@ func TestRebatch(t *testing.T) {
 
 // The row of a block says how many jobs its worker reads at once.
 func TestBatchOfBlocks(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		w := worker(t, c, WorkerOptions{})
 		w.reads.adapts = false
@@ -105,7 +105,7 @@ func TestBatchOfBlocks(t *testing.T) {
 
 // Settings that are given stay.
 func TestBatchGiven(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		for _, opt := range []WorkerOptions{{Batch: 7}, {AtMostOnce: true}} {
 			w := worker(t, client(t, db, Options{}), opt)
 			at := instant.Now()

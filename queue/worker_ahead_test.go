@@ -114,7 +114,7 @@ func TestReadAhead(t *testing.T) {
 
 // Batches and Receivers get whole payloads, too.
 func TestReadAheadOfBatches(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 3})
 		whole := func(d *Delivery) {
 			if len(d.Payload) != heavySize {
@@ -158,7 +158,7 @@ func TestReadAheadOfBatches(t *testing.T) {
 // Jobs that a worker left that died are checked out before they begin. Those that do not
 // fit are read from there.
 func TestReadAheadOfTheDead(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		enqueueMany(t, c, heavy(40, Job{Kind: "x"}))
 		away, cut := severed(t, db)
@@ -188,7 +188,7 @@ func TestReadAheadOfTheDead(t *testing.T) {
 // A job that is cancelled while its payload is still in the table does not begin, and does
 // not stop the others of its key.
 func TestReadAheadOfTheCancelled(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
 		w.opt.ReadAhead = 1
 		ids := enqueueMany(t, w.c, heavy(3, Job{Kind: "x", Key: "k"}))

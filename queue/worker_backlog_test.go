@@ -17,8 +17,8 @@ import (
 // for long, others begin, and few are kept in memory. When that one has ended, they follow in
 // their order.
 func TestBacklogOfAKey(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		const batch, many = 10, 1300 // more than the 1000 that are kept
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		const batch, many = 2, 260 // more than the 200 that are kept
 		for _, long := range []bool{false, true} {
 			c := client(t, db, Options{Blocks: 1})
 			edit(t, c, func(q *admin.Queue) { q.RetryDelay, q.RetryMaxDelay = time.Hour, time.Hour })
@@ -67,8 +67,8 @@ func TestBacklogOfAKey(t *testing.T) {
 // However many jobs of a kind wait for its limit, those of others begin; and all are done
 // when it lets them.
 func TestBacklogOfAKind(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		const batch, many = 10, 700 // more than the 200 that are set aside
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		const batch, many = 2, 140 // more than the 40 that are set aside
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, func(*admin.Queue) {})
 		limit(t, c, "slow", 1)
@@ -102,8 +102,8 @@ func TestBacklogOfAKind(t *testing.T) {
 // However many jobs of a key wait for those before them, which end one after the other, others
 // of its block begin, and few are kept in memory. All of the key are done in their order.
 func TestBacklogOfASteadyKey(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		const batch, many, most = 10, 1300, 100
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		const batch, many, most = 2, 260, 100
 		c := client(t, db, Options{Blocks: 1})
 		s, numbers := newSequence(), map[string]int{}
 		enqueueMany(t, c, s.jobs(numbers, many, "k"))
@@ -140,8 +140,8 @@ func TestBacklogOfASteadyKey(t *testing.T) {
 // However many keys have a job first that waits for the limit of its kind, others of the block
 // begin; and each key's jobs are done in their order when the limit lets them.
 func TestBacklogOfAKindWithKeys(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		const batch, many = 10, 700 // more than the 200 that are set aside
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		const batch, many = 2, 140 // more than the 40 that are set aside
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, func(*admin.Queue) {})
 		limit(t, c, "slow", 1)

@@ -40,7 +40,7 @@ func shown(batch []*Delivery) string {
 // A batch by key has the jobs of one key that wait, in their order, up to the first of
 // another kind; one that is to wait waits for the rest of them.
 func TestBatchByKey(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db, Options{}), record{}
 		note := func(_ context.Context, batch []*Delivery) error { r.add("%s", shown(batch)); return nil }
 		w := worker(t, other(t, db), WorkerOptions{BuryUnknown: true})
@@ -124,7 +124,7 @@ func TestBatchByKey(t *testing.T) {
 
 // Those of a batch by key that fail come back in their order, before those after them.
 func TestBatchByKeyFails(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db, Options{}), record{}
 		edit(t, c, impatient)
 		w := worker(t, other(t, db), WorkerOptions{})
@@ -159,7 +159,7 @@ func TestBatchByKeyFails(t *testing.T) {
 // The order of keys is kept by batches that fail as a whole, over workers, check-outs and
 // hand-overs.
 func TestBatchByKeyOrder(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 4})
 		edit(t, c, impatient)
 		edit(t, c, func(q *admin.Queue) { q.MaxAttempts = 1000 })
@@ -220,7 +220,7 @@ func TestBatchByKeyOrder(t *testing.T) {
 // After a batch that failed while its block changed hands, some jobs may still run in the old
 // worker, and some wait for their retry: the block's new holder runs them in order.
 func TestBatchInPieces(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, func(*admin.Queue) {})
 		byHand(t, db, `INSERT INTO {prefix}job_running (queue_id, divided, id, kind, job_key, lock_by, state) VALUES (1, 0, 44, 'x', 'k', 'other', 'running'), (1, 0, 41, 'x', 'l', 'other', 'running')`)
@@ -241,7 +241,7 @@ func TestBatchInPieces(t *testing.T) {
 // Jobs of a batch of a key may fail any number of times, together or not, and come back
 // in any order: whenever one begins, those before it are done, or begin with it.
 func TestBatchByKeyFailsAgain(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, impatient)
 		var mu sync.Mutex
@@ -302,7 +302,7 @@ func TestBatchBeginsAgain(t *testing.T) {
 // A batch of the kinds that have no handler of their own has jobs of any of them, and of any
 // queue, and an outcome for each.
 func TestOtherBatches(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, impatient)
 		w := worker(t, c, WorkerOptions{Queues: []string{defaultQueue, "second"}})

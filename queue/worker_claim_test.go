@@ -105,7 +105,7 @@ func TestSettleClaims(t *testing.T) {
 
 // A job that has failed elsewhere holds its key, and one that is done elsewhere releases it.
 func TestSettleClaimsInOrder(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c, elsewhere := client(t, db, Options{}), client(t, db, Options{})
 		edit(t, c, impatient)
 		r := receiver(t, c, WorkerOptions{Grace: -1})
@@ -220,7 +220,7 @@ func TestSettleStale(t *testing.T) {
 
 // A worker that has handed over, or was lost, has none of its claims any more.
 func TestClaimsEnd(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c, elsewhere := client(t, db, Options{}), client(t, db, Options{})
 		for _, slow := range []time.Duration{0, time.Hour} {
 			r := receiver(t, c, WorkerOptions{Grace: -1})
@@ -260,7 +260,7 @@ func waitAt(t *testing.T, r *Receiver, n int) {
 // Waiting callers get jobs in the order in which they came; one that has left gets none, and
 // takes none with it.
 func TestReceiveInTurn(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		r := receiver(t, c, WorkerOptions{Grace: -1})
 		answers := make([]chan []*Delivery, 4)
@@ -297,7 +297,7 @@ func TestReceiveInTurn(t *testing.T) {
 // Before an empty answer, the database is read: a job that exists when a caller asks is found
 // without a wait.
 func TestReceiveLooks(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, elsewhere := client(t, db, Options{}), client(t, db, Options{})
 		for range 5 {
 			enqueue(t, elsewhere, Job{Kind: "x"})
@@ -323,7 +323,7 @@ func TestReceiveLooks(t *testing.T) {
 
 // What is received at a time has no more bytes than a program can hold.
 func TestReceiveBytes(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		r := receiver(t, c, WorkerOptions{Grace: -1})
 		payload := []byte(`"` + strings.Repeat("x", 1<<20-2) + `"`)
@@ -346,7 +346,7 @@ func TestReceiveBytes(t *testing.T) {
 // A job that another process has ended does not come once more, if its worker learns of that
 // while it reads the block, and has begun to read before.
 func TestEndedElsewhereDuringARead(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
 		enqueue(t, w.c, Job{Kind: "x"})
 		take := func() *Delivery {

@@ -125,7 +125,7 @@ func TestCompleteTxRolledBack(t *testing.T) {
 // A worker with AckEach begins the next job of a key when the end of the one before is
 // committed: after a crash none is done again after a later one, with or without CompleteTx.
 func TestOrderOfAckEach(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		lost, cut := severed(t, db)
 		w1 := worker(t, lost, WorkerOptions{AckEach: true, Grace: -1})
@@ -161,7 +161,7 @@ func TestOrderOfAckEach(t *testing.T) {
 // Jobs of a batch of a key are checked out together or not at all: when the worker dies
 // while one of them is being completed, or has stored its progress, they go in their order.
 func TestBatchByKeyAfterACrash(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		for _, completes := range []bool{true, false} {
 			c := client(t, db, Options{})
 			lost, cut := severed(t, db)
@@ -310,10 +310,7 @@ func TestCompleteTxOfASlowBatch(t *testing.T) {
 // the same, or the server breaks the deadlock and it is retried.
 func TestCompleteTxThatHoldsTheCheckOut(t *testing.T) {
 	dbtest.SkipBare(t, "its transaction does not see that the job was checked out")
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("one writer at a time")
-		}
+	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, impatient)
 		w := worker(t, c, WorkerOptions{Lease: longWait})
@@ -353,7 +350,7 @@ func TestCompleteTxThatHoldsTheCheckOut(t *testing.T) {
 
 // A stopping AtMostOnce worker runs the jobs that it has removed, and nothing more.
 func TestAtMostOnceStopped(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		var jobs []Job
 		for i := range 100 {

@@ -92,7 +92,7 @@ func TestCounts(t *testing.T) {
 
 // What could not be written is added later.
 func TestCountsWithoutADatabase(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		enqueue(t, client(t, db, Options{}), Job{Kind: "x"})
 		c, cut := severed(t, db)
 		w := worker(t, c, WorkerOptions{})
@@ -117,7 +117,7 @@ func TestCountsWithoutADatabase(t *testing.T) {
 
 // Each job that is done is logged, at its queue's level.
 func TestLogDone(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		var said lockedText
 		c := client(t, db, Options{Logger: slog.New(slog.NewTextHandler(&said, nil))})
 		enqueue(t, c, Job{Kind: "x"})

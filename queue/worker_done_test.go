@@ -125,7 +125,7 @@ func TestKeepDone(t *testing.T) {
 // Jobs done by other kinds of workers are kept as well: those received and completed, and those
 // removed before they run, which are kept from then on.
 func TestKeepDoneOfOthers(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, keeps)
 		r, err := c.Receiver(t.Context(), WorkerOptions{})
@@ -183,7 +183,7 @@ func TestDeleteDone(t *testing.T) {
 // Wherever the connection breaks, a job is done and kept once, or is not done yet: never
 // neither, and never both.
 func TestKeepDoneFaults(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, "CREATE TABLE kept_effects (job BIGINT NOT NULL)", nil)
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, func(q *admin.Queue) { impatient(q); keeps(q) })

@@ -25,7 +25,7 @@ func once(t *testing.T, w *Worker) {
 // RunOnce does everything that is ready or due, and what that enqueues; it leaves jobs that are
 // due later, wait for a retry, or are behind such jobs.
 func TestRunOnce(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, func(q *admin.Queue) { q.RetryDelay = time.Hour })
 		w := worker(t, c, WorkerOptions{Concurrency: 3})
@@ -85,7 +85,7 @@ func (d *Delivery) isOut() bool {
 // A worker that ends by itself waits for the jobs of a worker that has died, and for those that
 // a live one has read and not begun; not for jobs that the latter runs for long.
 func TestRunOnceBesideOthers(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c, cut := severed(t, db)
 		first := worker(t, c, WorkerOptions{Grace: -1, Concurrency: 1})
 		begun := make(chan bool, 1)
@@ -110,7 +110,7 @@ func TestRunOnceBesideOthers(t *testing.T) {
 }
 
 func TestRunOnceIsStopped(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		w := worker(t, c, WorkerOptions{Grace: -1})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -130,7 +130,7 @@ func TestRunOnceIsStopped(t *testing.T) {
 // The handler of the others does the jobs of kinds that have none, in the middleware,
 // and by the queue's policy.
 func TestHandleOthers(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 2 })
 		w := worker(t, c, WorkerOptions{Concurrency: 1})
@@ -162,7 +162,7 @@ func TestHandleOthers(t *testing.T) {
 // A job's handler knows how long the job is its worker's: longer again after each
 // renewal, and no more when the worker is cut off for longer than its lease.
 func TestLeft(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, cut := severed(t, db)
 		const lease = 6 * time.Second // less would be over before the handler has asked, on a slow machine
 		w := worker(t, c, WorkerOptions{Lease: lease})

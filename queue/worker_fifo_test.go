@@ -65,7 +65,7 @@ func fifo(q *admin.Queue) { q.FIFO = true }
 // The jobs of a FIFO queue are done one after the other, by several workers that come and go,
 // while some fail, are put off, or die, and whatever their keys are.
 func TestFIFO(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 4})
 		edit(t, c, fifo)
 		edit(t, c, impatient)
@@ -108,7 +108,7 @@ func TestFIFO(t *testing.T) {
 // When a worker of a FIFO queue is lost, the job that it had begun comes first, and then those
 // after it.
 func TestFIFOOfTheLost(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, fifo)
 		var r record
@@ -143,7 +143,7 @@ func TestFIFOOfTheLost(t *testing.T) {
 
 // A delayed job of a FIFO queue takes its place when it is due, and waits for nobody before.
 func TestFIFODelayed(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, fifo)
 		late := enqueue(t, c, Job{Kind: "x", Payload: []byte("9"), Delay: time.Hour})
@@ -161,7 +161,7 @@ func TestFIFODelayed(t *testing.T) {
 
 // With key_retry pass a failed job keeps nobody waiting.
 func TestFIFOPass(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, func(q *admin.Queue) { q.FIFO, q.KeyRetry, q.RetryDelay = true, "pass", time.Hour })
 		enqueueMany(t, c, []Job{{Kind: "x", Payload: []byte("1")}, {Kind: "x", Payload: []byte("2")}})
@@ -180,7 +180,7 @@ func TestFIFOPass(t *testing.T) {
 
 // RunOnce ends while a job of a FIFO queue waits for its retry, and others for that.
 func TestFIFORunOnce(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, func(q *admin.Queue) { q.FIFO, q.RetryDelay, q.RetryMaxDelay = true, time.Hour, time.Hour })
 		enqueueMany(t, c, []Job{{Kind: "x"}, {Kind: "x"}, {Kind: "x"}})
@@ -203,7 +203,7 @@ func TestFIFORunOnce(t *testing.T) {
 // A queue becomes FIFO, and ceases to be so, while jobs come and workers process them: jobs
 // enqueued after a change has taken effect follow the new rule, after all that existed before.
 func TestFIFOChanges(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 3})
 		edit(t, c, impatient)
 		var p procession

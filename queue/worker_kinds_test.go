@@ -67,7 +67,7 @@ func mixed(n int) (jobs []Job) {
 // Workers for different kinds share one queue: each job runs once, in a worker for its kind,
 // and none is dead. A block changes hands at most once per job that then runs.
 func TestKinds(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 4})
 		p := doing{done: map[int64]int{}}
 		for _, kinds := range [][]string{{"a"}, {"b"}, {"a", "b"}} {
@@ -97,7 +97,7 @@ func TestKinds(t *testing.T) {
 
 // So do they if some of them die.
 func TestKindsDie(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 4})
 		p := doing{done: map[int64]int{}}
 		opt := WorkerOptions{Batch: 5, Concurrency: 2, AckEach: true}
@@ -134,7 +134,7 @@ func TestKindsDie(t *testing.T) {
 // The jobs of a key, and those of a queue that is FIFO, are done in their order, however their
 // kinds alternate.
 func TestKindsInOrder(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		for _, fifo := range []bool{false, true} {
 			c := client(t, db, Options{Blocks: 1})
 			edit(t, c, func(q *admin.Queue) { q.FIFO = fifo })
@@ -164,7 +164,7 @@ func TestKindsInOrder(t *testing.T) {
 // A job that nobody handles stays ready, and blocks no other; it is logged once. A worker that
 // handles it later finds it, and BuryUnknown makes it a dead letter.
 func TestUnknownKind(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		var out lockedBuffer
 		p := doing{done: map[int64]int{}}
@@ -219,7 +219,7 @@ func (b *lockedBuffer) count(text string) int {
 
 // RunOnce ends when only jobs are left that others do, or that are behind such.
 func TestKindsOnce(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		for _, fifo := range []bool{false, true} {
 			for _, atMostOnce := range []bool{false, true} {
 				c := client(t, db, Options{})
@@ -256,7 +256,7 @@ func TestKindsOnce(t *testing.T) {
 
 // A worker without handlers does nothing, and RunOnce ends at once.
 func TestKindsOnceWithoutHandlers(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		enqueueMany(t, client(t, db, Options{}), []Job{{Kind: "a"}, {Kind: "b", Key: "k"}})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -270,7 +270,7 @@ func TestKindsOnceWithoutHandlers(t *testing.T) {
 // Who asks for some kinds gets as many as there are, whatever is before them; others get the
 // rest, and a worker that does not do a kind leaves its block to who asks for it.
 func TestReceiveKinds(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		p := doing{done: map[int64]int{}}
 		start(t, p.worker(t, other(t, db), WorkerOptions{}, "c"))

@@ -18,7 +18,7 @@ import (
 func TestOldestFirst(t *testing.T) {
 	for _, n := range []int{12, 2000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			each(t, func(t *testing.T, db *dbtest.DB) {
+			memory(t, func(t *testing.T, db *dbtest.DB) {
 				c := client(t, db, Options{Blocks: 16})
 				jobs := make([]Job, n)
 				for i := range jobs {

@@ -80,7 +80,7 @@ func TestProgress(t *testing.T) {
 
 // Progress goes with a job that is moved to another queue, or to other blocks.
 func TestProgressOfTheMoved(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		elsewhere(t, c, "to", 3)
 		edit(t, c, func(q *admin.Queue) { q.RetryDelay, q.RetryMaxDelay = time.Hour, time.Hour })
@@ -114,7 +114,7 @@ func TestProgressOfTheMoved(t *testing.T) {
 
 // A worker that has lost a job stores nothing, and is told so.
 func TestProgressOfTheLost(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		for _, lost := range []string{"lock_by = 'you'", "attempt = 2", "state = 'handed', started_at = {now}", "divided = 77", ""} {
 			c := client(t, db, Options{Blocks: 1})
 			w := worker(t, c, WorkerOptions{Lease: longWait})
@@ -150,7 +150,7 @@ func TestProgressOfTheLost(t *testing.T) {
 
 // A worker that dies leaves what its jobs have stored to those who take them over.
 func TestProgressOfTheDead(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		cut, sever := severed(t, db)
 		first := worker(t, cut, WorkerOptions{Lease: 2 * time.Second})
 		var r record
@@ -186,7 +186,7 @@ func TestProgressOfTheDead(t *testing.T) {
 // A job that has to end because its worker is stopping can store its progress: the next worker
 // continues from there, and no crash is counted.
 func TestProgressAtTheEnd(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		w := worker(t, c, WorkerOptions{Grace: time.Millisecond})
 		began := make(chan struct{})
@@ -215,7 +215,7 @@ func TestProgressAtTheEnd(t *testing.T) {
 
 // Invalid progress is refused, and the error says why.
 func TestProgressInvalid(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		refused := func(what string, err error) {
 			t.Helper()
@@ -329,7 +329,7 @@ func proceed(t *testing.T, c *Client, handlers func(w *Worker), over func() bool
 // Wherever a worker's connection breaks, the next attempt continues from what was stored last
 // or, if that is unknown, from what was being stored: never from before that.
 func TestProgressFaults(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, impatient)
 		var fault trip

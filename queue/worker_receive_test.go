@@ -40,7 +40,7 @@ func receive(t *testing.T, r *Receiver, n int) (all []*Delivery) {
 
 // What was received is done when that is said, and the next of its key comes then.
 func TestReceive(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, impatient)
 		r := receiver(t, c, WorkerOptions{Grace: time.Millisecond})
@@ -119,7 +119,7 @@ func TestReceiveDeleted(t *testing.T) {
 // A job that is not finished in time has failed; Extend gives it more. A cancelled one is lost,
 // and its context says so.
 func TestReceiveTimeout(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, impatient)
 		r := receiver(t, c, WorkerOptions{Grace: time.Millisecond})
@@ -154,7 +154,7 @@ func TestReceiveTimeout(t *testing.T) {
 
 // Those who wait get what comes, each something if there is enough.
 func TestReceiversWait(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		r := receiver(t, c, WorkerOptions{Grace: time.Millisecond})
 		type answer struct {
@@ -199,7 +199,7 @@ func TestReceiversWait(t *testing.T) {
 // Close gives received jobs its grace, and then leaves them to others, not as crashed. Later
 // reports about them have no effect.
 func TestReceiverClose(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, func(q *admin.Queue) { q.MaxCrashes = 1 })
 		r := receiver(t, c, WorkerOptions{Grace: time.Hour})
@@ -262,7 +262,7 @@ func TestReceiveFills(t *testing.T) {
 		{"they come", 16, 250, []int{100, 100, 100}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			each(t, func(t *testing.T, db *dbtest.DB) {
+			memory(t, func(t *testing.T, db *dbtest.DB) {
 				cl := client(t, db, Options{Blocks: c.blocks})
 				jobs := slices.Repeat([]Job{{Kind: "x"}}, c.jobs)
 				var ids []int64

@@ -142,7 +142,7 @@ func TestRefused(t *testing.T) {
 // A running job continues in place if the database refuses to check it out. One on trial does
 // not begin until it has been checked out.
 func TestRefusedCheckOut(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		allow := refuse(t, db, "INSERT", "job_running")
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, impatient)
@@ -180,7 +180,7 @@ func TestRefusedCheckOut(t *testing.T) {
 
 // See above.
 func TestRefusedTrial(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		allow := refuse(t, db, "INSERT", "job_running")
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, impatient)
@@ -208,7 +208,7 @@ func TestRefusedTrial(t *testing.T) {
 
 // A caller that reports the outcome of a received job is told that the database refuses it.
 func TestRefusedReceived(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, impatient)
 		r := receiver(t, c, WorkerOptions{Grace: time.Millisecond})
@@ -239,7 +239,7 @@ func TestRefusedReceived(t *testing.T) {
 
 // The same for jobs that another process has given out: the others end.
 func TestRefusedClaims(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		allow := refuse(t, db, "DELETE", "job")
 		c, elsewhere := client(t, db, Options{Blocks: 1}), client(t, db, Options{Blocks: 1})
 		edit(t, c, impatient)
@@ -336,7 +336,7 @@ func TestRefusedIsShown(t *testing.T) {
 // A stopping worker does not wait for refused outcomes: it says so, and the block's next holder
 // runs the job again.
 func TestRefusedAtTheEnd(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		allow := refuse(t, db, "DELETE", "job")
 		c := client(t, db, Options{Blocks: 1})
 		var r record
@@ -365,7 +365,7 @@ func TestRefusedAtTheEnd(t *testing.T) {
 
 // A delayed job that cannot be moved to a new block stays in its old one, and keeps no other there.
 func TestRefusedForward(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		w := worker(t, client(t, db, Options{}), WorkerOptions{})
 		world(t, db)
 		byHand(t, db, `DELETE FROM {prefix}job_delayed`, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES
@@ -402,7 +402,7 @@ func TestRefusedForward(t *testing.T) {
 
 // A group that cannot be ended does not block others, even if nobody attends to it.
 func TestRefusedGroupEnd(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		allow := refuse(t, db, "INSERT", "job")
 		c := client(t, db, Options{})
 		for _, kind := range []string{"bad", "good"} {

@@ -12,7 +12,7 @@ import (
 
 // The same failure of many jobs is a line in the log, and one more that counts them.
 func TestRepeatedFailures(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		var out lockedBuffer
 		w := worker(t, c, WorkerOptions{Logger: slog.New(slog.NewTextHandler(&out, nil))})

@@ -17,7 +17,7 @@ import (
 // Handlers that hold transactions on all connections that they can get keep their worker from
 // nothing: it renews its lease, and checks long jobs out. Their transactions complete them.
 func TestHandlersHoldThePool(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, impatient)
 		far := dbtest.Open(t, db.URL, dialect.Options{MaxConns: 4})
@@ -75,7 +75,7 @@ func TestHandlersHoldThePool(t *testing.T) {
 // A worker refuses a pool in which nothing would be left for handlers, and says how many
 // connections it needs. With that many it works.
 func TestSmallPool(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		for size := 1; size <= smallestPool; size++ {
 			c := client(t, dbtest.Open(t, db.URL, dialect.Options{MaxConns: size}), Options{})
 			w := worker(t, c, WorkerOptions{})
@@ -103,7 +103,7 @@ func TestSmallPool(t *testing.T) {
 // Workers of several clients share their part of a pool, leave the other half to handlers, and
 // give everything back.
 func TestReserveIsShared(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		edit(t, client(t, db, Options{}), impatient) // makes the queue
 		far := dbtest.Open(t, db.URL, dialect.Options{MaxConns: 8})
 		var stops []func()

@@ -196,7 +196,7 @@ func TestGatherer(t *testing.T) {
 // A block counts as still only when nothing is known of its jobs, and its worker does not watch it
 // then. A job that is enqueued has it watched until it is done and nothing can come below the cursor.
 func TestStillBlocks(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 4})
 		w := worker(t, c, WorkerOptions{})
 		did := make(chan int64, 1)

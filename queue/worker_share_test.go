@@ -46,7 +46,7 @@ func nothing(context.Context, *Delivery) error { return nil }
 // Workers share a queue's blocks equally; a stopping one hands over at once, and a lost one
 // loses them when its lease ends.
 func TestShares(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 8})
 		edit(t, c, impatient) // makes the queue
 		var stops []func()
@@ -81,7 +81,7 @@ func TestShares(t *testing.T) {
 // Where blocks do not divide evenly, workers have the odd one in turns, and each block
 // comes to each of them; no job is done twice for that.
 func TestTurns(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 3})
 		edit(t, c, impatient) // makes the queue
 		var r record
@@ -119,7 +119,7 @@ func TestTurns(t *testing.T) {
 
 // A worker that is stopped while it takes blocks leaves none leased.
 func TestStopAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 8})
 		for range 10 {
 			start(t, worker(t, c, WorkerOptions{}))()
@@ -133,7 +133,7 @@ func TestStopAtOnce(t *testing.T) {
 // A worker that is stopped gives a running job its grace, and the rest to others at
 // once. Then the job's context ends, and another worker does it, not as a crash.
 func TestGrace(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
 		edit(t, c, func(q *admin.Queue) { q.MaxCrashes = 1 })
 		began := make(chan *Delivery, 1)
@@ -178,7 +178,7 @@ func TestGrace(t *testing.T) {
 // A job that is done in its grace, when its block is another's already, is not done
 // again.
 func TestGraceIsEnough(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		for range 10 {
 			began, goOn := make(chan bool), make(chan bool)
@@ -201,7 +201,7 @@ func TestGraceIsEnough(t *testing.T) {
 
 // A batch that waits for more does not keep a worker from stopping.
 func TestStopWhileGathering(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		w := worker(t, c, WorkerOptions{Grace: time.Hour})
 		must(t, w.HandleBatch("x", BatchOptions{Wait: time.Hour},
@@ -227,7 +227,7 @@ func TestStopWhileGathering(t *testing.T) {
 // A worker all of whose places are taken by long jobs leaves its blocks to others,
 // and the keys of those jobs stay held there. Cancelled, the context of one ends.
 func TestBusy(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 4})
 		edit(t, c, impatient) // makes the queue
 		var r record
@@ -277,7 +277,7 @@ func TestBusy(t *testing.T) {
 
 // Whoever wants to know hears that a worker has lost its lease.
 func TestLeaseLost(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		lost := make(chan string, 10)
 		c := client(t, db, Options{Version: "1.2.3", LeaseLost: func(why string) { lost <- why }})
 		w := worker(t, c, WorkerOptions{Lease: 4 * time.Second})
@@ -291,7 +291,7 @@ func TestLeaseLost(t *testing.T) {
 
 // A renewal that was under way while its worker left finds no lease. That is no loss.
 func TestNoLeaseIsLostByLeaving(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{LeaseLost: func(why string) { t.Errorf("a lease was lost: %s", why) }})
 		w := worker(t, c, WorkerOptions{})
 		stop := start(t, w)
@@ -310,7 +310,7 @@ func TestNoLeaseIsLostByLeaving(t *testing.T) {
 // What harmless workers have left that vanished is done again at once, all of it at the same
 // time, and nothing is dead for it.
 func TestIsolated(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		const many = 2 * doubtful
 		c := client(t, db, Options{Blocks: 2})
 		edit(t, c, func(q *admin.Queue) { q.MaxCrashes = 1 })
@@ -353,7 +353,7 @@ func TestIsolated(t *testing.T) {
 // A job that ran in a process that vanished is run by another, which counts the crash; after
 // MaxCrashes it is dead, and jobs beside it are done.
 func TestCrashes(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
 		edit(t, c, func(q *admin.Queue) { q.MaxCrashes = 3 })
 		began, goOn := make(chan string, 10), make(chan bool)
@@ -411,7 +411,7 @@ func TestCrashes(t *testing.T) {
 
 // Statements that fail while blocks are shared leave none in nobody's hands.
 func TestShareFaults(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 12})
 		enqueue(t, c, Job{Kind: "x"})
 		var off atomic.Bool
@@ -438,7 +438,7 @@ func TestShareFaults(t *testing.T) {
 
 // A job handed to a worker without a free slot moves on with its block.
 func TestHandedOn(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
 		began, goOn := make(chan bool), make(chan bool)
 		defer close(goOn)
@@ -473,7 +473,7 @@ func TestHandedOn(t *testing.T) {
 // under the new name that it has after a loss; others do its part. Then it shares again. If all
 // are drained, jobs wait.
 func TestDrainedNodes(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 8})
 		edit(t, c, impatient) // makes the queue
 		change := func(drained string, of ...string) {
@@ -526,7 +526,7 @@ func TestDrainedNodes(t *testing.T) {
 
 // A worker says once that its queue has more workers than blocks.
 func TestSurplusIsLogged(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		enqueue(t, client(t, db, Options{Blocks: 1}), Job{Kind: "noop"})
 		var out lockedBuffer
 		log := slog.New(slog.NewTextHandler(&out, nil))

@@ -164,7 +164,7 @@ func (o *dock) enqueue(name string) int64 {
 
 // A long job that is taken over keeps no others waiting that are under suspicion.
 func TestLongSuspect(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		o := newDock(t, db, impatient)
 		long := o.enqueue("long")
 		o.hire(WorkerOptions{}, nil)
@@ -203,7 +203,7 @@ func TestLongSuspect(t *testing.T) {
 // More long jobs than there are places for survivors begin, since one that has proven itself
 // makes room for another.
 func TestLongSuspects(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		o := newDock(t, db, impatient)
 		var names []string
 		many := WorkerOptions{Concurrency: 2 * doubtful}
@@ -229,7 +229,7 @@ func TestLongSuspects(t *testing.T) {
 // A job that ends its worker at once is dead after MaxCrashes workers, and three of them take
 // no long job with them that runs beside.
 func TestPoisonBesideALongJob(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		o := newDock(t, db, impatient)
 		long := o.enqueue("long")
 		o.hire(WorkerOptions{}, nil)
@@ -291,7 +291,7 @@ func (w *Worker) keepsWaiting(id int64) bool {
 // A job that ends its worker at once is dead after as many deaths as its queue says, and no
 // sooner than after the third: the first two do not tell it from others.
 func TestPoison(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		for most, deaths := range map[int]int{1: 3, 3: 3, 4: 4} {
 			o := newDock(t, db, func(q *admin.Queue) { q.MaxCrashes = most })
 			id := o.enqueue("poison")
@@ -313,7 +313,7 @@ func TestPoison(t *testing.T) {
 
 // A job that ends its worker after it was trusted is dead after mostCrashes as many deaths.
 func TestSlowPoison(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		const most = 2
 		o := newDock(t, db, func(q *admin.Queue) { q.MaxCrashes = most })
 		id := o.enqueue("poison")
@@ -331,7 +331,7 @@ func TestSlowPoison(t *testing.T) {
 
 // Jobs under suspicion that wait for a limit keep no others waiting.
 func TestSuspectsAtALimit(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		o := newDock(t, db, impatient)
 		_, err := adminOf(o.c).EditLimit(t.Context(), defaultQueue, "y", func(l *admin.Limit) { l.Rate, l.Per = 1, 24*time.Hour })
 		must(t, err)
@@ -355,7 +355,7 @@ func TestSuspectsAtALimit(t *testing.T) {
 // While a job runs alone no other one begins beside it, and it does not begin beside others
 // that are not trusted. Only a worker that dies while it does so makes it a dead letter.
 func TestLoneTrial(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		o := newDock(t, db, func(q *admin.Queue) { q.MaxCrashes = 1 })
 		long := o.enqueue("long")
 		o.hire(WorkerOptions{}, nil)
@@ -412,7 +412,7 @@ func TestLoneTrial(t *testing.T) {
 // A job that waits to run alone does not run if it is cancelled, and goes to another worker if
 // its own is stopped.
 func TestLoneTrialEnds(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		o := newDock(t, db, impatient)
 		both := WorkerOptions{Queues: []string{defaultQueue, "second"}}
 		waits := func() int64 {
@@ -457,7 +457,7 @@ func TestLoneTrialEnds(t *testing.T) {
 // A handler that does not heed that its job was cancelled keeps no others waiting for longer
 // than until the job would be trusted.
 func TestLoneTrialOfTheDeaf(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		o := newDock(t, db, impatient)
 		const name = "long and deaf"
 		id := o.enqueue(name)
@@ -478,7 +478,7 @@ func TestLoneTrialOfTheDeaf(t *testing.T) {
 
 // A worker that removes jobs before they are done takes over what another one has left.
 func TestAtMostOnceTakesOver(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		o := newDock(t, db, impatient)
 		o.hire(WorkerOptions{AtMostOnce: true}, nil)
 		eventually(t, "it has all blocks", func() bool { return slices.Equal(shares(t, o.c), []int{2}) })
@@ -495,7 +495,7 @@ func TestAtMostOnceTakesOver(t *testing.T) {
 // The row of a handed over job says so, whatever its worker finds out late, or hands over
 // twice.
 func TestTrialOfTheHanded(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		world(t, db)
 		byHand(t, db, `INSERT INTO {prefix}job_running (queue_id, divided, id, kind, state, lock_by) VALUES
 			(1, 2, 77, 'x', 'handed', 'me'), (1, 2, 78, 'x', 'suspect', 'me')`)

@@ -114,7 +114,7 @@ func TestTakeMany(t *testing.T) {
 // A job that comes while a worker looks into the blocks that it has taken is done, whether the look
 // sees it or not.
 func TestRungWhileTaken(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: fewBlocks + 1})
 		edit(t, c, func(*admin.Queue) {})
 		w := worker(t, c, WorkerOptions{Lease: longWait})

@@ -112,7 +112,7 @@ func TestOutcomes(t *testing.T) {
 // A handler that ends its goroutine has failed, and neither its worker nor its place
 // in it goes with it.
 func TestGoexit(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, impatient)
 		w := worker(t, c, WorkerOptions{Concurrency: 1})
@@ -140,7 +140,7 @@ func TestGoexit(t *testing.T) {
 // The context of a job ends with its timeout, which is the job's or the queue's; the handler's
 // reaction is its outcome. Extend gives more time.
 func TestTimeout(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, func(q *admin.Queue) { impatient(q); q.Timeout = 100 * time.Millisecond; q.MaxAttempts = 1 })
 		w := worker(t, c, WorkerOptions{})
@@ -187,7 +187,7 @@ func TestTimeout(t *testing.T) {
 
 // Batches have all jobs that are there up to their most, and each job its outcome.
 func TestBatches(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 2 })
 		w := worker(t, c, WorkerOptions{Concurrency: 2, Batch: 20})
@@ -261,7 +261,7 @@ func TestBatches(t *testing.T) {
 
 // Middleware is around all handlers that are set after it, the first outermost.
 func TestMiddleware(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		w := worker(t, c, WorkerOptions{})
 		var r record
@@ -290,7 +290,7 @@ func TestMiddleware(t *testing.T) {
 // A paused queue starts nothing, not even jobs read before; running jobs continue. Once
 // resumed, it continues where it was.
 func TestPause(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		w := worker(t, c, WorkerOptions{Concurrency: 1})
 		var r record
@@ -327,7 +327,7 @@ func TestPause(t *testing.T) {
 // With AckEach a place does its next job when the end of the last one is committed;
 // a worker AtMostOnce has removed jobs before they begin, and does not repeat them.
 func TestPromises(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		for name, opt := range map[string]WorkerOptions{"each": {AckEach: true, Concurrency: 1}, "once": {AtMostOnce: true, Concurrency: 2}} {
 			c := client(t, db, Options{})
 			w := worker(t, c, opt)
@@ -367,7 +367,7 @@ func TestPromises(t *testing.T) {
 
 // Delayed jobs are done by a worker that reads one job at a time, too.
 func TestBatchOfOne(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		edit(t, c, impatient)
 		w := worker(t, c, WorkerOptions{Batch: 1, Concurrency: 1})

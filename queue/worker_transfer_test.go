@@ -126,7 +126,7 @@ func TestMoveRefused(t *testing.T) {
 
 // Another worker may be quicker at a block that was free. Jobs are moved when it leaves that.
 func TestMoveWaitsForAQuickerWorker(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		elsewhere(t, c, "to", 1)
 		enqueue(t, c, Job{Kind: "x"})
@@ -154,7 +154,7 @@ func TestMoveWaitsForAQuickerWorker(t *testing.T) {
 
 // What runs stays, and the later jobs of its key with it. It ends as it would have.
 func TestMoveBesideRunning(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
 		elsewhere(t, c, "to", 2)
 		running, goOn := make(chan int64), make(chan struct{})
@@ -192,7 +192,7 @@ func TestMoveBesideRunning(t *testing.T) {
 
 // A retry that holds its key still does so, after as many attempts as before.
 func TestMoveRetries(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
 		elsewhere(t, c, "to", 3)
 		edit(t, c, func(q *admin.Queue) { q.RetryDelay = time.Hour })
@@ -295,7 +295,7 @@ func TestMoveUnderWay(t *testing.T) {
 // Whatever breaks, each job is there once, with its unique key, and moving again moves
 // the rest.
 func TestMoveFaults(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		elsewhere(t, c, "to", 2)
 		for call := 1; ; call++ {
@@ -331,7 +331,7 @@ func TestMoveFaults(t *testing.T) {
 // When a process dies that moves jobs, workers take over when its lease has ended, and
 // each job is done once.
 func TestMoveKilled(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		elsewhere(t, c, "to", 1)
 		var jobs []Job

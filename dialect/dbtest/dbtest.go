@@ -50,7 +50,7 @@ type DB struct {
 // tests that wait for their turn hold no connection.
 func Each(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
-	each(t, tested, true, f, first...)
+	each(t, tested, pooled, f, first...)
 }
 
 // EachClock is Each with a clock that moves only by Advance. All sessions made from db share it.
@@ -70,17 +70,33 @@ func clocked(f func(t *testing.T, db *DB)) func(t *testing.T, db *DB) {
 // EachEmpty is Each without tables.
 func EachEmpty(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
-	each(t, tested, false, f, first...)
+	each(t, tested, empty, f, first...)
 }
 
-func each(t *testing.T, on []*engine, tables bool, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
+// Anew is Each with a database that no test had before: for tests that depend on what a server
+// remembers of a table, such as its statistics.
+func Anew(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
+	t.Helper()
+	each(t, tested, made, f, first...)
+}
+
+// A state is what a database is like at first.
+type state int
+
+const (
+	empty  state = iota // without tables
+	made                // with dbcron's tables, and new
+	pooled              // with dbcron's tables
+)
+
+func each(t *testing.T, on []*engine, state state, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
 	for _, e := range on {
 		t.Run(e.name, func(t *testing.T) {
 			for _, do := range first {
 				do(t)
 			}
-			f(t, e.open(t, tables))
+			f(t, e.open(t, state))
 		})
 	}
 }
@@ -90,7 +106,7 @@ func One(t *testing.T, d *sqlrun.Dialect, f func(t *testing.T, db *DB)) {
 	t.Helper()
 	for _, e := range tested {
 		if e.dialect == d {
-			t.Run(e.name, func(t *testing.T) { f(t, e.open(t, false)) })
+			t.Run(e.name, func(t *testing.T) { f(t, e.open(t, empty)) })
 		}
 	}
 }
@@ -100,7 +116,7 @@ func Fresh(t *testing.T, engine string) *DB {
 	t.Helper()
 	for _, e := range tested {
 		if e.name == engine {
-			return e.open(t, false)
+			return e.open(t, empty)
 		}
 	}
 	if !dbserver.LeftOut(engine) {
@@ -110,9 +126,9 @@ func Fresh(t *testing.T, engine string) *DB {
 	return nil
 }
 
-func (e *engine) open(t *testing.T, tables bool) *DB {
+func (e *engine) open(t *testing.T, state state) *DB {
 	t.Helper()
-	db := Open(t, e.fresh(t, tables), dialect.Options{})
+	db := Open(t, e.fresh(t, state), dialect.Options{})
 	db.Engine = e.name
 	return db
 }
@@ -311,13 +327,12 @@ func server(e dbserver.Engine) func() (string, error) {
 	})
 }
 
-// fresh makes a database, empty or with dbcron's tables, and returns its URL. It is dropped when
-// the test ends.
-func (e *engine) fresh(t *testing.T, tables bool) string {
+// fresh returns the URL of a database that is the test's own until it ends.
+func (e *engine) fresh(t *testing.T, state state) string {
 	t.Helper()
 	if e.server == nil {
 		name := filepath.Join(t.TempDir(), "test.db")
-		if tables {
+		if state != empty {
 			copySQLite(t, name)
 		}
 		return "sqlite:" + name
@@ -326,7 +341,7 @@ func (e *engine) fresh(t *testing.T, tables bool) string {
 	if err != nil {
 		Missing(t, err)
 	}
-	if tables {
+	if state == pooled {
 		return e.pooled(t, adminURL)
 	}
 	admin, err := engines.Connect(t.Context(), adminURL, dialect.Options{MaxConns: 1})
@@ -347,7 +362,11 @@ func (e *engine) fresh(t *testing.T, tables bool) string {
 			t.Error(err)
 		}
 	})
-	if err := e.make(t.Context(), admin, adminURL, name, e.create); err != nil {
+	create := e.create
+	if state == made {
+		create = e.tables
+	}
+	if err := e.make(t.Context(), admin, adminURL, name, create); err != nil {
 		t.Fatal(err)
 	}
 	return withPath(adminURL, name)

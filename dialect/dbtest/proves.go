@@ -2,14 +2,16 @@ package dbtest
 
 import (
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect/sqlite"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Proves says what a test proves, and so on which engines it runs. Each, EachClock and EachEmpty
 // run on all of them: what they test is statements, isolation, plans, grants, classes of errors.
-// With DBCRON_TEST_LONG=true every test runs on all engines. If DBCRON_TEST_ENGINES leaves out the
+// With DBCRON_TEST_LONG=true every test runs on all engines that it can run on. If DBCRON_TEST_ENGINES leaves out the
 // engines of a test, it runs on the first that is left.
 type Proves int
 
@@ -27,7 +29,7 @@ const (
 // Each is dbtest.Each on these engines.
 func (p Proves) Each(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
-	each(t, p.engines(tested), true, f, first...)
+	each(t, p.engines(tested), pooled, f, first...)
 }
 
 // EachClock is dbtest.EachClock on these engines.
@@ -54,6 +56,16 @@ func (p Proves) engines(all []*engine) (some []*engine) {
 	}
 	return some
 }
+
+// Having is Each on the engines that have what a test is about. The others have no subtest.
+func Having(t *testing.T, has func(*sqlrun.Dialect) bool, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
+	t.Helper()
+	on := slices.DeleteFunc(slices.Clone(tested), func(e *engine) bool { return !has(e.dialect) })
+	each(t, on, pooled, f, first...)
+}
+
+// SeveralWriters is for Having: on the other engines one transaction writes at a time.
+func SeveralWriters(d *sqlrun.Dialect) bool { return d.SkipLocked != "" }
 
 // Long reports whether the long proofs run as well, and each test on all engines:
 // DBCRON_TEST_LONG=true, as make proof sets it.

@@ -133,15 +133,15 @@ func copyMySQL(ctx context.Context, admin *dialect.DB, adminURL, name string) er
 }
 
 // tablesOf asks each server once.
-func tablesOf(adminURL string) (made, error) {
-	ask, _ := asked.LoadOrStore(adminURL, sync.OnceValues(func() (made, error) {
+func tablesOf(adminURL string) (recipe, error) {
+	ask, _ := asked.LoadOrStore(adminURL, sync.OnceValues(func() (recipe, error) {
 		return templateMySQL(context.Background(), adminURL)
 	}))
-	return ask.(func() (made, error))()
+	return ask.(func() (recipe, error))()
 }
 
-// A made is a template, and the statements that make the same again.
-type made struct {
+// A recipe is a template, and the statements that make the same again.
+type recipe struct {
 	template string
 	queries  []string
 }
@@ -150,15 +150,15 @@ var asked sync.Map
 
 // templateMySQL returns the statements that create dbcron's tables. The database that it reads is
 // complete when it has the table that is made last. Concurrent programs wait for each other.
-func templateMySQL(ctx context.Context, adminURL string) (all made, err error) {
+func templateMySQL(ctx context.Context, adminURL string) (all recipe, err error) {
 	text, err := script(ctx, mysql.Dialect)
 	if err != nil {
-		return made{}, err
+		return recipe{}, err
 	}
 	template := templateName(text)
 	admin, err := engines.Connect(ctx, adminURL, dialect.Options{MaxConns: 1})
 	if err != nil {
-		return made{}, err
+		return recipe{}, err
 	}
 	defer admin.Close() // which also ends the lock
 	db := admin.Pool()
@@ -176,17 +176,17 @@ func templateMySQL(ctx context.Context, adminURL string) (all made, err error) {
 		}
 	}
 	if err != nil {
-		return made{}, err
+		return recipe{}, err
 	}
 	tables, err := namesOf(ctx, db, template)
 	if err != nil {
-		return made{}, err
+		return recipe{}, err
 	}
-	all = made{template, []string{"SET foreign_key_checks = 0"}} // the tables come in alphabetical order
+	all = recipe{template, []string{"SET foreign_key_checks = 0"}} // the tables come in alphabetical order
 	for _, table := range tables {
 		var name, create string
 		if err := db.QueryRowContext(ctx, "SHOW CREATE TABLE "+template+"."+table).Scan(&name, &create); err != nil {
-			return made{}, err
+			return recipe{}, err
 		}
 		all.queries = append(all.queries, counted.ReplaceAllString(create, ""))
 	}
