@@ -12,7 +12,9 @@ func TestImports(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", ".").Output()
 	must(t, err)
 	for _, line := range strings.Fields(string(out)) {
-		if line != "github.com/dbcron/dbcron/client" && line != "github.com/dbcron/dbcron/internal/backoff" {
+		switch line {
+		case "github.com/dbcron/dbcron/client", "github.com/dbcron/dbcron/internal/backoff", "github.com/dbcron/dbcron/internal/barrier":
+		default:
 			t.Errorf("it imports %s", line)
 		}
 	}

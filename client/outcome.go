@@ -3,8 +3,9 @@ package client
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"time"
+
+	"github.com/dbcron/dbcron/internal/barrier"
 )
 
 // ErrLost is the cause with which a handler's context ends when its job no longer belongs to this
@@ -49,21 +50,13 @@ func filled(err error) error {
 	return err
 }
 
-// outcomeOf returns what a handler's error says about the job.
+// outcomeOf returns what a handler's error says about the job. It reads the error: the outcome calls no
+// code of the program's.
 func outcomeOf(err error) *outcome {
-	var o *outcome
-	if errors.As(err, &o) {
-		return &outcome{err, o.after, o.dead, o.discard}
+	text, _, _ := barrier.Text(err)
+	o, ok, _ := barrier.Find[*outcome](err)
+	if !ok {
+		o = &outcome{}
 	}
-	return &outcome{err: err}
-}
-
-// guarded calls a handler and turns a panic into an error.
-func guarded[T any](handle func() (T, error)) (result T, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
-	return handle()
+	return &outcome{errors.New(text), o.after, o.dead, o.discard}
 }

@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dbcron/dbcron/internal/barrier"
 )
 
 var (
@@ -131,7 +133,7 @@ func PushHandler(opt PushOptions) http.Handler {
 			ctx, cancel = context.WithTimeout(ctx, d.Deadline.Sub(sentAt(r.Header)))
 			defer cancel()
 		}
-		_, err = guarded(func() (struct{}, error) { return struct{}{}, opt.Handle(ctx, d) })
+		_, err = barrier.Call(func() error { return opt.Handle(ctx, d) })
 		answerPush(w, err)
 	})
 }

@@ -61,13 +61,18 @@ func TestVerify(t *testing.T) {
 	}
 }
 
+type panicking struct{}
+
+func (panicking) Error() string { panic("oh") }
+func (panicking) Is(error) bool { panic("oh") }
+
 func TestPushHandler(t *testing.T) {
 	t.Parallel()
 	const secret = "whsec_c2VjcmV0"
 	var got *Delivery
 	outcomes := map[string]error{
 		"done": nil, "failed": errors.New("no paper"), "later": RetryAfter(90*time.Second, errors.New("busy")),
-		"dead": Bury(errors.New("no such user")), "discard": Discard(nil),
+		"dead": Bury(errors.New("no such user")), "discard": Discard(nil), "no text": panicking{},
 	}
 	h := PushHandler(PushOptions{Secrets: []string{secret}, MaxBody: 100, Handle: func(ctx context.Context, d *Delivery) error {
 		if _, has := ctx.Deadline(); !has {
@@ -94,7 +99,7 @@ func TestPushHandler(t *testing.T) {
 		h.ServeHTTP(w, r)
 		return w
 	}
-	for kind, want := range map[string]int{"done": 204, "failed": 500, "later": 503, "dead": 410, "discard": 410, "panic": 500} {
+	for kind, want := range map[string]int{"done": 204, "failed": 500, "later": 503, "dead": 410, "discard": 410, "panic": 500, "no text": 500} {
 		w := send(kind, `{"n": 1}`, `{"n": 1}`)
 		if w.Code != want {
 			t.Errorf("%s: status %d, want %d", kind, w.Code, want)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/backoff"
+	"github.com/dbcron/dbcron/internal/barrier"
 )
 
 // A Handler does a job. Its result becomes that of a job of a group. After an error the job is retried
@@ -66,6 +67,7 @@ func (c *Client) Work(ctx context.Context, opt WorkOptions) error {
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}
+	opt.Logger = barrier.Logger(opt.Logger)
 	w := &worker{
 		c: c, opt: opt, log: opt.Logger.With("queue", opt.Queue), free: make(chan struct{}, opt.Concurrency),
 		ended: make(chan *underWay, opt.Concurrency), held: map[string]*underWay{},
@@ -193,22 +195,39 @@ func (w *worker) begin(ctx, doing context.Context, j *Claimed) {
 	w.mu.Unlock()
 	w.jobs.Add(1) // until the daemon knows its outcome
 	go func() {
-		if !u.released {
-			u.result, u.err = w.handle(own, j)
-			u.released = u.err != nil && doing.Err() != nil
-			u.lost = u.err != nil && errors.Is(context.Cause(own), ErrLost)
+		if u.released {
+			w.ended <- u
+			return
 		}
-		w.ended <- u
+		u.err = errors.New("the handler ended its goroutine") // unless it returns
+		defer func() {
+			u.released = u.err != nil && doing.Err() != nil
+			if u.err != nil {
+				u.lost, _ = barrier.Is(context.Cause(own), ErrLost)
+			}
+			w.ended <- u
+		}()
+		u.result, u.err = w.handle(own, j)
 	}()
 }
 
 // handle runs the handler and encodes its result. Only a job of a group has one.
 func (w *worker) handle(ctx context.Context, j *Claimed) (result any, err error) {
-	result, err = guarded(func() (any, error) { return w.opt.Handle(ctx, j) })
-	if err != nil || result == nil || j.Group == "" {
+	_, err = barrier.Call(func() (err error) {
+		result, err = w.opt.Handle(ctx, j)
+		return err
+	})
+	if err != nil {
+		return nil, outcomeOf(err)
+	}
+	if result == nil || j.Group == "" {
 		return nil, err
 	}
-	text, err := encode(result)
+	var text []byte
+	_, err = barrier.Call(func() (err error) {
+		text, err = encode(result)
+		return err
+	})
 	if err != nil {
 		return nil, Bury(fmt.Errorf("its result is not JSON: %w", err))
 	}

@@ -3,8 +3,10 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -90,6 +92,13 @@ func TestPull(t *testing.T) {
 	}
 }
 
+// badError is a program's error, or result, whose methods panic.
+type badError struct{}
+
+func (badError) Error() string                { panic("oh, Error") }
+func (badError) Unwrap() error                { panic("oh, Unwrap") }
+func (badError) MarshalJSON() ([]byte, error) { panic("oh, MarshalJSON") }
+
 func TestWorkerDoesJobs(t *testing.T) {
 	t.Parallel()
 	p := startPuller(t)
@@ -113,6 +122,14 @@ func TestWorkerDoesJobs(t *testing.T) {
 			return nil, client.Discard(errors.New("not needed"))
 		case "panic":
 			panic("oh")
+		case "no text":
+			return nil, badError{}
+		case "buried without text":
+			return nil, fmt.Errorf("so: %w", client.Bury(badError{}))
+		case "no result":
+			return badError{}, nil
+		case "leaves":
+			runtime.Goexit()
 		case "no JSON":
 			return func() {}, nil
 		case "refused": // and none of those that ended with it
@@ -122,14 +139,17 @@ func TestWorkerDoesJobs(t *testing.T) {
 	}})
 	for _, kind := range []string{
 		"together1", "together2", "together3", "failed", "later", "dead", "discard",
-		"panic", "no JSON", "refused", "last",
+		"panic", "no text", "buried without text", "no result", "leaves", "no JSON", "refused", "last",
 	} {
 		p.enqueue(kind)
 	}
 	want := []string{
+		"buried without text:failed:so: %!v(PANIC=Error method: oh, Error)::true:false",
 		"dead:failed:no such user::true:false", "discard:failed:not needed::false:true", "failed:failed:no paper::false:false",
-		"last:done:4", "later:failed:busy:1m0s:false:false",
-		"no JSON:failed:its result is not JSON: json: unsupported type: func()::true:false", "panic:failed:panic: oh::false:false",
+		"last:done:4", "later:failed:busy:1m0s:false:false", "leaves:failed:the handler ended its goroutine::false:false",
+		"no JSON:failed:its result is not JSON: json: unsupported type: func()::true:false",
+		"no result:failed:its result is not JSON: panic: oh, MarshalJSON::true:false",
+		"no text:failed:panic: oh, Error, in a method of the returned error client_test.badError::false:false", "panic:failed:panic: oh::false:false",
 		"refused:failed:client: POST /claims/complete: 422 Unprocessable Entity::false:false", "together1:done:9",
 		"together2:done:9", "together3:done:9",
 	}

@@ -26,6 +26,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/plain"
@@ -130,6 +131,7 @@ func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}
+	opt.Logger = barrier.Logger(opt.Logger)
 	d := &Dashboard{opt: opt, log: opt.Logger, db: db, api: api, sessions: newSessions(), foreign: http.NewCrossOriginProtection()}
 	d.checks.every = checkedEvery
 	var err error

@@ -28,6 +28,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -166,6 +167,7 @@ func describe(opt Options) (*API, error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}
+	opt.Logger = barrier.Logger(opt.Logger)
 	if opt.MaxBody < 1<<10 || opt.MaxBody > 1<<30 {
 		return nil, fmt.Errorf("%w: max body: %d is not 1 KiB to 1 GiB", ErrInvalid, opt.MaxBody)
 	}

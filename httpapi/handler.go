@@ -14,6 +14,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
@@ -99,7 +100,7 @@ func (a *API) observe(r *http.Request, status int, took time.Duration) {
 			method, path, _ = strings.Cut(pattern, " ")
 		}
 	}
-	a.opt.Observe(method, path, status, took)
+	barrier.Tell(a.log, "Observe", func() { a.opt.Observe(method, path, status, took) })
 }
 
 // callerKey is the context key of the sender.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
@@ -15,7 +16,8 @@ type Election struct {
 	// Lead is called when this process becomes the leader, and leads until its
 	// context ends, which happens before another process can lead. The lease's
 	// fence is the term: it rises with each leader. If Lead returns before its
-	// context has ended, the leader resigns, and Run returns Lead's error.
+	// context has ended, the leader resigns, and Run returns Lead's error. A
+	// panic is an error.
 	Lead func(ctx context.Context, lease *Lease) error
 
 	// Follow is called once for each term in which this process sees another
@@ -167,7 +169,7 @@ func (e *Elector) stand(ctx context.Context, session *Session, begun instant.Ins
 		err = nil
 		if e.followed != leader.Fence && e.e.Follow != nil {
 			e.followed = leader.Fence
-			e.e.Follow(leader)
+			barrier.Tell(e.l.opt.Logger, "Follow", func() { e.e.Follow(leader) })
 		}
 		if session != nil && leader.session && instant.Now().Sub(begun) >= usurpAfter && session.Check() == nil {
 			lease, err = e.take(ctx, session, leader)
@@ -258,7 +260,10 @@ func (e *Elector) lead(ctx context.Context, lease *Lease, session *Session) (res
 			e.l.opt.Logger.Warn("no longer the leader", "lock", e.name, "term", lease.fence, "why", lost)
 		}
 	}()
-	err = e.e.Lead(work, lease)
+	stack, err := barrier.Call(func() error { return e.e.Lead(work, lease) })
+	if stack != "" {
+		e.l.opt.Logger.Error("the leader has panicked", "lock", e.name, "term", lease.fence, "err", err, "stack", stack)
+	}
 	if work.Err() != nil {
 		return false, nil // it was asked to end: whatever Lead returns is not an error
 	}

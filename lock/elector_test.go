@@ -252,3 +252,26 @@ func TestLeadReturns(t *testing.T) {
 		want(t, "nobody leads", err, ErrNotFound)
 	})
 }
+
+// The callbacks of an election may panic: Run returns Lead's panic as an error and somebody else can lead,
+// and Follow's is logged. See the test of this name in package queue.
+func TestUsersCodePanics(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		a, b := locker(t, db, Options{}), locker(t, db, Options{})
+		e, err := a.NewElector("leader", Election{Lead: func(context.Context, *Lease) error { panic("oh, Lead") }})
+		must(t, err)
+		if err := e.Run(t.Context()); err == nil || err.Error() != "panic: oh, Lead" {
+			t.Errorf("it ended with %v", err)
+		}
+		held, err := a.Acquire(t.Context(), "leader")
+		must(t, err)
+		led := make(chan struct{})
+		e, err = b.NewElector("leader", Election{
+			Lead:   func(context.Context, *Lease) error { close(led); return nil },
+			Follow: func(*HeldError) { go held.Release(context.WithoutCancel(t.Context())); panic("oh, Follow") }, //nolint:errcheck // it is free in any case
+		})
+		must(t, err)
+		must(t, e.Run(t.Context()))
+		<-led
+	})
+}

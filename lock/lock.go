@@ -62,6 +62,8 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+
+	"github.com/dbcron/dbcron/internal/barrier"
 )
 
 // Options adjusts the leases of a Locker. The zero value is ready to use.
@@ -114,6 +116,7 @@ func (o Options) filled() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	o.Logger = barrier.Logger(o.Logger)
 	if wrong := cmp.Or(o.wrongTexts(), o.wrongLease(), o.wrongWait()); wrong != "" {
 		return o, fmt.Errorf("%w: %s", ErrInvalid, wrong)
 	}
@@ -226,7 +229,7 @@ func (l *Locker) Acquire(ctx context.Context, name string) (*Lease, error) {
 }
 
 // Do acquires the lock called name, runs f, and releases the lock, even if f
-// panics. The context of f ends when ctx or the lease does, whichever is first;
+// panics: the panic goes on in the caller. The context of f ends when ctx or the lease does, whichever is first;
 // context.Cause tells which.
 //
 // Do returns the error of f, joined with ErrLost if the lease was lost before f

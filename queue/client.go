@@ -13,6 +13,7 @@ import (
 	"weak"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/doorbells"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
@@ -52,6 +53,7 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}
+	opt.Logger = barrier.Logger(opt.Logger)
 	if err := sqlrun.CheckName(opt.Node); err != nil || len(opt.Node) > 100 {
 		return nil, invalid("node", "use up to 100 bytes: %v", err)
 	}

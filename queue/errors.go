@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -111,8 +112,8 @@ func Failed(err error) bool {
 	if err == nil {
 		return false
 	}
-	var r *result
-	return !errors.As(err, &r) || r.what != snoozed && r.what != discard
+	r, chosen, _ := barrier.Find[*result](err)
+	return !chosen || r.what != snoozed && r.what != discard
 }
 
 func orText(err error, text string) error {

@@ -107,7 +107,7 @@ func (h *eventHub) tell(d *Delivery, what verdict, err error, after time.Duratio
 	if !h.some.Load() || what == handed {
 		return
 	}
-	event := Event{Job: d.Job, ID: d.ID, Attempt: d.Attempt, Outcome: eventNames[what], Err: err, After: after}
+	event := Event{Job: d.Job, ID: d.ID, Attempt: d.Attempt, Outcome: eventNames[what], Err: asReturned(err), After: after}
 	switch {
 	case errors.Is(d.ctx.cause, errCancelled) && !d.inTx:
 		event.Outcome, event.Err, event.After = EventCancelled, errCancelled, 0

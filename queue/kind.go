@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+
+	"github.com/dbcron/dbcron/internal/barrier"
 )
 
 // A Kind is a kind of job whose payload is a T, encoded as JSON.
@@ -15,7 +17,11 @@ type Kind[T any] struct {
 // Job returns a job with args as its payload. If they cannot be encoded, enqueueing the job
 // returns the error.
 func (k Kind[T]) Job(args T) Job {
-	payload, err := json.Marshal(args)
+	var payload []byte
+	_, err := barrier.Call(func() (err error) {
+		payload, err = json.Marshal(args)
+		return err
+	})
 	if err != nil {
 		err = invalid("payload", "%v", err)
 	}

@@ -3,7 +3,10 @@ package queue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+
+	"github.com/dbcron/dbcron/internal/barrier"
 )
 
 // A Middleware wraps handlers: see [Worker.Use].
@@ -18,28 +21,42 @@ type EnqueueMiddleware func(next Enqueuer) Enqueuer
 // Use adds middleware around all handlers that are set after the call, the first outermost.
 func (w *Worker) Use(m ...Middleware) { w.middleware = append(w.middleware, m...) }
 
-// wrapped wraps a handler in the middleware.
-func (known *kindHandlers) wrapped(h Handler) Handler {
-	for _, m := range slices.Backward(known.middleware) {
-		h = m(h)
+// wrapped wraps a handler in the middleware. The worker's mutex is not held.
+func (known *kindHandlers) wrapped(h Handler) (Handler, error) {
+	_, bad := barrier.Do(func() {
+		for _, m := range slices.Backward(known.middleware) {
+			h = m(h)
+		}
+	})
+	if bad != nil {
+		return nil, invalid("middleware", "%v", bad)
 	}
-	return h
+	return h, nil
 }
 
 // Use adds middleware around everything that enqueues jobs with this client: Enqueue, EnqueueMany
 // and EnqueueTx, the jobs of groups, and the copies of publications, but not the callbacks of
 // groups. The first is outermost. The jobs belong to the caller, so a middleware changes them by
 // passing others on; it may enqueue more or fewer, and returns what its caller gets. When the
-// client retries a transaction, the middleware is called again. Call Use before anything is
-// enqueued.
+// client retries a transaction, the middleware is called again. If it panics, the call returns an
+// error, though jobs may have been enqueued before that. Call Use before anything is enqueued.
 func (c *Client) Use(m ...EnqueueMiddleware) { c.middleware = append(c.middleware, m...) }
 
 // around runs do, which enqueues jobs, inside the middleware.
-func (c *Client) around(ctx context.Context, jobs []Job, do Enqueuer) ([]Enqueued, error) {
-	for _, m := range slices.Backward(c.middleware) {
-		do = m(do)
+func (c *Client) around(ctx context.Context, jobs []Job, do Enqueuer) (all []Enqueued, err error) {
+	if len(c.middleware) == 0 {
+		return do(ctx, jobs)
 	}
-	return do(ctx, jobs)
+	_, bad := barrier.Do(func() {
+		for _, m := range slices.Backward(c.middleware) {
+			do = m(do)
+		}
+		all, err = do(ctx, jobs)
+	})
+	if bad != nil {
+		return nil, fmt.Errorf("queue: a middleware failed: %w", bad)
+	}
+	return all, err
 }
 
 // aroundOne is around for one job. do enqueues the job itself, and many the jobs that a middleware

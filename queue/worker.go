@@ -144,8 +144,9 @@ type Worker struct {
 type core struct {
 	c   *Client
 	opt WorkerOptions
-	log *slog.Logger
+	log *slog.Logger // may be used with and without mu: see worker_log.go
 
+	lines *lateHandler     // of log
 	again *trouble.Repeats // logs failures
 
 	db     *dialect.DB // the workers' own connections while it runs: see reserve
@@ -156,7 +157,7 @@ type core struct {
 	alone bool // it does everything itself, one thing after the other
 
 	// mu guards everything in the parts except channels, and the worker's queues and blocks.
-	mu     sync.Mutex
+	mu     quietMutex
 	queues []*workQueue
 	base   context.Context // parent of the jobs' contexts
 }
@@ -251,7 +252,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		}
 	}
 	w := &Worker{
-		core:  core{c: c, db: c.db, leases: c.db, opt: opt, log: opt.Logger, again: trouble.NewRepeats(opt.Logger)},
+		core:  core{c: c, db: c.db, leases: c.db, opt: opt},
 		reads: reads, slow: slow, proven: provenAfter, rotate: rotation,
 		whole: wholeEvery, patience: patience, miscounted: miscounted,
 		wakeups:      wakeups{tick: make(chan struct{}, 1), called: make(chan struct{}, 1)},
@@ -268,6 +269,8 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 			joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 		},
 	}
+	w.log, w.lines = w.mu.logger(opt.Logger)
+	w.again = trouble.NewRepeats(w.log)
 	w.assemble()
 	return w, nil
 }
@@ -298,16 +301,24 @@ func (w *Worker) Handle(kind string, h Handler) error { return w.HandleWith(kind
 
 // HandleWith is Handle with a retry policy for the kind.
 func (w *Worker) HandleWith(kind string, p RetryPolicy, h Handler) error {
-	return w.handle(kind, &kindHandler{one: w.wrapped(h), retry: p})
+	one, err := w.wrapped(h)
+	if err != nil {
+		return err
+	}
+	return w.handle(kind, &kindHandler{one: one, retry: p})
 }
 
 // HandleOthers sets the handler of all kinds without a handler of their own. Without it the
 // worker leaves such jobs alone (see [WorkerOptions.BuryUnknown]). It returns an error as Handle
 // does.
 func (w *Worker) HandleOthers(h Handler) error {
+	one, err := w.wrapped(h)
+	if err != nil {
+		return err
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.handleOthers(&kindHandler{one: w.wrapped(h)})
+	return w.handleOthers(&kindHandler{one: one})
 }
 
 // handleOthers sets the handler of the other kinds. mu is held.

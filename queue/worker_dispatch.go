@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
@@ -172,7 +172,7 @@ func (b *block) timeout(d *Delivery) time.Duration {
 	return cmp.Or(limit, b.q.set.Timeout)
 }
 
-// A tried is the result of running a handler on a job.
+// A tried is the result of running a handler on a job. Its error was read: see answerOf.
 type tried struct {
 	err   error
 	stack string
@@ -228,22 +228,23 @@ func (known *kindHandlers) try(unit []*Delivery) []tried {
 	case h == nil:
 		return []tried{{err: Bury(fmt.Errorf("no handler for kind %q in this worker", first.Kind))}}
 	case h.one != nil:
-		stack, err := protect(func() error { return h.one(&first.ctx, first) })
-		return []tried{{h.retry.timed(first, err), stack}}
+		stack, err := barrier.Call(func() error { return h.one(&first.ctx, first) })
+		return []tried{h.retry.tried(first, err, stack)}
 	}
 	ctx, cancel := context.WithCancelCause(first.ctx.base)
 	stops := make([]func() bool, len(unit))
 	for i, d := range unit { // a lost job ends the batch
 		stops[i] = context.AfterFunc(&d.ctx, func() { cancel(context.Cause(&d.ctx)) })
 	}
-	stack, err := protect(func() error { return h.many(ctx, unit) })
+	stack, err := barrier.Call(func() error { return h.many(ctx, unit) })
 	for _, stop := range stops {
 		stop()
 	}
 	cancel(nil)
-	var each Results
-	if errors.As(err, &each) && len(each) != len(unit) {
-		err = fmt.Errorf("the handler returned %d results for %d jobs: %w", len(each), len(unit), err)
+	each, _, _ := barrier.Find[Results](err)
+	if each != nil && len(each) != len(unit) {
+		text, _, _ := barrier.Text(err)
+		err = fmt.Errorf("the handler returned %d results for %d jobs: %s", len(each), len(unit), text)
 		each = nil
 	}
 	all := make([]tried, len(unit))
@@ -251,23 +252,12 @@ func (known *kindHandlers) try(unit []*Delivery) []tried {
 		if each != nil {
 			err = each[i]
 		}
-		all[i] = tried{h.retry.timed(unit[i], err), stack}
+		all[i] = h.retry.tried(unit[i], err, stack)
 	}
 	return all
 }
 
-// protect turns a panic into an error.
-func protect(f func() error) (stack string, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			err, stack = fmt.Errorf("panic: %v", p), string(debug.Stack())
-		}
-	}()
-	err = f()
-	return "", err
-}
-
-// finish records the outcome of a job.
+// finish records the outcome of a job. err was read.
 func (w *Worker) finish(d *Delivery, err error, detail string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -367,7 +357,7 @@ func (w *Worker) endRemoved(d *Delivery, what, counted verdict, err error) {
 func (d *Delivery) explained(err error) error {
 	for _, cause := range []error{ErrTimeout, ErrStalled} {
 		if err != nil && errors.Is(d.ctx.cause, cause) && !errors.Is(err, cause) {
-			return fmt.Errorf("%w: %w", d.ctx.cause, err)
+			return &explanation{d.ctx.cause, err}
 		}
 	}
 	return err

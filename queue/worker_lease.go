@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/sqlrun"
@@ -295,13 +296,18 @@ func (l *nodeLease) reenter(ctx context.Context, failing *trouble.Trouble) time.
 // lose gives up everything that this process held: others may have it by now. A worker that leaves has
 // given up everything already: a renewal that was under way then finds no lease, which is no loss.
 func (w *Worker) lose(why string) {
+	if !w.forfeit(why) || w.c.opt.LeaseLost == nil {
+		return
+	}
+	barrier.Tell(w.log, "LeaseLost", func() { w.c.opt.LeaseLost(why) })
+}
+
+// forfeit is lose without calling the program. It reports whether there was a lease.
+func (w *Worker) forfeit(why string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.lease.node == "" || w.lease.over {
-		return
-	}
-	if w.c.opt.LeaseLost != nil {
-		w.c.opt.LeaseLost(why)
+		return false
 	}
 	w.log.Warn("the lease was lost; running jobs are cancelled, and done again by others", "node", w.lease.node, "reason", why)
 	w.lease.node, w.lease.last = "", w.lease.node
@@ -323,6 +329,7 @@ func (w *Worker) lose(why string) {
 	clear(w.rows)
 	w.limits.loseLimits()
 	w.work.Broadcast() // handlers that have a job and wait for the lease: see stillMine
+	return true
 }
 
 // forgo gives up a checked-out job that has not started. mu is held.

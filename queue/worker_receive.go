@@ -468,10 +468,13 @@ type Outcome struct {
 // would return for each job in its place.
 func (r *Receiver) Settle(ctx context.Context, all []Outcome) []error {
 	w := r.w
-	errs := make([]error, len(all))
+	errs, said := make([]error, len(all)), make([]tried, len(all))
+	for i, o := range all {
+		said[i].err, said[i].stack = answerOf(o.Err)
+	}
 	w.mu.Lock()
 	for i, o := range all {
-		d, err := o.Delivery, o.Err
+		d, err := o.Delivery, said[i].err
 		if !w.taken[d] {
 			errs[i] = fmt.Errorf("%w: job %d was finished before, or its time is over", ErrLost, d.ID)
 			continue
@@ -481,7 +484,7 @@ func (r *Receiver) Settle(ctx context.Context, all []Outcome) []error {
 			err = d.ctx.cause
 		}
 		d.ctx.end(nil)
-		w.end(d, err, "")
+		w.end(d, err, said[i].stack)
 	}
 	w.mu.Unlock()
 	for i, o := range all {

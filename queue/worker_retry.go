@@ -1,12 +1,14 @@
 package queue
 
 import (
+	"cmp"
 	"context"
-	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/backoff"
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -55,23 +57,35 @@ func policyOf(q *store.Queue) RetryPolicy {
 	return RetryPolicy{MaxAttempts: q.MaxAttempts, Delay: q.RetryDelay, MaxDelay: q.RetryMaxDelay}
 }
 
-// timed adds the delay of the policy's Backoff to the outcome of an attempt. It does not call
-// Backoff if the handler has chosen the outcome, or if the attempt failed because the job was
-// taken away.
-func (r RetryPolicy) timed(d *Delivery, err error) error {
-	var said *result
-	if r.Backoff == nil || err == nil || errors.As(err, &said) {
-		return err
+// tried reads what a handler has returned for a job, and adds the delay of the policy's Backoff.
+func (r RetryPolicy) tried(d *Delivery, err error, stack string) tried {
+	after, asked, odd := r.ask(d, err)
+	as, where := answerOf(err)
+	if a, ok := as.(*answer); ok && odd != nil { //nolint:errorlint // see answerOf
+		a.text = fmt.Sprintf("%s; the queue's delay applies, because of Backoff: %v", a.text, odd)
 	}
-	cause := context.Cause(&d.ctx)
-	if errors.Is(cause, ErrLost) || errors.Is(cause, errHandedOver) {
-		return err
+	if asked {
+		as = &result{as, retryIn, max(0, after)}
 	}
-	after := r.Delay
-	if _, bad := protect(func() error { after = r.Backoff(d.Attempt, err); return nil }); bad != nil {
-		return err // the queue's delay
+	return tried{as, cmp.Or(stack, where)}
+}
+
+// ask calls the policy's Backoff. It does not if the handler has chosen the outcome, or if the attempt
+// failed because the job was taken away.
+func (r RetryPolicy) ask(d *Delivery, err error) (after time.Duration, asked bool, odd error) {
+	if r.Backoff == nil || err == nil {
+		return 0, false, nil
 	}
-	return RetryAfter(after, err)
+	if _, chosen, _ := barrier.Find[*result](err); chosen {
+		return 0, false, nil
+	}
+	for _, taken := range []error{ErrLost, errHandedOver} {
+		if is, _ := barrier.Is(context.Cause(&d.ctx), taken); is {
+			return 0, false, nil
+		}
+	}
+	_, odd = barrier.Do(func() { after = r.Backoff(d.Attempt, err) })
+	return after, odd == nil, odd
 }
 
 // over returns policy p with the fields that are set in r.

@@ -31,6 +31,7 @@ func (w *Worker) watch(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
+		w.lines.ask()
 		w.mu.Lock()
 		at := instant.Now()
 		late := w.lease.node != "" && at >= w.lease.deadline

@@ -152,7 +152,7 @@ func (s *Scheduler) tell(b *claims) {
 		m := &b.made[i]
 		s.opt.Logger.Info("run", "schedule", m.schedule, "state", m.outcome.state, "due", m.due, "attempt", m.attempt,
 			"id", m.id, "error", m.outcome.why, "output", Output(m.said))
-		m.trace.end(m.outcome.state, m.outcome.why)
+		s.endTrace(&m.trace, m.outcome.state, m.outcome.why)
 		s.trim(&m.run)
 	}
 }

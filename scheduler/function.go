@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
@@ -65,8 +66,21 @@ func (s *Scheduler) call(e *execution, until instant.Instant) (effort, error) {
 			ID: e.id, Schedule: e.schedule, Due: e.due, Attempt: e.attempt, Fence: e.fence, Input: e.input(),
 			By: e.by, Trace: e.trace.Parent, out: out,
 		}
-		return guardian.Result{Cause: guardian.Exited, ExitCode: -1, Err: f(e.trace.in(ctx), run)}
+		return guardian.Result{Cause: guardian.Exited, ExitCode: -1, Err: plain(f(s.tracedIn(ctx, &e.trace), run), out)}
 	}), nil
+}
+
+// plain returns a function's error as a text: its methods are called here, in the function's own
+// goroutine, and nowhere else.
+func plain(err error, out io.Writer) error {
+	if err == nil {
+		return nil
+	}
+	text, stack, bad := barrier.Text(err)
+	if bad != nil {
+		_, _ = fmt.Fprintf(out, "\n%v\n\n%s", bad, stack)
+	}
+	return errors.New(text)
 }
 
 // errElsewhere rolls back a statement whose run belongs to another daemon by now.

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -86,6 +88,62 @@ func TestAFunctionThatPanics(t *testing.T) {
 		}
 	})
 }
+
+// bad is a program's error that panics when its text is asked for.
+type bad struct{}
+
+func (*bad) Error() string { panic("oh, Error") }
+
+// Whatever code of a program's panics where the scheduler calls it, the daemon goes on, and the run says why:
+// see the test of this name in package queue.
+func TestUsersCodePanics(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		var none *fs.PathError
+		s := daemon(t, db, Options{
+			Logger: slog.New(panickingHandler{}),
+			Ended:  func(string, time.Duration) { panic("oh, Ended") },
+			Trace: func(r TracedRun) Trace {
+				if r.Schedule == "text" {
+					panic("oh, Trace")
+				}
+				return Trace{
+					Context: func(context.Context) context.Context { panic("oh, Context") },
+					End:     func(string, string) { panic("oh, End") },
+				}
+			},
+		})
+		want := map[string]string{
+			"text": "panic: oh, Error, in a method of the returned error *scheduler.bad", "joined": "panic: oh, Error",
+			"nil": "a nil *fs.PathError: return a plain nil for success", "error": "panic: ", "ok": "",
+		}
+		for name, f := range map[string]func() error{
+			"text":   func() error { return &bad{} },
+			"joined": func() error { return errors.Join(&bad{}) },
+			"nil":    func() error { return none },
+			"error":  func() error { panic(&bad{}) },
+			"ok":     func() error { return nil },
+		} {
+			handle(t, s, name, func(context.Context, *Running) error { return f() })
+			addFunc(t, db, name, Policy{})
+		}
+		for i := range 2 {
+			db.Advance(t, time.Hour)
+			work(t, s)
+			for name, part := range want {
+				runs := allRuns(t, db, name)
+				if state := map[bool]string{true: "ok", false: "failed"}[part == ""]; len(runs) != i+1 || runs[i].State != state ||
+					!strings.Contains(runs[i].Error, part) {
+					t.Errorf("%s: %+v, want an error with %q", name, runs, part)
+				}
+			}
+		}
+	})
+}
+
+type panickingHandler struct{ slog.Handler }
+
+func (panickingHandler) Enabled(context.Context, slog.Level) bool  { return true }
+func (panickingHandler) Handle(context.Context, slog.Record) error { panic("oh, Handle") }
 
 // Much output of a function is capped.
 func TestAFunctionThatSaysMuch(t *testing.T) {

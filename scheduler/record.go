@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
@@ -107,7 +108,7 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 		s.opt.Logger.Error("processes could not be killed", "schedule", e.schedule, "pids", r.Survivors)
 	}
 	o := outcomeOf(e, r)
-	defer func() { e.trace.end(o.state, o.why) }()
+	defer func() { s.endTrace(&e.trace, o.state, o.why) }()
 	trouble := trouble.New(s.opt.Logger, "recording a run")
 	for !o.none && !e.isLost() {
 		mine, err := s.writeOutcome(working, e, o, r)
@@ -130,7 +131,7 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 	s.opt.Logger.Info("run", "schedule", e.schedule, "state", o.state, "due", e.due, "attempt", e.attempt,
 		"id", e.id, "took", r.Took, "exit_code", r.ExitCode, "error", o.why, "output", Output(r.Output))
 	if s.opt.Ended != nil {
-		s.opt.Ended(o.state, r.Took)
+		barrier.Tell(s.opt.Logger, "Ended", func() { s.opt.Ended(o.state, r.Took) })
 	}
 	s.trim(&e.run)
 }

@@ -51,7 +51,7 @@ func (s *Scheduler) request(e *execution, until instant.Instant) (effort, error)
 }
 
 func (s *Scheduler) send(ctx context.Context, e *execution, method, target string, out io.Writer) (status int, err error) {
-	req, err := http.NewRequestWithContext(e.trace.in(ctx), method, target, strings.NewReader(e.what.Stdin))
+	req, err := http.NewRequestWithContext(s.tracedIn(ctx, &e.trace), method, target, strings.NewReader(e.what.Stdin))
 	if err != nil {
 		return -1, err
 	}

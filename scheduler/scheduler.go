@@ -37,6 +37,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue"
@@ -170,6 +171,7 @@ func (o Options) filled() (Options, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
+	o.Logger = barrier.Logger(o.Logger)
 	switch {
 	case len(o.Node) > 100:
 		return o, errors.New("scheduler: the node's name is longer than 100 bytes")

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/instant"
 )
@@ -76,8 +77,8 @@ func protect(out io.Writer, f func() guardian.Result, done func(guardian.Result)
 	r := guardian.Result{Cause: guardian.Exited, ExitCode: -1, Err: errors.New("its goroutine was ended")}
 	defer func() {
 		if p := recover(); p != nil {
-			r.Err = fmt.Errorf("panic: %v", p)
-			_, _ = fmt.Fprintf(out, "\npanic: %v\n\n%s", p, debug.Stack())
+			r.Err = barrier.Panic(p)
+			_, _ = fmt.Fprintf(out, "\n%v\n\n%s", r.Err, debug.Stack())
 		}
 		done(r)
 	}()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/traceparent"
 )
 
@@ -36,9 +37,11 @@ type Trace struct {
 // traceOf asks Options.Trace about a run that begins.
 func (s *Scheduler) traceOf(r *run) (t Trace) {
 	if s.opt.Trace != nil {
-		t = s.opt.Trace(TracedRun{
-			ID: r.id, Schedule: r.schedule, Kind: cmp.Or(r.what.Kind, "shell"), Due: r.due,
-			Attempt: r.attempt, Cause: r.cause,
+		barrier.Tell(s.opt.Logger, "Trace", func() {
+			t = s.opt.Trace(TracedRun{
+				ID: r.id, Schedule: r.schedule, Kind: cmp.Or(r.what.Kind, "shell"), Due: r.due,
+				Attempt: r.attempt, Cause: r.cause,
+			})
 		})
 	}
 	if !traceparent.Valid(t.Parent) {
@@ -47,16 +50,20 @@ func (s *Scheduler) traceOf(r *run) (t Trace) {
 	return t
 }
 
-// in derives the context for the run's work.
-func (t *Trace) in(ctx context.Context) context.Context {
-	if t.Context == nil {
+// tracedIn derives the context for the run's work.
+func (s *Scheduler) tracedIn(ctx context.Context, t *Trace) context.Context {
+	within := ctx
+	if t.Context != nil {
+		barrier.Tell(s.opt.Logger, "Trace.Context", func() { within = t.Context(ctx) })
+	}
+	if within == nil {
 		return ctx
 	}
-	return t.Context(ctx)
+	return within
 }
 
-func (t *Trace) end(state, why string) {
+func (s *Scheduler) endTrace(t *Trace, state, why string) {
 	if t.End != nil {
-		t.End(state, why)
+		barrier.Tell(s.opt.Logger, "Trace.End", func() { t.End(state, why) })
 	}
 }

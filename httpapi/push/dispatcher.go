@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/lock"
@@ -84,6 +85,7 @@ func New(db *dialect.DB, opt Options) (*Dispatcher, error) {
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}
+	opt.Logger = barrier.Logger(opt.Logger)
 	if opt.Hosts == nil {
 		opt.Hosts = &Hosts{public: true}
 	}

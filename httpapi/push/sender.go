@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
@@ -164,7 +165,7 @@ func (s *sender) observe(at target, status int, err error, took time.Duration) {
 	if err != nil { // a truncated answer has a status, too
 		status = 0
 	}
-	s.observed(at.origin, status, took)
+	barrier.Tell(s.log, "Observe", func() { s.observed(at.origin, status, took) })
 }
 
 // unconnected returns the state of an endpoint after a failed connection. dial records whether the host
