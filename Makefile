@@ -88,7 +88,7 @@ golden: ## rewrite the golden files; read the diff before you commit it
 	@$(RUN) -- go test ./dialect ./sqlschema ./cmd/dbcron -run 'Golden|CLI' -update
 
 faults: ## kill, pause and cut off processes for MINUTES=3
-	@$(RUN) -durable -- go test -count=1 -timeout 60m -v ./faults -minutes $(MINUTES)
+	@DBCRON_TEST_LONG=true $(RUN) -durable -- go test -count=1 -timeout 60m -v ./faults -minutes $(MINUTES) -jobs 20000
 
 bench: ## run the measurements behind docs/benchmarks.md and decisions; ARGS='-run LockPairs'
 	@$(RUN) -durable -- go -C bench test -count=1 -v -timeout 60m $(ARGS) ./...

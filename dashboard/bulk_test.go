@@ -49,7 +49,7 @@ func (a *answer) form() string {
 // Jobs that were selected, or all that match, are dealt with after a page that says how many
 // there are, and no others.
 func TestBulk(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := queuetest.Client(t, db.DB)
 		bounced := bury(t, c, "mail", "bounce", "no such user 1", "no such user 22", "mailbox full", "no such user 333")
 		bury(t, c, "mail", "other", "no such user 1")
@@ -103,7 +103,7 @@ func TestBulk(t *testing.T) {
 
 // Very many jobs are processed in parts, each of which continues where the last one ended.
 func TestBulkInParts(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		const n = bulkPart + 2000
 		c := queuetest.Client(t, db.DB)
 		for range n / 2000 {
@@ -130,7 +130,7 @@ func TestBulkInParts(t *testing.T) {
 
 // A job is cloned with the payload that was typed, byte for byte, and the old one stays.
 func TestClone(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		w, ctx := newWorld(t, db), t.Context()
 		s := serve(t, db.DB, "/x", Options{})
 		c := s.board.queues

@@ -30,7 +30,7 @@ var (
 // Each page shows what there is, every link on it leads to a page, and names, payloads and
 // outputs stay text, at the root of a server and below a path.
 func TestPages(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorld(t, db)
 		for _, prefix := range []string{"", "/ops/dbcron"} {
 			s := serve(t, db.DB, prefix, Options{Version: "v1"})
@@ -86,7 +86,7 @@ func TestPages(t *testing.T) {
 
 // Where there is nothing, pages say what to do.
 func TestEmpty(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, "", Options{})
 		s.get("").has("Nothing. No schedule failed", "dbcron schedule add")
 		for path, text := range map[string]string{
@@ -123,7 +123,7 @@ func TestEmpty(t *testing.T) {
 
 // Lists continue where a page ends.
 func TestLists(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		ctx := t.Context()
 		c, err := queue.New(db.DB, queue.Options{Blocks: 1})
 		must(t, err)
@@ -176,7 +176,7 @@ func TestLists(t *testing.T) {
 
 // Counts end at a limit and say so.
 func TestManyJobs(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, err := queue.New(db.DB, queue.Options{Blocks: 1})
 		must(t, err)
 		for n := 0; n <= health.CountTo; n += 1000 {
@@ -205,7 +205,7 @@ func TestManyQueues(t *testing.T) {
 			t.Errorf("%d queues: got %d, want %d", queues, got, want)
 		}
 	}
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, err := queue.New(db.DB, queue.Options{Blocks: 1})
 		must(t, err)
 		jobs := make([]queue.Job, 0, 1100)
@@ -225,7 +225,7 @@ func TestManyQueues(t *testing.T) {
 
 // Each action does what it says and reports that, or says why it failed.
 func TestActions(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		w, ctx := newWorld(t, db), t.Context()
 		s := serve(t, db.DB, "/x", Options{})
 		c := s.board.queues
@@ -355,7 +355,7 @@ func TestPayload(t *testing.T) {
 
 // Whoever may only look sees no buttons, and is refused what they would do.
 func TestScopes(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		w, tokens := newWorld(t, db), httpapi.NewTokens(db.DB)
 		secrets := map[httpapi.Scope]string{}
 		for _, scope := range httpapi.Scopes {
@@ -447,7 +447,7 @@ func TestScopes(t *testing.T) {
 // A session's cookie cannot be read by pages, is another one after each signing in, and one
 // that was given back, or is made up, is good for nothing.
 func TestSessions(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		secret, err := httpapi.NewTokens(db.DB).Create(t.Context(), "ada", []httpapi.Scope{httpapi.ScopeAdmin}, 0)
 		must(t, err)
 		s := serve(t, db.DB, "/x", Options{})
@@ -501,7 +501,7 @@ func TestSessions(t *testing.T) {
 // Requests sent by a page of another origin are refused, whoever is signed in; and while there
 // is no token, so are requests from other hosts.
 func TestForeign(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		newWorld(t, db)
 		s := serve(t, db.DB, "", Options{})
 		form := url.Values{"do": {"pause"}}
@@ -540,7 +540,7 @@ func TestForeign(t *testing.T) {
 // If the database does not answer in time, the browser gets a page that says so and is
 // reloaded, instead of waiting. The overview shows what could be read.
 func TestTroubles(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		newWorld(t, db)
 		s := serve(t, db.DB, "", Options{Timeout: time.Nanosecond})
 		for _, path := range []string{"", "queue?name=mail"} {
@@ -555,7 +555,7 @@ func TestTroubles(t *testing.T) {
 // A page does not wait for a table that somebody has locked: it says so, and its statement ends
 // in the server, too. On SQLite nobody can block readers.
 func TestHang(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		how := map[string]struct{ lock, unlock, running string }{
 			"postgres": {
 				`LOCK TABLE dbcron_job IN ACCESS EXCLUSIVE MODE`, `ROLLBACK`,

@@ -117,7 +117,7 @@ func TestGroupErrors(t *testing.T) {
 // Dead letters and failing jobs are shown by their errors, and a group is retried or deleted
 // after a page that counts it, without others.
 func TestErrors(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := queuetest.Client(t, db.DB)
 		s := serve(t, db.DB, "/x", Options{})
 		s.get("errors").has("None. No job is dead")

@@ -67,7 +67,7 @@ func (a *answer) forms() (all []form) {
 // why not. Every action has a form, these tests visit each page, and a page of another origin
 // can do none of it.
 func TestForms(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorld(t, db)
 		s := serve(t, db.DB, "/x", Options{})
 		offered, visited, sent := map[string]bool{}, map[string]bool{}, 0

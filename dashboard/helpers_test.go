@@ -42,6 +42,13 @@ func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.Each(t, f, (*testing.T).Parallel)
 }
 
+// memory is each on the engines for what happens in memory: see dbtest.Memory.
+func memory(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Memory.Each(t, f, (*testing.T).Parallel)
+}
+
 var must = dbtest.Must
 
 // A site is a served dashboard, and a browser that visits it.

@@ -14,7 +14,7 @@ import (
 // A trusted proxy names the visitor, who may do what the proxy's users may; from anybody else
 // its header is ignored, before the first token and after.
 func TestProxyUsers(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		newWorld(t, db)
 		const ada = "X-Forwarded-User: ada <b>"
 		mail := link("queue", "name", "mail")
@@ -60,7 +60,7 @@ func TestProxyUsers(t *testing.T) {
 
 // Where arguments are hidden, payloads and commands are on no page, and cannot be found out.
 func TestHiddenArguments(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorld(t, db)
 		s := serve(t, db.DB, "", Options{HideArguments: true})
 		for _, path := range w.pages() {

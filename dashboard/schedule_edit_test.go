@@ -40,7 +40,7 @@ func (s *site) edit(path string, form url.Values, pairs ...string) *answer {
 // changes by somebody else are not overwritten unnoticed, and settings that the form lacks
 // stay.
 func TestEditSchedule(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		newWorld(t, db)
 		s, ctx := serve(t, db.DB, "/x", Options{}), t.Context()
 		get := func(name string) scheduler.Schedule {
@@ -106,7 +106,7 @@ func TestEditSchedule(t *testing.T) {
 // and the daemons that run it only with a token, where that is allowed, as over the API. What is
 // hidden in a command stays.
 func TestEditCommands(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		newWorld(t, db)
 		backup, strange := link("schedule", "name", "backup"), link("schedule", "name", hostile)
 		get := func(name string) scheduler.Schedule {

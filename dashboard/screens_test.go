@@ -32,7 +32,7 @@ func done(t *testing.T, db *dbtest.DB, action string) (all []string) {
 // Routes, subscriptions and groups are seen and changed, and a name that was mistyped makes no
 // queue.
 func TestRoutesTopicsGroups(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		w, ctx := newWorld(t, db), t.Context()
 		s := serve(t, db.DB, "/x", Options{})
 		c := s.board.queues
@@ -72,7 +72,7 @@ func TestRoutesTopicsGroups(t *testing.T) {
 // Tokens are listed with what they may and when they end, without their secrets; an
 // administrator revokes one, and an operator sees no button.
 func TestTokens(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		tokens := httpapi.NewTokens(db.DB)
 		var secrets []string
 		create := func(name string, lasts time.Duration, scopes ...httpapi.Scope) string {
@@ -109,7 +109,7 @@ func TestTokens(t *testing.T) {
 // The limits and the number of blocks of a queue are changed on its page, which shows where its
 // jobs are sent without what may be secret.
 func TestQueueSettings(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		newWorld(t, db)
 		s, ctx := serve(t, db.DB, "/x", Options{}), t.Context()
 		c := s.board.queues
@@ -169,7 +169,7 @@ func TestQueueSettings(t *testing.T) {
 
 // Slots of the past are run by the schedule's clock, and a process is drained and undrained.
 func TestBackfillAndDrain(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		newWorld(t, db)
 		s, ctx := serve(t, db.DB, "/x", Options{}), t.Context()
 		backup := link("schedule", "name", "backup") // at 3:30 in Berlin
@@ -216,7 +216,7 @@ func TestBackfillAndDrain(t *testing.T) {
 // The page of daemons says what each process does: which schedules and queues it deals with, how
 // many runs it executes and how many blocks it has.
 func TestDaemons(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		newWorld(t, db)
 		s, ctx := serve(t, db.DB, "/x", Options{}), t.Context()
 		c := queuetest.Client(t, db.DB)

@@ -83,11 +83,11 @@ func TestChaos(t *testing.T) {
 			c.reportAll()
 		})
 	}
-	for _, s := range servers {
+	for _, s := range killed() {
 		on(s.name, s.empty)
 	}
 	for _, d := range engines.All {
-		if d.SkipLocked == "" { // SQLite has no server to kill
+		if d.SkipLocked == "" && (dbtest.Long() || len(servers) == 0) { // SQLite has no server to kill
 			on(d.Name, func(t *testing.T) (*dbtest.DB, *dbserver.Server) { return dbtest.Fresh(t, d.Name), nil })
 		}
 	}

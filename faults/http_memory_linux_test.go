@@ -95,7 +95,7 @@ func (w *worst) ask(t *testing.T, url string) (status int, length int64) {
 // The memory of requests is bounded, whatever their number, size and content.
 func TestMemoryOfRequests(t *testing.T) {
 	binary, all := build(t), worstOfAll()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Memory.Each(t, func(t *testing.T, db *dbtest.DB) {
 		o := openOffice(t, db, binary)
 		small := worst{method: http.MethodPost, path: "jobs", body: []byte(`{"kind":"x","queue":"memory"}`)}
 		if status, _ := small.ask(t, o.url); status != http.StatusCreated {

@@ -24,7 +24,7 @@ func TestLockCounter(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", counter, "../examples/counter").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Locks.Each(t, func(t *testing.T, db *dbtest.DB) {
 		begun := instant.Now()
 		all := make([]*exec.Cmd, processes)
 		logs := make([]bytes.Buffer, processes)

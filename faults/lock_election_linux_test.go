@@ -34,7 +34,7 @@ func playCandidate(ctx context.Context, a *actor) error {
 // with a higher term. The stopped one has lost its leadership when it continues, and follows.
 func TestLockLeaderKilledAndStopped(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		e := &election{t: t, db: db, part: part{URL: db.URL, Name: "leader", TTL: 2 * time.Second}}
 		e.stand()

@@ -49,7 +49,7 @@ func playHolder(ctx context.Context, a *actor) error {
 // A holder dies. The next one gets the lock when the lease has expired, with a higher fence.
 func TestLockHolderKilled(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Locks.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		p := part{URL: db.URL, Name: "killed", TTL: 2 * time.Second}
 		holder, rival := start(t, "holder", p), start(t, "holder", p)
@@ -217,7 +217,7 @@ func whileStopped(db *dbtest.DB, ttl time.Duration) time.Duration {
 // continues, no guarded write passes, and its context has ended with ErrLost.
 func TestLockHolderStopped(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Locks.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		makeRecords(t, db)
 		p := part{URL: db.URL, Name: "stopped", TTL: 2 * time.Second}

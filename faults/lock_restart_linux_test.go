@@ -34,6 +34,15 @@ var servers = func() (all []restartable) {
 	return all
 }()
 
+// killed returns the servers for tests of what any dying server does to daemons and workers: the
+// first, and all in the long proofs. TestLockServerRestarted kills each of them in any case.
+func killed() []restartable {
+	if dbtest.Long() {
+		return servers
+	}
+	return servers[:min(1, len(servers))]
+}
+
 // empty starts a server of the test's own, which loses no data when killed.
 func (s *restartable) empty(t *testing.T) (*dbtest.DB, *dbserver.Server) {
 	t.Helper()

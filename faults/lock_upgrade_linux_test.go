@@ -71,7 +71,7 @@ func mark(ctx context.Context, db *dialect.DB, lease *lock.Lease, what string) e
 // own idea of how long a lease lasts.
 func TestLockRollingUpgrade(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		makeRecords(t, db)
 		short := part{URL: db.URL, Name: "upgrade", File: t.TempDir() + "/held", TTL: 2 * time.Second}

@@ -113,7 +113,7 @@ func (o *office) complete(jobs []givenJob) int {
 // daemon are done. All others come back there, and none is lost.
 func TestPullKilled(t *testing.T) {
 	binary := build(t)
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorkshop(t, db)
 		first, second := openOffice(t, db, binary), openOffice(t, db, binary)
 		const n = 200
@@ -162,7 +162,7 @@ func TestPullKilled(t *testing.T) {
 // counting an attempt.
 func TestPullStopped(t *testing.T) {
 	binary := build(t)
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorkshop(t, db)
 		first := openOffice(t, db, binary)
 		w.enqueue(plain(5)...)

@@ -21,7 +21,7 @@ import (
 func TestPushOfTheKilled(t *testing.T) {
 	t.Parallel()
 	first, second := buildAs(t, "first"), buildAs(t, "second")
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		const each = 500
 		m := newMailroom(t, db, 5*time.Second)
 		release := make(chan struct{})
@@ -86,7 +86,7 @@ func TestPushOfTheKilled(t *testing.T) {
 func TestPushStandby(t *testing.T) {
 	t.Parallel()
 	programs := map[string]string{"first": buildAs(t, "first"), "second": buildAs(t, "second")}
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		m := newMailroom(t, db, time.Minute)
 		a := newAddressee(t, nil)
 		m.point("work", a.URL, func(*push.Endpoint) {})
@@ -160,7 +160,7 @@ func TestPushStandby(t *testing.T) {
 func TestPushDatabaseRestart(t *testing.T) {
 	t.Parallel()
 	binary := build(t)
-	for _, s := range servers { // SQLite has no server
+	for _, s := range killed() { // SQLite has no server
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			db, server := s.migrated(t)
@@ -218,7 +218,7 @@ func TestPushDatabaseRestart(t *testing.T) {
 func TestPushBadEndpoint(t *testing.T) {
 	t.Parallel()
 	binary := build(t)
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		const many, bad = 2000, 48
 		m := newMailroom(t, db, time.Minute)
 		good, wrong := newAddressee(t, nil), newAddressee(t, misbehave)

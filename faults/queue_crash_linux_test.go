@@ -96,7 +96,7 @@ func plain(n int) []queue.Job {
 // A job that kills its process is dead after as many processes as its queue allows, and takes no
 // other job with it.
 func TestQueuePoison(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorkshop(t, db)
 		others := w.enqueue(plain(40)...)
 		poison := w.enqueue(queue.Job{Kind: "poison"})[0]
@@ -133,7 +133,7 @@ func TestQueuePoison(t *testing.T) {
 // A long job keeps its key and nothing else: the rest of its block goes to others. When its process
 // dies, another one runs it again before the other jobs of its key.
 func TestQueueLongJob(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorkshop(t, db)
 		first := w.begin()
 		long := w.enqueue(queue.Job{Kind: "long", Key: "k"})[0]
@@ -168,7 +168,7 @@ func TestQueueLongJob(t *testing.T) {
 // which they were enqueued. Jobs that a killed process had started, or finished a moment before,
 // begin again. Nothing begins before everything ahead of it has ended.
 func TestQueueFIFO(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorkshop(t, db)
 		if _, err := adminOf(w.c).Edit(t.Context(), "work", func(q *admin.Queue) {
 			q.FIFO, q.RetryDelay, q.RetryMaxDelay = true, time.Millisecond, time.Millisecond
@@ -211,7 +211,7 @@ func TestQueueFIFO(t *testing.T) {
 // A worker that was stopped for longer than its lease starts no job that others have taken over
 // meanwhile, and the contexts of its running jobs end.
 func TestQueueStopped(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Locks.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorkshop(t, db)
 		first := w.begin()
 		slow := w.enqueue(queue.Job{Kind: "slow"})[0]

@@ -21,7 +21,7 @@ var queueGroups = flag.Int("groups", 100, "how many groups the test of groups ma
 // once: it inserts a row in the transaction that completes its job.
 func TestGroupsOfTheKilled(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		db.Do(t, "CREATE TABLE effects (job BIGINT NOT NULL)", nil)
 		w := newWorkshop(t, db)
 		if _, err := adminOf(w.c).Edit(t.Context(), "work", func(q *admin.Queue) { q.MaxCrashes = 1000 }); err != nil { // the jobs are not at fault

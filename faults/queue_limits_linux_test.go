@@ -20,7 +20,7 @@ import (
 // have expired, and not before.
 func TestLimitOfTheKilled(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		const most, kills = 3, 4
 		w := newWorkshop(t, db)
 		if _, err := adminOf(w.c).Edit(t.Context(), "work", func(q *admin.Queue) { q.MaxCrashes = 1000 }); err != nil { // the jobs are not at fault
@@ -59,7 +59,7 @@ var rateJobs = flag.Int("rate-jobs", 200, "how many jobs the test of rates has d
 // fewer on a machine that keeps up.
 func TestRateOfProcesses(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWorkshop(t, db)
 		if _, err := adminOf(w.c).Edit(t.Context(), "work", func(*admin.Queue) {}); err != nil {
 			t.Fatal(err)

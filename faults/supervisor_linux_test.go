@@ -44,12 +44,7 @@ func TestSupervisedBySupervisord(t *testing.T) {
 	}
 	binary := build(t)
 	givesTime(t, binary)
-	taken := false
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		if taken && *minutes == 0 {
-			t.Skip("supervisord sees nothing of the engine: without -minutes, the first that there is will do")
-		}
-		taken = true
+	dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel() // it mostly waits for startsecs
 		s := &supervised{
 			t: t, db: db, dir: t.TempDir(), programs: programs,

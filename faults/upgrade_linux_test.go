@@ -55,6 +55,7 @@ func old(t *testing.T) string {
 // the release, and then replaces them. No slot and no job is lost or done twice. The test also goes
 // back to the release.
 func TestUpgradeFromTheRelease(t *testing.T) {
+	dbtest.OnlyLong(t, "it builds two versions and upgrades on each engine")
 	t.Parallel()
 	before, now := old(t), build(t)
 	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {

@@ -28,7 +28,7 @@ func auditLines(t *testing.T, db *dbtest.DB) (lines []string) {
 // Actions are recorded, with the actor and the number of objects, and can be read page by page.
 // Failures, reads, and the routine work of programs are not; and no payload or secret is.
 func TestAudit(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		id := s.enqueue(object{"kind": "k", "queue": "mail", "delay": "1h", "payload": object{"password": "geheim"}})
 		s.enqueue(object{"kind": "k", "queue": "mail", "delay": "1h"})
@@ -98,7 +98,7 @@ type entryText struct {
 // If the audit entry cannot be written, the action is still done, and answered so: the log
 // reports it.
 func TestAuditThatCannotBeWritten(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.put("/api/v1/queues/mail", object{}).is(201)
 		db.Do(t, `DROP TABLE {prefix}audit`, nil)

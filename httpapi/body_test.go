@@ -45,7 +45,7 @@ func withBody(t *testing.T, a *API, f func(method, path string, op *huma.Operati
 // Names of members are taken to the letter, and once: what one reader takes for a dry run is
 // none for another otherwise.
 func TestMembersToTheLetter(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.enqueue(object{"kind": "x", "queue": "q"})
 		const purge, batch = "/api/v1/queues/q/purge", "/api/v1/jobs/batch"
@@ -84,7 +84,7 @@ func TestMembersToTheLetter(t *testing.T) {
 // Parameters and headers of which there are two are refused, and so is a query that cannot be
 // read.
 func TestParametersOnce(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.enqueue(object{"kind": "x", "queue": "q"})
 		s.get("/api/v1/queues/q/jobs?state=ready&state=dead").is(422).at("query.state")
@@ -103,7 +103,7 @@ func TestParametersOnce(t *testing.T) {
 
 // A problem lists at most 20 errors, its text is the first, and nothing in it is long.
 func TestFewErrors(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		var unknown, wrong, query strings.Builder
 		for i := range 50_000 {
@@ -148,7 +148,7 @@ func TestFewErrors(t *testing.T) {
 
 // A body has to be declared as JSON, whatever the operation.
 func TestContentTypes(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		withBody(t, s.api, func(method, path string, _ *huma.Operation, _ *huma.Schema) {
 			for _, kind := range []string{
@@ -176,7 +176,7 @@ func TestContentTypes(t *testing.T) {
 // A body is limited to what its operation needs, and the document has the limit. One that
 // declares to be larger is not read.
 func TestBodySizes(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{MaxBody: 8 << 20})
 		limits := map[string]int{"64 KiB": 64 << 10, "4 MiB": 4 << 20, "(--max-body)": 8 << 20}
 		seen := map[string]int{}
@@ -208,7 +208,7 @@ func TestBodySizes(t *testing.T) {
 // A request waits until there is room for its body, which others give back. Small ones do not
 // wait for large ones.
 func TestRoomForBodies(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		b := s.api.bodies
 		large := `{"kind": "x", "payload": "` + strings.Repeat("x", 2*smallBody) + `"}`

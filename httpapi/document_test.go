@@ -107,7 +107,7 @@ func TestDocument(t *testing.T) {
 
 // What the API has at its path is the same document.
 func TestServedDocument(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{Version: "1.2.3"})
 		text, err := Document("1.2.3")
 		must(t, err)

@@ -79,7 +79,7 @@ func (e *ear) ends() {
 // All followers get the events of runs and queues, which one reader finds for all of them, and
 // only while there are any.
 func TestEvents(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s, elsewhere := serve(t, db.DB, Options{}), other(t, db)
 		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "a", Spec: "@manual", Command: "true"}))
 		elsewhere.enqueue(object{"kind": "x", "queue": "mail"})
@@ -108,7 +108,7 @@ func TestEvents(t *testing.T) {
 
 // A client that reconnects gets the outcomes of all runs that had not ended, or did not exist.
 func TestEventsAgain(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		for _, name := range []string{"a", "b"} {
 			must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: name, Spec: "@manual", Command: "true"}))
@@ -147,7 +147,7 @@ func watched(t *testing.T, h *hub) (*watch, *follower) {
 // Of the runs found in one look, only the last event has the mark: a client that received only
 // the first reconnects for the others.
 func TestEventsOfOneLook(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		must(t, scheduler.Add(t.Context(), db.DB,
 			scheduler.Schedule{Name: "a", Spec: "@manual", Command: "true", Policy: scheduler.Policy{Overlap: "allow"}}))
@@ -174,7 +174,7 @@ func TestEventsOfOneLook(t *testing.T) {
 
 // Events of runs are sent even if the queues cannot be read.
 func TestEventsWithoutFigures(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "a", Spec: "@manual", Command: "true"}))
 		w, l := watched(t, s.api.hub)
@@ -195,7 +195,7 @@ func TestEventsWithoutFigures(t *testing.T) {
 
 // So many can listen, with a token that is good, and until the daemon begins to end.
 func TestEventsEnd(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		stopping := make(chan struct{})
 		s := serve(t, db.DB, Options{Stopping: stopping})
 		e := s.listen()
@@ -224,7 +224,7 @@ func TestEventsEnd(t *testing.T) {
 
 // One token can use at most a fifth of the places, so that others find some.
 func TestEventsOfOneToken(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s, tokens := serve(t, db.DB, Options{}), NewTokens(db.DB)
 		secrets := map[string]string{}
 		for _, name := range []string{"greedy", "modest"} {
@@ -258,7 +258,7 @@ func TestEventsOfOneToken(t *testing.T) {
 
 // The server's time for an answer does not end a stream, in HTTP/1 and in HTTP/2.
 func TestEventsOutlastTheServersTime(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "a", Spec: "@manual", Command: "true"}))
 		const limit = 3 * time.Second

@@ -32,7 +32,7 @@ func TestDocumentedAnswers(t *testing.T) {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	dialects(t, func(t *testing.T, db *dbtest.DB) {
 		stopping := make(chan struct{})
 		close(stopping) // nobody waits, and what streams ends at once
 		s := serve(t, db.DB, Options{MaxBody: 1 << 16, AllowCommands: true, Stopping: stopping})

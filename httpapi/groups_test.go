@@ -9,7 +9,7 @@ import (
 
 // Groups are made open or with their jobs, sealed, and removed.
 func TestMakeGroups(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		type made struct {
 			ID, State string
@@ -44,7 +44,7 @@ func TestMakeGroups(t *testing.T) {
 
 // Problems of a group are reported by field, and nothing is stored.
 func TestMakeGroupsRefuses(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		for at, body := range map[string]object{
 			"body.name":               {"name": " x"},
@@ -68,7 +68,7 @@ func TestMakeGroupsRefuses(t *testing.T) {
 
 // Limits of a queue and of its kinds are set, changed in part, listed and ended.
 func TestLimits(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		const path = "/api/v1/queues/q/limits"
 		s.get(path).is(404)
@@ -97,7 +97,7 @@ func TestLimits(t *testing.T) {
 
 // Jobs that are done are shown where a queue keeps them, and can be removed.
 func TestDoneJobs(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.put("/api/v1/queues/q", object{"keep_done": "1d"}).is(201)
 		db.Do(t, `INSERT INTO {prefix}job_done (queue_id, id, divided, priority, attempt, crashes, outcome, error, worker, started_at, ended_at, purge_at, kind, payload)

@@ -34,6 +34,27 @@ func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.Each(t, f, (*testing.T).Parallel)
 }
 
+// memory is each on the engines for what happens in memory: see dbtest.Memory.
+func memory(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Memory.Each(t, f, (*testing.T).Parallel)
+}
+
+// locks is each on the engines for what needs writers side by side: see dbtest.Locks.
+func locks(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Locks.Each(t, f, (*testing.T).Parallel)
+}
+
+// dialects is each on the engines for what depends on the shape of statements: see dbtest.Dialects.
+func dialects(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Dialects.Each(t, f, (*testing.T).Parallel)
+}
+
 // Short names of dbtest's.
 var must, eventually, quiet = dbtest.Must, dbtest.Eventually, dbtest.Quiet
 

@@ -15,7 +15,7 @@ import (
 
 // A job comes back as it was sent, and its payload byte for byte.
 func TestJobs(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		const payload = "{\"n\" : 12345678901234567890,\n \"s\":\"<é\\u00e9>\" , \"n\":1.0}"
 		sent := s.post("/api/v1/jobs", `{"kind": "mail", "queue": "a/b ü", "payload":  `+payload+
@@ -67,7 +67,7 @@ func TestJobs(t *testing.T) {
 
 // Lists continue where the previous page has ended, by filter.
 func TestListJobs(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		var want []string
 		for i := range 7 {
@@ -112,7 +112,7 @@ func TestListJobs(t *testing.T) {
 
 // A list that would be large ends early, and continues at its cursor.
 func TestListLargeJobs(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		const n = 40
 		payload := strings.Repeat("x", longestListed-100)
@@ -146,7 +146,7 @@ func TestListLargeJobs(t *testing.T) {
 
 // A batch is enqueued as a whole, in its order, or not at all.
 func TestBatch(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		type made struct{ Jobs []enqueuedJSON }
 		const mostJobs = 1000
@@ -193,7 +193,7 @@ func TestBatch(t *testing.T) {
 // A request with the same Idempotency-Key makes no second job: at another process at the
 // same time, and when the job is done.
 func TestIdempotencyKey(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		all := []*service{other(t, db), other(t, db)}
 		for round := range 5 {
 			var both sync.WaitGroup
@@ -247,7 +247,7 @@ func TestIdempotencyKey(t *testing.T) {
 
 // One job is retried, run, cancelled and deleted, each from the states that allow it.
 func TestJobActions(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		ready := "/api/v1/queues/default/jobs/" + s.enqueue(object{"kind": "x"})
 		delayed := "/api/v1/queues/default/jobs/" + s.enqueue(object{"kind": "x", "delay": "1h"})
@@ -282,7 +282,7 @@ func TestJobActions(t *testing.T) {
 
 // A job's id alone names it, in whatever queue it is. Of several that have it none is meant.
 func TestJobsByID(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		id := s.enqueue(object{"kind": "x", "queue": "mail", "key": "k", "payload": object{"n": 1}, "delay": "1h"})
 		for _, path := range []string{"/api/v1/jobs/", "/api/v1/queues/mail/jobs/"} {
@@ -310,7 +310,7 @@ func TestJobsByID(t *testing.T) {
 
 // Many jobs are dealt with by filter, up to a limit, and counted by a dry run.
 func TestBulk(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		const path = "/api/v1/queues/default/jobs/bulk"
 		for i := range 6 {

@@ -15,7 +15,7 @@ type ticketJSON struct {
 
 // A lock is taken, renewed and released at any daemon, by its token alone.
 func TestLockTickets(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s, elsewhere := serve(t, db.DB, Options{}), other(t, db)
 		const path = "/api/v1/locks/a%2Fb"
 		s.get(path).is(404)
@@ -56,7 +56,7 @@ func TestLockTickets(t *testing.T) {
 // A request repeated with its Idempotency-Key gets the same ticket, and another request does
 // not.
 func TestAcquireAgain(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s, elsewhere := serve(t, db.DB, Options{}), other(t, db)
 		const path = "/api/v1/locks/x/acquire"
 		first := read[ticketJSON](s.send("POST", path, object{"ttl": "1h"}, "Idempotency-Key: one").is(200))
@@ -71,7 +71,7 @@ func TestAcquireAgain(t *testing.T) {
 
 // Problems are reported by field, and no row is created.
 func TestLockTicketsRefuse(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		for field, bad := range map[string]any{"ttl": "25h", "wait": "31s", "owner": strings.Repeat("ü", 80), "meta": "\x00", "nonsense": 1} {
 			s.post("/api/v1/locks/x/acquire", object{field: bad}).is(422).at("body." + field)
@@ -91,7 +91,7 @@ func TestLockTicketsRefuse(t *testing.T) {
 
 // Nobody waits for a lock once the daemon has begun to end; one that is free can be had.
 func TestNoWaitingAtTheEnd(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		stopping := make(chan struct{})
 		s := serve(t, db.DB, Options{Stopping: stopping})
 		s.post("/api/v1/locks/x/acquire", object{"ttl": "1h", "wait": "1s"}).is(200)

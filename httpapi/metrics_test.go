@@ -92,7 +92,7 @@ func TestMetrics(t *testing.T) {
 
 // Without the database, the other metrics are reported.
 func TestMetricsWithoutADatabase(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		gone := dbtest.Open(t, db.URL, dialect.Options{MaxConns: 2})
 		m, err := NewMetrics(gone.DB, MetricsOptions{Version: "1.2.3"})
 		must(t, err)
@@ -106,7 +106,7 @@ func TestMetricsWithoutADatabase(t *testing.T) {
 
 // A queue whose name cannot be a label does not keep the others from being told.
 func TestMetricsOfAQueueThatIsNotText(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		m, err := NewMetrics(db.DB, MetricsOptions{Version: "1.2.3"})
 		must(t, err)
 		m.sample.last, m.sample.until = &figures{queues: []queueFigures{{name: "\xff"}, {name: "mail"}}}, instant.Now().Add(time.Hour)

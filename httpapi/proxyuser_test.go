@@ -14,7 +14,7 @@ import (
 // A request of that proxy that names nobody, or two users, is refused; from anybody else the
 // header is ignored, with and without tokens.
 func TestProxyUsers(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		const header, path, pause = "X-Forwarded-User", "/api/v1/queues", "/api/v1/queues/mail/pause"
 		named := Options{TrustedProxies: []string{"127.0.0.1"}, ProxyUserHeader: strings.ToLower(header), ProxyUserScopes: []Scope{ScopeOperate}}
 		s := serve(t, db.DB, named)

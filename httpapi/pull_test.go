@@ -98,7 +98,7 @@ func (s *service) makeQueue() {
 
 // A claim returns a job with all its fields, and its reported outcome is recorded.
 func TestClaim(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.post("/api/v1/queues/q/claim", object{}).is(404)
 		s.makeQueue()
@@ -139,7 +139,7 @@ func TestClaim(t *testing.T) {
 // Problems in a request are reported, and nothing is done. A claim of some kinds gets as many
 // such jobs as exist, and the others stay for those who claim them.
 func TestClaimKinds(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.makeQueue()
 		var jobs []object
@@ -168,7 +168,7 @@ func TestClaimKinds(t *testing.T) {
 }
 
 func TestClaimBadInput(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.makeQueue()
 		for field, body := range map[string]object{
@@ -199,7 +199,7 @@ func TestClaimBadInput(t *testing.T) {
 // A job that has failed is tried again as was said, and one that was released as if it had
 // not been given out.
 func TestClaimOutcomes(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.makeQueue()
 		id := s.enqueue(object{"kind": "x", "queue": "q"})
@@ -246,7 +246,7 @@ func TestClaimOutcomes(t *testing.T) {
 // A job of which nothing is heard in time has failed, and is tried again; a heartbeat gives
 // it more.
 func TestClaimLease(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.makeQueue()
 		id := s.enqueue(object{"kind": "x", "queue": "q"})
@@ -281,7 +281,7 @@ func TestClaimLease(t *testing.T) {
 // Of several who wait each gets a job, if there are enough: also if these come at once, and
 // if they come between an empty answer and the next wait.
 func TestLongPoll(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s, producer := serve(t, db.DB, Options{}), other(t, db)
 		s.makeQueue()
 		for round := range 3 {
@@ -358,7 +358,7 @@ func (s *service) quietlyAs(ctx context.Context, body object) (got claimedList, 
 
 // A client that leaves takes no job with it.
 func TestClaimantLeaves(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.makeQueue()
 		for range 3 {
@@ -400,7 +400,7 @@ func TestClaimantLeaves(t *testing.T) {
 // Complete and fail work at any daemon; heartbeat and release at the one that gave the job
 // out, which another names. What was ended elsewhere is lost there.
 func TestClaimsOfOtherDaemons(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s, elsewhere := serve(t, db.DB, Options{Node: "first"}), other(t, db)
 		s.makeQueue()
 		for range 2 {
@@ -430,7 +430,7 @@ func TestClaimsOfOtherDaemons(t *testing.T) {
 // After a restart a daemon's tokens are good nowhere, and its jobs are done again,
 // uncounted.
 func TestClaimsAfterRestart(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s, elsewhere := serve(t, db.DB, Options{}), other(t, db)
 		s.makeQueue()
 		id := s.enqueue(object{"kind": "x", "queue": "q"})
@@ -453,7 +453,7 @@ func TestClaimsAfterRestart(t *testing.T) {
 // A stopping daemon answers waiting claims with no jobs, hands out no more, and waits for what
 // it has handed out.
 func TestClaimsDrain(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.makeQueue()
 		s.enqueue(object{"kind": "x", "queue": "q"})
@@ -491,7 +491,7 @@ func TestClaimsDrain(t *testing.T) {
 
 // The blocks of a queue from which nobody claims go back, and come again.
 func TestIdleQueueIsLeft(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.api.pulls.idle = time.Millisecond
 		s.makeQueue()
@@ -512,7 +512,7 @@ func TestIdleQueueIsLeft(t *testing.T) {
 
 // Several programs that claim at two daemons do each job once, as long as the leases are.
 func TestManyClaim(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		const n = 2000
 		s, elsewhere := serve(t, db.DB, Options{}), other(t, db)
 		s.makeQueue()
@@ -569,7 +569,7 @@ func TestManyClaim(t *testing.T) {
 // Jobs of a key are given out in their order, one after the other, wherever they are
 // claimed and completed.
 func TestClaimInOrder(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s, elsewhere := serve(t, db.DB, Options{}), other(t, db)
 		s.makeQueue()
 		var ids []string
@@ -618,7 +618,7 @@ func TestClaimTokens(t *testing.T) {
 // A job whose end the database refuses to write is a conflict. The others of its request are done, and
 // the job says why.
 func TestRefusedClaim(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.makeQueue()
 		allow := db.Refuse(t, "DELETE", "job", `OLD.kind = 'bad'`)

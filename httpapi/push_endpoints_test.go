@@ -35,7 +35,7 @@ func TestQueriesOfEndpointsAreSecret(t *testing.T) {
 }
 
 func TestEndpoints(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		hosts, err := push.ParseHosts([]string{"worker", "*.example.org", "10.1.0.0/16"})
 		must(t, err)
 		s := serve(t, db.DB, Options{Hosts: hosts})

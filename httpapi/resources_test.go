@@ -41,7 +41,7 @@ func (s *service) wantPages(path, list, field, want string) {
 
 // Queues are defined, changed, paused, counted, purged and deleted.
 func TestQueues(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.get("/api/v1/queues").is(200).has(`{"queues":[]}`)
 		const path = "/api/v1/queues/q"
@@ -143,7 +143,7 @@ func TestQueues(t *testing.T) {
 // Names that differ are different queues, and invalid names are refused before anything is
 // stored.
 func TestNames(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		good := []string{"A-b", "A.b", "a-b", "a_b", "ä", "a\u0308", "😀", "a b", "'; DROP TABLE x", "%", `a"b\`, strings.Repeat("ü", 200)}
 		for _, name := range good {
@@ -179,7 +179,7 @@ func TestNames(t *testing.T) {
 
 // Routings say where jobs go that name no queue, and lead to queues that are there.
 func TestRoutings(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.get("/api/v1/routings").is(200).has(`{"routings":[]}`)
 		s.get("/api/v1/routings/mail").is(200).has(`{"kind":"mail","queue":"default"}`)
@@ -209,7 +209,7 @@ func TestRoutings(t *testing.T) {
 
 // What is published reaches each queue that has subscribed.
 func TestTopics(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		job := object{"kind": "x", "payload": 1}
 		s.post("/api/v1/topics/t/publish", job).is(201).has(`{"copies":[]}`)
@@ -240,7 +240,7 @@ func TestTopics(t *testing.T) {
 
 // Groups show the outcomes of their jobs.
 func TestGroups(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		c, err := queue.New(db.DB, queue.Options{})
 		must(t, err)
@@ -276,7 +276,7 @@ func TestGroups(t *testing.T) {
 
 // Schedules can be shown, run, paused and resumed; secret parts are not shown.
 func TestSchedules(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		add := func(one scheduler.Schedule) { must(t, scheduler.Add(t.Context(), db.DB, one)) }
 		add(scheduler.Schedule{
@@ -327,7 +327,7 @@ func TestSchedules(t *testing.T) {
 
 // Locks are listed, with the slots of pools.
 func TestLocks(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.get("/api/v1/locks").is(200).has(`{"locks":[]}`)
 		l, err := lock.New(db.DB, lock.Options{Owner: "me"})
@@ -344,7 +344,7 @@ func TestLocks(t *testing.T) {
 
 // Wrong cursors are refused, whatever they are.
 func TestCursors(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.put("/api/v1/queues/q", object{}).is(201)
 		for _, path := range []string{"queues", "routings", "topics", "schedules", "locks", "groups", "queues/q/jobs", "groups/5/results"} {

@@ -15,7 +15,7 @@ import (
 
 // Fields of a schedule that are sent are stored, and other fields stay.
 func TestSetSchedule(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{AllowCommands: true})
 		const path = "/api/v1/schedules/nightly"
 		s.put(path, object{
@@ -50,7 +50,7 @@ func TestSetSchedule(t *testing.T) {
 
 // Problems of a schedule are reported by field, and nothing is stored.
 func TestSetScheduleRefuses(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{AllowCommands: true})
 		const path = "/api/v1/schedules/x"
 		for field, bad := range map[string]any{
@@ -87,7 +87,7 @@ func TestSetScheduleRefuses(t *testing.T) {
 // Without the flag no schedule is made or changed that does more than enqueue a job; and
 // those that are there can be run.
 func TestCommandsNeedTheFlag(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "there", Spec: "@daily", Command: "true"}))
 		for _, kind := range []string{"shell", "argv", "http", "sql", "func"} {
@@ -118,7 +118,7 @@ func TestCommandsNeedTheFlag(t *testing.T) {
 
 // Of changes of several settings at once none is lost.
 func TestSetScheduleAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		fields := []object{
 			{"job_key": "a"},
@@ -158,7 +158,7 @@ func TestSetScheduleAtOnce(t *testing.T) {
 
 // A preview tells slots, and stores nothing.
 func TestPreview(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		const path = "/api/v1/schedules/preview"
 		s.post(path, object{"spec": "30 2 * * *", "zone": "Europe/Berlin", "after": "2026-03-27T12:00:00Z", "count": 3}).is(200).
@@ -183,7 +183,7 @@ func TestPreview(t *testing.T) {
 
 // A run is shown with its output, also while it runs, and can be ended.
 func TestRuns(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "a", Spec: "@manual", Command: "true"}))
 		id := read[runJSON](s.post("/api/v1/schedules/a/run", nil).is(201)).ID

@@ -51,7 +51,7 @@ func TestScopesOfOperations(t *testing.T) {
 // An operator looks, pauses, retries and cancels; what changes settings or deletes is refused,
 // also by a filter, and nothing is done.
 func TestOperators(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		secret, err := NewTokens(db.DB).Create(t.Context(), "ada", []Scope{ScopeOperate, ScopeEnqueue}, 0)
 		must(t, err)
 		s := serve(t, db.DB, Options{})
@@ -81,7 +81,7 @@ func TestOperators(t *testing.T) {
 // Enqueueing into dbcron's own queues would send mail and run commands, and claiming from them
 // would read these. A token for jobs may do neither, with any operation on jobs.
 func TestReservedQueues(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		tokens := NewTokens(db.DB)
 		secret, err := tokens.Create(t.Context(), "shop", []Scope{ScopeOperate, ScopeEnqueue, ScopeWork}, 0)
 		must(t, err)

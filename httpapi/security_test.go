@@ -41,7 +41,7 @@ func operations(t *testing.T, a *API, f func(method, path string, scope Scope)) 
 
 // Each operation takes a token with its scope or admin, and no other; operators may read.
 func TestScopes(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		stopping := make(chan struct{})
 		close(stopping) // so that streams end
 		s, tokens := serve(t, db.DB, Options{Stopping: stopping}), NewTokens(db.DB)
@@ -99,7 +99,7 @@ func (a *answer) status200(t *testing.T) {
 // While there is no token, the API answers programs on this host, but neither pages that use a
 // name of this host nor requests passed on by a proxy.
 func TestWithoutTokens(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		request := func(remote, local, host string, headers ...string) int {
 			r := httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/queues", nil)
@@ -185,7 +185,7 @@ func TestWithoutTokens(t *testing.T) {
 // As long as there is no token, what comes through a proxy is refused, unless the proxy is one
 // that decides who may use the API.
 func TestProxies(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		const path = "/api/v1/queues"
 		s, trusting, other := serve(t, db.DB, Options{}), serve(t, db.DB, Options{TrustedProxies: []string{"10.1.2.0/24", "127.0.0.1"}}),
 			serve(t, db.DB, Options{TrustedProxies: []string{"127.0.0.2", "::1"}})
@@ -226,7 +226,7 @@ func TestProxies(t *testing.T) {
 // Pages of other origins are refused, but for those that are allowed, and these can read
 // what they get.
 func TestOrigins(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		const friend = "https://ops.example.org"
 		s := serve(t, db.DB, Options{Origins: []string{friend}})
 		for _, origin := range []string{
@@ -456,7 +456,7 @@ func TestTouch(t *testing.T) {
 // Problems of a request are reported with the field, nothing is stored, and the answer repeats
 // nothing that may be secret.
 func TestBadInput(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{MaxBody: 4096})
 		const path = "/api/v1/jobs"
 		for body, location := range map[string]string{
@@ -536,7 +536,7 @@ func TestDatabaseErrors(t *testing.T) {
 
 // A panic is answered, and logged.
 func TestPanic(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.api.mux.HandleFunc("GET /boom", func(http.ResponseWriter, *http.Request) { panic("boom") })
 		s.api.routes["GET /boom"] = &route{}

@@ -35,7 +35,7 @@ import (
 
 // Without a token only addresses of this host alone are bound.
 func TestListen(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		listen := func(address string) error {
 			at, err := Listen(t.Context(), NewTokens(db.DB), address)
 			if err == nil {
@@ -328,7 +328,7 @@ func TestMetricsHost(t *testing.T) {
 
 // A body that does not come whole is no server's fault.
 func TestBrokenBodies(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		for _, body := range []string{
 			"Transfer-Encoding: chunked\r\n\r\nzz\r\n",

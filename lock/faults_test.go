@@ -27,7 +27,7 @@ func TestFaults(t *testing.T) {
 	}
 	for name, take := range scenarios {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(t *testing.T, db *dbtest.DB) {
+			dialects(t, func(t *testing.T, db *dbtest.DB) {
 				for _, after := range []bool{false, true} {
 					last := int64(0)
 					for call := 1; ; call++ {

@@ -102,7 +102,7 @@ func TestGuardOfAStaleSnapshot(t *testing.T) {
 // A transaction does not keep its own lease from being renewed, nor others from
 // seeing whose it is.
 func TestGuardDoesNotStopTheHeartbeat(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.SkipLocked == "" {
 			t.Skip("one writer at a time, whatever it writes")
 		}

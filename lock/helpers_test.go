@@ -35,6 +35,20 @@ func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.Each(t, f, (*testing.T).Parallel)
 }
 
+// locks is each on the engines for what needs writers side by side: see dbtest.Locks.
+func locks(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Locks.Each(t, f, (*testing.T).Parallel)
+}
+
+// dialects is each on the engines for what depends on the shape of statements: see dbtest.Dialects.
+func dialects(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Dialects.Each(t, f, (*testing.T).Parallel)
+}
+
 // clocked is dbtest.EachClock, likewise.
 func clocked(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	t.Helper()

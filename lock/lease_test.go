@@ -66,7 +66,7 @@ func TestALateAnswerIsNoGrant(t *testing.T) {
 }
 
 func TestHeartbeat(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		const ttl = time.Minute // less would be over before a slow machine has renewed it
 		l := locker(t, db, Options{TTL: ttl, Heartbeat: 100 * time.Millisecond})
 		le := l.mustTake(t, "x")
@@ -84,7 +84,7 @@ func TestHeartbeat(t *testing.T) {
 
 // What somebody else has done to the row, the next renewal notices.
 func TestHeartbeatNoticesLoss(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{TTL: time.Hour, Heartbeat: 50 * time.Millisecond})
 		le := l.mustTake(t, "x")
 		_, err := l.ForceRelease(t.Context(), "x", 0, "me", "test")
@@ -94,7 +94,7 @@ func TestHeartbeatNoticesLoss(t *testing.T) {
 }
 
 func TestStall(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{TTL: time.Hour, Stall: 300 * time.Millisecond, Heartbeat: 50 * time.Millisecond})
 		var le *Lease
 		eventually(t, "with progress it is held for longer", func() bool {
@@ -123,7 +123,7 @@ func TestStall(t *testing.T) {
 }
 
 func TestMaxHold(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{TTL: time.Hour, MaxHold: 200 * time.Millisecond})
 		err := l.Do(t.Context(), "x", func(ctx context.Context, _ *Lease) error {
 			want(t, "its end", ended(t, ctx), ErrMaxHold)
@@ -136,7 +136,7 @@ func TestMaxHold(t *testing.T) {
 
 // While the database cannot be reached, the lease has the time that it had.
 func TestRenewalsThatFail(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		var down atomic.Bool
 		broken := db.Broken(t, &dbtest.Fault{Random: func() (bool, bool) { return down.Load(), false }})
 		l := lockerOn(t, broken, Options{TTL: 5 * time.Second, Heartbeat: 100 * time.Millisecond})

@@ -337,7 +337,7 @@ func TestOptions(t *testing.T) {
 }
 
 func TestDo(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{})
 		boom := errors.New("boom")
 		err := l.Do(t.Context(), "x", func(ctx context.Context, le *Lease) error {

@@ -13,7 +13,7 @@ import (
 
 // A failure is passed on to what it starts: a command, a request, a function and a job.
 func TestCauseIsTold(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		headers := make(chan http.Header, 1)
 		server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { headers <- r.Header }))
 		defer server.Close()

@@ -158,7 +158,7 @@ func TestChainToASlot(t *testing.T) {
 // retry, the count of failures and what follows are written once, or the next
 // daemon does it.
 func TestFaultsInConclude(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedDialects(t, func(t *testing.T, db *dbtest.DB) {
 		var s *Scheduler
 		var held []*execution
 		var name string
@@ -216,7 +216,7 @@ func TestFaultsInConclude(t *testing.T) {
 // and what follows from that is written: it is done once, and no run is
 // forgotten.
 func TestFaultsInTheLine(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedDialects(t, func(t *testing.T, db *dbtest.DB) {
 		var base time.Duration
 		prepare := func() {
 			base = nowOf(t, db).Sub(at(0))

@@ -382,7 +382,7 @@ func TestEnqueueMissed(t *testing.T) {
 // Whatever is cut, no slot has two jobs, no run is ok without its job, and no job lacks a run.
 // Afterwards a healthy daemon creates what is missing.
 func TestFaultsInEnqueue(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedDialects(t, func(t *testing.T, db *dbtest.DB) {
 		var firsts map[string]time.Time
 		prepare := func() {
 			for _, table := range []string{"job", "queue_block", "queue"} {

@@ -69,7 +69,7 @@ func firstSlots(t *testing.T, db *dbtest.DB) map[string]time.Time {
 }
 
 func TestFaultsInClaim(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedDialects(t, func(t *testing.T, db *dbtest.DB) {
 		var firsts map[string]time.Time
 		prepare := func() {
 			for _, name := range []string{"a", "b", "busy"} {
@@ -108,7 +108,7 @@ func TestFaultsInClaim(t *testing.T) {
 }
 
 func TestFaultsInTakeover(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedDialects(t, func(t *testing.T, db *dbtest.DB) {
 		var firsts map[string]time.Time
 		prepare := func() {
 			for _, name := range []string{"a", "b", "c"} {
@@ -136,7 +136,7 @@ func TestFaultsInTakeover(t *testing.T) {
 
 // A daemon records outcomes and hands runs back as soon as it can.
 func TestFaultsInRecord(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedDialects(t, func(t *testing.T, db *dbtest.DB) {
 		var held []*execution
 		var s *Scheduler
 		prepare := func() {
@@ -171,7 +171,7 @@ func TestFaultsInRecord(t *testing.T) {
 }
 
 func TestFaultsInPlan(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedDialects(t, func(t *testing.T, db *dbtest.DB) {
 		prepare := func() {
 			byHand(t, db, map[string]string{"name": "'good'", "spec": "'@every 1h'"})
 			byHand(t, db, map[string]string{"name": "'bad'", "spec": "'nonsense'"})
@@ -193,7 +193,7 @@ func TestFaultsInPlan(t *testing.T) {
 
 // Add stores a schedule or does not; a second try then tells which.
 func TestFaultsInAdd(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedDialects(t, func(t *testing.T, db *dbtest.DB) {
 		job := Schedule{Name: "job", Spec: "@every 1h", Command: "true"}
 		faults(t, db, func() {}, func(broken *dbtest.DB, what string) {
 			err := Add(t.Context(), broken.DB, job)
@@ -216,7 +216,7 @@ func TestFaultsInAdd(t *testing.T) {
 
 // An import happens or does not, whatever is cut; a second one makes it so.
 func TestFaultsInImport(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedDialects(t, func(t *testing.T, db *dbtest.DB) {
 		old := []Schedule{entry("gone", "@every 1h", "true"), entry("kept", "@every 1h", "true"), entry("times", "@every 1h", "true")}
 		given := []Schedule{entry("kept", "@every 1h", "changed"), entry("new", "@every 1h", "true"), entry("times", "@every 2h", "true")}
 		state := func() string {

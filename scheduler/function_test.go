@@ -35,7 +35,7 @@ func addFunc(t *testing.T, db *dbtest.DB, name string, p Policy) {
 
 // A function gets its run; what it writes is the run's output, and its error is a failure.
 func TestFunctions(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		s := daemon(t, db, Options{Tags: []string{"batch"}})
 		handle(t, s, "Make Report, ü", func(ctx context.Context, run *Running) error {
 			fmt.Fprintf(run, "%d %s %s %d %d %q %v", run.ID, run.Schedule, run.Due.Format(time.RFC3339), run.Attempt,
@@ -70,7 +70,7 @@ func TestFunctions(t *testing.T) {
 
 // A panic is a failure, with its stack in the output, and the daemon continues.
 func TestAFunctionThatPanics(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		s := daemon(t, db, Options{})
 		handle(t, s, "bad", func(_ context.Context, run *Running) error {
 			fmt.Fprintln(run, "so far")
@@ -147,7 +147,7 @@ func (panickingHandler) Handle(context.Context, slog.Record) error { panic("oh, 
 
 // Much output of a function is capped.
 func TestAFunctionThatSaysMuch(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		s := daemon(t, db, Options{MaxOutput: 1000})
 		handle(t, s, "much", func(_ context.Context, run *Running) error {
 			for i := range 100_000 {
@@ -186,7 +186,7 @@ func TestHandleRefuses(t *testing.T) {
 // The context of a function ends with its timeout, when its run is cancelled,
 // and when the lease is lost or ends; what it returns then does not matter.
 func TestFunctionsAreTold(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		s := daemon(t, db, Options{Lease: time.Hour})
 		begun := make(chan struct{}, 10)
 		told := make(chan string, 10)
@@ -295,7 +295,7 @@ func TestDrainTellsFunctions(t *testing.T) {
 // stops, nothing is written, so that its lease ends the run; a timeout and a cancellation are
 // recorded, and say that it may be continuing.
 func TestFunctionsThatDoNotReturn(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		forever := make(chan struct{})
 		defer close(forever)
 		s := daemon(t, db, Options{Grace: -1, KillGrace: 10 * time.Millisecond})
@@ -520,7 +520,7 @@ func TestAStatementWhoseLeaseIsLost(t *testing.T) {
 
 // Whatever call is cut, a slot that is ok has had its effect exactly once.
 func TestFaultsInStatements(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedDialects(t, func(t *testing.T, db *dbtest.DB) {
 		count := effects(t, db)
 		var s *Scheduler
 		var runs []run

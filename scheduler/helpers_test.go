@@ -87,6 +87,27 @@ func clocked(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.EachClock(t, f, (*testing.T).Parallel)
 }
 
+// memory is each on the engines for what happens in memory: see dbtest.Memory.
+func memory(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Memory.Each(t, f, (*testing.T).Parallel)
+}
+
+// clockedMemory is clocked on the engines for what happens in memory: see dbtest.Memory.
+func clockedMemory(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Memory.EachClock(t, f, (*testing.T).Parallel)
+}
+
+// clockedDialects is clocked on the engines for what depends on the shape of statements: see dbtest.Dialects.
+func clockedDialects(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Dialects.EachClock(t, f, (*testing.T).Parallel)
+}
+
 // again connects to a test's database a second time, with the same clock.
 func again(t *testing.T, db *dbtest.DB) *dbtest.DB {
 	t.Helper()

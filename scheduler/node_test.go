@@ -11,7 +11,7 @@ import (
 // A drained daemon claims nothing, takes nothing over, and finishes what it has; others
 // continue, and so does it once it is undrained.
 func TestDrain(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		addWith(t, db, "job", "@every 1h", Policy{Overlap: "allow"})
 		s, other := daemon(t, db, Options{Node: "web-1:7", Version: "v1", Tags: []string{"default", "b"}}), daemon(t, db, Options{Node: "web-10"})
 		for _, d := range []*Scheduler{s, other} {

@@ -25,7 +25,7 @@ func isNoted(t *testing.T, db *dbtest.DB, what string, want ...string) {
 // What ends badly for good is noted with the run, and nothing else: no attempt that is followed by
 // another, no cancelled run, and nothing of which nobody wants to know.
 func TestFailuresAreNoted(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		addJob(t, db, Schedule{
 			Name: "fails", Spec: "@manual", Command: "false",
 			Policy: Policy{MaxAttempts: 2, Notify: "a@b.example,https://c.example/x"},
@@ -61,7 +61,7 @@ func TestFailuresAreNoted(t *testing.T) {
 
 // Missed slots, a schedule that is given up, and a run that is lost for good.
 func TestMishapsAreNoted(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		s := daemon(t, db, Options{MaxCrashes: 1})
 		addJob(t, db, Schedule{Name: "missed", Spec: "@every 1m", Command: "true"})
 		addJob(t, db, Schedule{Name: "given-up", Spec: "@every 1h", Command: "false", Policy: Policy{MaxFailures: 1}})

@@ -565,7 +565,7 @@ func TestBackfillWithinLimits(t *testing.T) {
 }
 
 func TestBackfillRefuses(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "job", "@every 1s")
 		add(t, db, "manual", "@manual")
 		db.Advance(t, 10*time.Hour)

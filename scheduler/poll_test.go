@@ -66,7 +66,7 @@ func TestRunOnce(t *testing.T) {
 
 // Two that run once at the same time run each slot once.
 func TestRunOnceTwice(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		const schedules = 20
 		addMany(t, db, schedules, "@every 1h", at(time.Hour))
 		db.Advance(t, time.Hour)
@@ -94,7 +94,7 @@ func TestRunOnceTwice(t *testing.T) {
 
 // RunOnce stops as Run does when its context ends.
 func TestRunOnceIsStopped(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		s := daemon(t, db, Options{Grace: -1})
 		ctx, cancel := context.WithCancel(t.Context())
 		handle(t, s, "job", func(ctx context.Context, _ *Running) error {
@@ -135,7 +135,7 @@ func around(t *testing.T, db *dbtest.DB, f sqlconn.Around) *dbtest.DB {
 // A run that ends just after the daemon has checked for due work may have started another one,
 // which RunOnce executes as well.
 func TestRunOnceSeesWhatFollows(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		var s *Scheduler
 		var begun atomic.Bool
 		release := make(chan struct{})
@@ -319,7 +319,7 @@ func TestNotifications(t *testing.T) {
 
 // A daemon that has a small pool does without notifications, and polls.
 func TestASmallPool(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		small, err := engines.Open(t.Context(), db.URL, dialect.Options{MaxConns: 2})
 		if err != nil {
 			t.Fatal(err)

@@ -93,7 +93,7 @@ func started(t *testing.T, s *Scheduler, pids func() []int) []int {
 
 // A daemon that finds a run lost kills its command and writes nothing.
 func TestALostRunIsKilled(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		command, pids := sleeper(t, true)
 		addCommand(t, db, "job", "@every 1h", command)
 		db.Advance(t, time.Hour)
@@ -122,7 +122,7 @@ func TestALostRunIsKilled(t *testing.T) {
 // When ctx ends, commands get their grace, then TERM, then KILL, and their runs
 // are handed back to the other daemons.
 func TestGracefulStop(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		for _, c := range []struct {
 			name     string
 			stubborn bool
@@ -161,7 +161,7 @@ func TestGracefulStop(t *testing.T) {
 
 // A command that ends within its grace is recorded with its own outcome.
 func TestCommandsEndWithinTheirGrace(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		dir := t.TempDir()
 		addCommand(t, db, "job", "@every 1s", "touch "+dir+"/begun; until test -e "+dir+"/end; do sleep 0.02; done; echo done")
 		s := daemon(t, db, Options{})
@@ -187,7 +187,7 @@ func TestCommandsEndWithinTheirGrace(t *testing.T) {
 
 // What commands do and say is recorded on every engine.
 func TestCommands(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		dir := t.TempDir()
 		cases := map[string]struct {
 			s     Schedule
@@ -255,7 +255,7 @@ func is(want string) func(string) bool { return func(got string) bool { return g
 // A daemon that is killed leaves no command behind, and when its lease has
 // ended, another daemon runs the slot again.
 func TestDeath(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		command, pids := sleeper(t, false)
 		addCommand(t, db, "job", "@yearly", command)
 		db.Do(t, `UPDATE {prefix}schedule SET due_at = {now}, next_exec = {now}`, nil)
@@ -359,7 +359,7 @@ func TestEnvironment(t *testing.T) {
 
 // An output's text is for the history; logs show how long it is.
 func TestOutputIsNotLogged(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		var log bytes.Buffer
 		addCommand(t, db, "job", "@every 1h", "echo secret-$((40+2))")
 		db.Advance(t, time.Hour)

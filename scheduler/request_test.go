@@ -38,7 +38,7 @@ func status(code int, body string) http.HandlerFunc {
 // 2xx is success, a redirect is not followed, and anything else is a failure.
 // The status is the exit code, and the answer's head and tail the output.
 func TestRequests(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		var followed sync.Map
 		url := endpoint(t, map[string]http.HandlerFunc{
 			"/ok": status(200, "fine\n"), "/created": status(201, ""), "/empty": status(204, ""), "/bad": status(400, "no such report"),
@@ -108,7 +108,7 @@ func TestRequests(t *testing.T) {
 // The endpoint gets the schedule's method, headers and body, and the run's headers; each
 // attempt at a slot has the same Idempotency-Key, and other slots have others.
 func TestWhatARequestSays(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		var mu sync.Mutex
 		got := []*http.Request{}
 		bodies := []string{}
@@ -163,7 +163,7 @@ func TestWhatARequestSays(t *testing.T) {
 
 // Two schedules with slots at the same time have different keys.
 func TestIdempotencyKeysDiffer(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		var keys sync.Map
 		url := endpoint(t, map[string]http.HandlerFunc{"/": func(_ http.ResponseWriter, r *http.Request) {
 			keys.Store(r.Header.Get("Idempotency-Key"), true)
@@ -185,7 +185,7 @@ func TestIdempotencyKeysDiffer(t *testing.T) {
 // An endpoint that does not answer is left by the timeout, by a cancellation and
 // when the lease ends; and it can tell.
 func TestAnEndpointThatHangs(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		asked, left := make(chan string, 100), make(chan string, 100)
 		url := endpoint(t, map[string]http.HandlerFunc{"/": func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.WriteString(w, "half an answer")

@@ -151,7 +151,7 @@ func TestRowsThatAreRefused(t *testing.T) {
 
 // Names are compared by bytes, and refused where an engine would not.
 func TestNames(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		good := []string{
 			"Job", "job", "jób", "jo\u0301b", "straße", "strasse", "ÅNGSTRÖM", "a b", "a'b\"c`d;--", "%_\\", "{now} :name ?", "$1",
 			"🕰", strings.Repeat("🕰", 200), strings.Repeat("é", 200), "日本語",
@@ -195,7 +195,7 @@ func TestNames(t *testing.T) {
 
 // What cannot be stored or run is refused, and nothing is stored.
 func TestAddRefuses(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		mega := strings.Repeat("x", 1<<20)
 		for what, s := range map[string]Schedule{
 			"no command":         {Command: " \n"},
@@ -368,7 +368,7 @@ func TestAChangedSpecIsPlannedAnew(t *testing.T) {
 
 // Words that nobody knows are refused by the tables, and those that are known are not.
 func TestUnknownWordsAreRefused(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		byHand(t, db, map[string]string{"name": "'good'", "spec": "'@every 1m'", "dst": "''"})
 		db.Do(t, `INSERT INTO {prefix}queue (name) VALUES ('good')`, nil)
 		for _, set := range []string{

@@ -226,7 +226,7 @@ func durations(of func(*Schedule) *time.Duration) (bad []func(*Schedule)) {
 
 // Add and Edit tell all that is wrong at once, and change nothing.
 func TestAllProblemsAtOnce(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		bad := Schedule{
 			Name: "job", Spec: "61 * * * *", Kind: "argv", Command: "ls", Dir: "here", User: "a b", Tag: "a,b", Headers: map[string]string{"A": "x"},
 			Policy: Policy{Missed: "x", Overlap: "y", Timeout: -1, MaxAttempts: -1, Starts: at(2), Ends: at(1), OnSuccess: " "},
@@ -391,7 +391,7 @@ func TestEditOfAPausedSchedule(t *testing.T) {
 
 // Edit refuses schedules that do not exist, come from a file, or have no slot.
 func TestEditRefuses(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "job", "@every 1h")
 		imported(t, db, "file", entry("managed", "@every 1h", "true"))
 		for name, want := range map[string]error{"unknown": ErrNotFound, "managed": ErrManaged} {

@@ -43,7 +43,7 @@ func TestASlotRunsWhenItIsDue(t *testing.T) {
 
 // A daemon sleeps until the next slot or lease, and at the most for Poll.
 func TestStepTellsHowLongToWait(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		s := daemon(t, db, Options{Poll: 20 * time.Second})
 		wait := func(what string, from, to time.Duration) {
 			t.Helper()
@@ -122,7 +122,7 @@ func TestRunRefusesOtherTables(t *testing.T) {
 
 // Run waits for a database that cannot be reached, also at its start.
 func TestRunWaitsForTheDatabase(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		addCommand(t, db, "soon", "@every 1s", "true")
 		broken := db.Broken(t, &dbtest.Fault{Call: 1})
 		stop := running(t, daemon(t, broken, Options{}))
@@ -132,7 +132,7 @@ func TestRunWaitsForTheDatabase(t *testing.T) {
 }
 
 func TestRunEndsBeforeItBegins(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := daemon(t, db, Options{}).Run(ctx); err != nil {

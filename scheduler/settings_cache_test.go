@@ -43,7 +43,7 @@ func wantCurrent(t *testing.T, db *dbtest.DB, name, after string) {
 
 // A claim sees every change of a setting, whoever makes it, though it keeps what it has read.
 func TestSettingsChangeUnderTheCache(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "a", "@daily")
 		add(t, db, "b", "@daily")
 		wantCurrent(t, db, "a", "nothing")

@@ -11,7 +11,7 @@ import (
 // A command whose output stops is ended like one that takes too long, and retried by the
 // policy. One that keeps writing is not.
 func TestStall(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		add := func(name, command string, p Policy) {
 			addJob(t, db, Schedule{Name: name, Command: command, Policy: p})
 		}

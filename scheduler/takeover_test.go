@@ -95,7 +95,7 @@ func TestRenew(t *testing.T) {
 // A renewal that reaches no database for a while loses nothing as long as the
 // lease lasts.
 func TestRenewAfterTrouble(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "job", "@every 1h")
 		db.Advance(t, time.Hour)
 		s := daemon(t, db.Broken(t, &dbtest.Fault{Call: 11}), Options{})
@@ -120,7 +120,7 @@ func TestRenewAfterTrouble(t *testing.T) {
 // A slot whose daemons keep dying fails after MaxCrashes; one that is handed
 // back by daemons that are stopped does not.
 func TestAttemptsAreCapped(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "job", "@every 1h")
 		db.Advance(t, time.Hour)
 		claimed(t, daemon(t, db, Options{}), 1)
@@ -219,7 +219,7 @@ func TestUnrepeatable(t *testing.T) {
 // A command that ends its daemon's guardian, or starves the daemon, counts like
 // one that ends the daemon.
 func TestKilledForItsLeaseCountsAsACrash(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "job", "@every 1h")
 		db.Advance(t, time.Hour)
 		s := daemon(t, db, Options{})
@@ -238,7 +238,7 @@ func TestKilledForItsLeaseCountsAsACrash(t *testing.T) {
 // A run that could not be started because the claim took too long is for
 // another daemon, since nothing has run.
 func TestAClaimThatTookTooLong(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "job", "@every 1h")
 		db.Advance(t, time.Hour)
 		s := daemon(t, db, Options{})
@@ -257,7 +257,7 @@ func TestAClaimThatTookTooLong(t *testing.T) {
 
 // An operator who ends a guardian wants the command to end, not to begin again.
 func TestACommandThatIsStoppedFromOutside(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "job", "@every 1h")
 		db.Advance(t, time.Hour)
 		s := daemon(t, db, Options{})

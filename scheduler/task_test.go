@@ -150,7 +150,7 @@ func TestTaskPanics(t *testing.T) {
 // The output of what runs grows in the table: that of a command, and that of a
 // function.
 func TestLiveOutput(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		dir := t.TempDir()
 		wait := func(file string) {
 			eventually(t, file, func() bool { _, err := os.Stat(dir + "/" + file); return err == nil })
@@ -205,7 +205,7 @@ func TestLiveOutput(t *testing.T) {
 
 // Output written after a run was lost is not shown: the row keeps what it had when it was lost.
 func TestLiveOutputOfALostRun(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "job", "@every 1h")
 		db.Advance(t, time.Hour)
 		held := claimed(t, daemon(t, db, Options{}), 1)

@@ -54,7 +54,7 @@ func traced(t *testing.T, db *dbtest.DB) (names []string, traces func() []string
 
 // Each run has a trace of its own, which its work gets.
 func TestTraces(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		_, traces := traced(t, db)
 		s := daemon(t, db, Options{})
 		handle(t, s, "function", traceFunc)
@@ -73,7 +73,7 @@ func TestTraces(t *testing.T) {
 
 // Whoever traces runs says which trace each belongs to, and hears of its end.
 func TestTracer(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		type key struct{}
 		names, traces := traced(t, db)
 		addJob(t, db, Schedule{Name: "fails", Command: "exit 3"})

@@ -82,7 +82,7 @@ func only(t *testing.T, db *dbtest.DB, name string) Run {
 
 // A command of kind argv gets its words unchanged: no shell reads them.
 func TestArgv(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		words := []string{"", "a b", "$HOME", "`id`", "*", "'", `"`, `\`, "ü\n🕰", "-n", "{prefix}", ":id", "; exit 3", "%s%d"}
 		addJob(t, db, Schedule{Name: "words", Kind: "argv", Command: Argv(append([]string{"printf", "%s|"}, words...)...)})
 		addJob(t, db, Schedule{Name: "by hand", Kind: "argv", Command: `[ "/bin/echo", "\u00e9", "two  words" ]`})
@@ -109,7 +109,7 @@ func TestArgv(t *testing.T) {
 // of the daemon, and what tells the command about its run before all; SHELL
 // names the shell of the kind shell.
 func TestDirAndEnvironment(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		daemons, own := t.TempDir(), t.TempDir()
 		addJob(t, db, Schedule{Name: "dir", Command: "pwd"})
 		addJob(t, db, Schedule{Name: "own dir", Command: "pwd", Dir: own})
@@ -182,7 +182,7 @@ func TestUser(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can run a command as another user")
 	}
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		const tell = `id -un; echo "$USER $LOGNAME $HOME"`
 		addJob(t, db, Schedule{Name: "other", Command: tell, User: "nobody"})
 		addJob(t, db, Schedule{Name: "argv", Kind: "argv", Command: Argv("id", "-un"), User: "nobody"})
@@ -268,7 +268,7 @@ func TestCommandLeavesSomethingRunning(t *testing.T) {
 // A command that takes longer than its timeout is ended with all that it has
 // started: by TERM and, after the schedule's own grace, by KILL.
 func TestACommandThatTakesTooLong(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		addJob(t, db, Schedule{Name: "in time", Command: "echo done", Policy: Policy{Timeout: time.Hour}})
 		// On a machine that is busy a command may not have begun when its time is up.
 		timeout := time.Second
@@ -318,7 +318,7 @@ func takesTooLong(t *testing.T, db *dbtest.DB, timeout time.Duration) bool {
 // What a person has written into the table that cannot be run fails, with a
 // reason, and does nothing.
 func TestWorkThatIsNone(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		for name, columns := range map[string]map[string]string{
 			"argv":    {"kind": "argv", "command": "/bin/echo hello"},
 			"no argv": {"kind": "argv", "command": "[]"},

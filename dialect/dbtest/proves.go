@@ -24,6 +24,14 @@ const (
 	// test runs on SQLite, which has one writer at a time, and on an engine that locks rows:
 	// PostgreSQL.
 	Locks
+
+	// Dialects is what depends on the shape of the statements, such as where a transaction is cut
+	// off, but not on the server that runs them. Such a test runs on one engine of each dialect.
+	Dialects
+
+	// Processes is what happens when processes die, stop or are cut off, in the way that every
+	// engine shows it. Such a test runs on an engine that locks rows: PostgreSQL.
+	Processes
 )
 
 // Each is dbtest.Each on these engines.
@@ -38,17 +46,22 @@ func (p Proves) EachClock(t *testing.T, f func(t *testing.T, db *DB), first ...f
 	p.Each(t, clocked(f), first...)
 }
 
+// EachEmpty is dbtest.EachEmpty on these engines.
+func (p Proves) EachEmpty(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
+	t.Helper()
+	each(t, p.engines(tested), empty, f, first...)
+}
+
 func (p Proves) engines(all []*engine) (some []*engine) {
 	if Long() {
 		return all
 	}
-	enough := p == Memory // no engine that locks rows is needed, or one is there
+	rows := false // an engine that locks rows is among them
 	for _, e := range all {
-		switch {
-		case e.dialect == sqlite.Dialect:
-			some = append(some, e)
-		case !enough:
-			some, enough = append(some, e), true
+		file, same := e.dialect == sqlite.Dialect, func(other *engine) bool { return other.dialect == e.dialect }
+		if p == Memory && file || p == Locks && (file || !rows) || p == Dialects && !slices.ContainsFunc(some, same) ||
+			p == Processes && !file && !rows {
+			some, rows = append(some, e), rows || !file
 		}
 	}
 	if len(some) == 0 {

@@ -18,18 +18,18 @@ func TestEnginesByProof(t *testing.T) {
 		"mysql":    {name: "mysql", dialect: mysql.Dialect},
 		"sqlite":   {name: "sqlite", dialect: sqlite.Dialect},
 	}
-	for _, c := range []struct{ tested, memory, locks string }{
-		{"postgres mariadb mysql sqlite", "sqlite", "postgres sqlite"},
-		{"mariadb mysql sqlite", "sqlite", "mariadb sqlite"},
-		{"postgres mysql", "postgres", "postgres"},
-		{"mysql", "mysql", "mysql"},
-		{"sqlite", "sqlite", "sqlite"},
+	for _, c := range []struct{ tested, memory, locks, dialects, processes string }{
+		{"postgres mariadb mysql sqlite", "sqlite", "postgres sqlite", "postgres mariadb sqlite", "postgres"},
+		{"mariadb mysql sqlite", "sqlite", "mariadb sqlite", "mariadb sqlite", "mariadb"},
+		{"postgres mysql", "postgres", "postgres", "postgres mysql", "postgres"},
+		{"mysql", "mysql", "mysql", "mysql", "mysql"},
+		{"sqlite", "sqlite", "sqlite", "sqlite", "sqlite"},
 	} {
 		var tested []*engine
 		for name := range strings.FieldsSeq(c.tested) {
 			tested = append(tested, all[name])
 		}
-		for p, want := range map[Proves]string{Memory: c.memory, Locks: c.locks} {
+		for p, want := range map[Proves]string{Memory: c.memory, Locks: c.locks, Dialects: c.dialects, Processes: c.processes} {
 			for long, want := range map[string]string{"": want, "true": c.tested} {
 				t.Setenv(longVariable, long)
 				var names []string

@@ -70,7 +70,7 @@ func batches(n int) func(*Endpoint) {
 
 // Several jobs are a request, signed as one, and each has an outcome of its own.
 func TestBatch(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db), receiveBatches(t)
 		e := point(t, db, c, "q", r.URL, batches(3))
 		g, err := c.NewGroup(t.Context(), queue.Group{})
@@ -120,7 +120,7 @@ func TestBatch(t *testing.T) {
 // An answer without outcomes is one for each job, as for a single one; and a change of the endpoint back to
 // single jobs is gone by.
 func TestBatchFails(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db), receiveBatches(t)
 		says := []string{"500 broken", "200 ok", "200 {}", "204 ", "200 [", "410 gone"}
 		r.whole = func(w http.ResponseWriter, jobs []joblines.Job) bool {

@@ -31,6 +31,13 @@ func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.Each(t, f, (*testing.T).Parallel)
 }
 
+// memory is each on the engines for what happens in memory: see dbtest.Memory.
+func memory(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	dbtest.Memory.Each(t, f, (*testing.T).Parallel)
+}
+
 // Short names of dbtest's.
 var must, eventually, quiet = dbtest.Must, dbtest.Eventually, dbtest.Quiet
 

@@ -26,7 +26,7 @@ import (
 
 // A job is a request: its payload byte for byte, who it is in headers, signed.
 func TestRequest(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db), receive(t, nil)
 		e := point(t, db, c, "q", r.URL+"/jobs?of=shop", nil)
 		requests := make(chan string, 100)
@@ -165,7 +165,7 @@ func TestChanges(t *testing.T) {
 
 // What answers make of jobs.
 func TestAnswers(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db)
 		r := receive(t, func(w http.ResponseWriter, q *http.Request) {
 			for _, header := range q.URL.Query()["h"] {
@@ -236,7 +236,7 @@ func TestAnswers(t *testing.T) {
 // An endpoint that hangs, drips, breaks off or has no end costs its own queue's time, and
 // nobody else's; no job is lost.
 func TestBadEndpoints(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db)
 		over := make(chan struct{})
 		bad := receive(t, func(w http.ResponseWriter, q *http.Request) {
@@ -339,7 +339,7 @@ var plenty = bytes.Repeat([]byte("x"), 1<<20)
 // A host that says that there are too many requests gets few, until it is well. All jobs are
 // done in the end.
 func TestBusyHost(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db)
 		var refused atomic.Int32
 		r := receive(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -367,7 +367,7 @@ func TestBusyHost(t *testing.T) {
 // where the endpoint leads when that is changed meanwhile. A dispatcher that ends does not wait
 // for them.
 func TestWaitingForAHost(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db)
 		full := receive(t, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Retry-After", "3600")
@@ -428,7 +428,7 @@ func TestWaitingForAHost(t *testing.T) {
 
 // Abort cancels requests under way, and these attempts do not count.
 func TestAbort(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db)
 		r := receive(t, func(_ http.ResponseWriter, q *http.Request) { <-q.Context().Done() })
 		point(t, db, c, "q", r.URL, nil)
@@ -450,7 +450,7 @@ func TestAbort(t *testing.T) {
 
 // What may not be sent to is not, whatever its name; nothing is lost meanwhile.
 func TestRefusedHosts(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db), receive(t, nil)
 		public, err := ParseHosts(nil)
 		must(t, err)
@@ -473,7 +473,7 @@ func TestRefusedHosts(t *testing.T) {
 
 // An invalid endpoint that was written by hand keeps its jobs until it is corrected.
 func TestWrongEndpoint(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db), receive(t, nil)
 		point(t, db, c, "q", r.URL, nil)
 		set := func(format string) {
@@ -627,7 +627,7 @@ func esc(text string) string { return url.QueryEscape(text) }
 
 // A log line can be had for each job that was sent, with its duration.
 func TestLogDone(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db), receive(t, nil)
 		point(t, db, c, "q", r.URL, nil)
 		for _, each := range []bool{false, true} {

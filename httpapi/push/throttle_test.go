@@ -139,7 +139,7 @@ func TestThrottleForgets(t *testing.T) {
 // An endpoint that is bad, and what jobs name as theirs, stops no other: not of another
 // queue, and not of its own.
 func TestBadOwnEndpoints(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db)
 		r := receive(t, func(w http.ResponseWriter, q *http.Request) {
 			if strings.HasPrefix(q.URL.Path, "/full") {
@@ -199,7 +199,7 @@ func TestBadOwnEndpoints(t *testing.T) {
 
 // A host that cannot be connected to is left alone by all queues.
 func TestUnreachableHost(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db)
 		at, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 		must(t, err)
