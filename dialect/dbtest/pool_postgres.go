@@ -24,6 +24,12 @@ var poolPostgres = &pooling{
 		if Bare() {
 			like.name += "_bare"
 		}
+		// A lock is one of the database that the administrator is connected to.
+		var at string
+		if err == nil {
+			err = admin.Pool().QueryRowContext(ctx, "SELECT oid FROM pg_database WHERE datname = current_database()").Scan(&at)
+		}
+		like.name += "_" + at
 		return like, err
 	},
 	empty: emptyPostgres,
