@@ -2,6 +2,7 @@ package dialect_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -32,6 +33,8 @@ func TestRefused(t *testing.T) {
 		} {
 			if err := exec(&db.Session, text); err == nil || !db.Dialect.Refused(err) {
 				t.Errorf("%s: %v is not a refusal", what, err)
+			} else if db.Dialect.Temporary(err) {
+				t.Errorf("%s: %v is temporary", what, err)
 			}
 		}
 		not := func(what string, err error) {
@@ -57,7 +60,11 @@ func TestRefused(t *testing.T) {
 			if err := exec(tx, `UPDATE {prefix}x SET small = 2`); err != nil {
 				return err
 			}
-			not("a row that another transaction has locked", exec(&short.Session, `UPDATE {prefix}x SET small = 3`))
+			err := exec(&short.Session, `UPDATE {prefix}x SET small = 3`)
+			not("a row that another transaction has locked", err)
+			if !db.Dialect.Temporary(err) && !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("a row that another transaction has locked: %v is not temporary", err)
+			}
 			return nil
 		}); err != nil {
 			t.Fatal(err)

@@ -72,8 +72,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		took := instant.Now().Sub(began)
 		a.observe(r, out.status, took)
-		a.log.Info("http", "method", cut(r.Method), "path", cut(r.URL.EscapedPath()), "status", out.status, "bytes", out.bytes,
-			"took", took, "token", out.token, "user", out.user(), "from", r.RemoteAddr)
+		a.log.Info("http", "status", out.status, "method", cut(r.Method), "path", cut(r.URL.EscapedPath()), "bytes", out.bytes,
+			"took", took, "token", out.token, "user", out.user(), "from", r.RemoteAddr) // the status first: lines for people are cut
 	}()
 	out.Header().Set("Cache-Control", "no-store")
 	out.Header().Set("X-Content-Type-Options", "nosniff")

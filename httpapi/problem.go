@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -120,7 +121,11 @@ func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.Erro
 			return problem(kind.status, err.Error())
 		}
 	}
-	a.log.Error("http: request failed", "operation", o.id, "err", err)
+	level := slog.LevelError
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), context.Canceled) {
+		level = slog.LevelInfo // the client is gone, and nobody reads the answer
+	}
+	a.log.Log(ctx, level, "http: request failed", "operation", o.id, "err", err)
 	switch {
 	case errors.Is(err, queue.ErrUnknownOutcome):
 		return problem(http.StatusServiceUnavailable,
@@ -132,6 +137,8 @@ func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.Erro
 		return problem(http.StatusServiceUnavailable, "the database takes no writes at the moment; try again later")
 	case a.db.Dialect.Unreachable(err):
 		return problem(http.StatusServiceUnavailable, "the database does not answer; try again later")
+	case a.db.Dialect.Temporary(err):
+		return problem(http.StatusServiceUnavailable, "the database is too busy, or has broken it off; try again later")
 	case ctx.Err() != nil, errors.Is(err, context.DeadlineExceeded):
 		return problem(http.StatusServiceUnavailable, "it took too long and was broken off; a part of it may have been done")
 	}

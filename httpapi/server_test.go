@@ -25,9 +25,12 @@ import (
 	"testing"
 	"time"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
+
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/sqlrun"
@@ -272,16 +275,30 @@ type sqlState string
 func (s sqlState) Error() string    { return "SQLSTATE " + string(s) }
 func (s sqlState) SQLState() string { return string(s) }
 
-// After a failover the database answers later; nothing is wrong with the request.
-func TestLostConnectionsAre503(t *testing.T) {
+// After a failover the database answers later, and so does a busy one; nothing is wrong with the request. The class: an error of
+// the server that says nothing about the statement is no internal error, on each engine.
+func TestTroubleOfTheDatabaseIs503(t *testing.T) {
 	t.Parallel()
 	a := &API{log: quiet(), db: &dialect.DB{Session: sqlrun.Session{Dialect: postgres.Dialect}}}
 	for _, err := range []error{
 		driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, dialect.ErrReadOnly, sqlconn.ErrCut,
 		&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, sqlState("57P01"), sqlState("25006"), sqlState("08006"),
+		sqlState("25P03"), sqlState("25P04"), sqlState("57014"), sqlState("55P03"), sqlState("53100"), sqlState("53200"), sqlState("40P01"),
+		sqlState("58030"),
 	} {
 		if p := a.problemOf(t.Context(), &operation{}, fmt.Errorf("queue.enqueue: %w", err)); p.Status != http.StatusServiceUnavailable {
 			t.Errorf("%v: %d", err, p.Status)
+		}
+	}
+	for _, err := range []error{errors.New("x"), sqlState("42601"), sqlState("25P02"), sqlState("23514"), sqlState("XX000")} {
+		if p := a.problemOf(t.Context(), &operation{}, err); p.Status != http.StatusInternalServerError {
+			t.Errorf("%v: %d", err, p.Status)
+		}
+	}
+	a.db = &dialect.DB{Session: sqlrun.Session{Dialect: mysql.Dialect}}
+	for number, want := range map[uint16]int{1205: 503, 1213: 503, 1040: 503, 3024: 503, 1114: 503, 1317: 503, 1053: 503, 1064: 500, 1048: 500} {
+		if p := a.problemOf(t.Context(), &operation{}, fmt.Errorf("queue.enqueue: %w", &mysqldriver.MySQLError{Number: number})); p.Status != want {
+			t.Errorf("%d: %d, want %d", number, p.Status, want)
 		}
 	}
 }

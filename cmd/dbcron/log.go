@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -75,13 +76,22 @@ func (h *lines) Handle(_ context.Context, r slog.Record) error {
 		text = runLine(attrs)
 	} else {
 		for _, a := range attrs {
-			text += fmt.Sprintf("  %s=%v", a.Key, a.Value)
+			text += "  " + a.Key + "=" + shownValue(a.Value.String())
 		}
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	_, err := fmt.Fprintf(h.w, "%s %s\n", r.Time.Format(time.TimeOnly), oneLine(text, 400))
 	return err
+}
+
+// shownValue returns a value as a field of a line. One that could be taken for more fields is quoted: paths and names are
+// anybody's.
+func shownValue(text string) string {
+	if strings.Contains(text, "=") || strings.Contains(text, "  ") || strings.ContainsAny(text, "\"\n\r\t") {
+		return strconv.Quote(text)
+	}
+	return text
 }
 
 // runLine describes a run: state, schedule, slot, and result.

@@ -35,3 +35,17 @@ func TestLogLevel(t *testing.T) {
 		t.Error("a level that is none is taken")
 	}
 }
+
+// A value from anybody, such as a path, cannot look like another field of the line, or push the status out of it.
+func TestLogFieldsCannotBeForged(t *testing.T) {
+	var out bytes.Buffer
+	log, err := newLogger(&out, "text", slog.LevelInfo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log.Info("http", "status", 404, "path", "/x  status=200", "from", "a\nb", "why", "not found")
+	_, got, _ := strings.Cut(strings.TrimSpace(out.String()), " ")
+	if want := `http  status=404  path="/x  status=200"  from="a\nb"  why=not found`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}

@@ -104,6 +104,8 @@ var Dialect = &sqlrun.Dialect{
 		return errors.As(err, &e) && !temporary(err)
 	},
 
+	Temporary: func(err error) bool { return temporary(err) },
+
 	SyntaxError: numbered(1064),
 
 	Connector: connector,

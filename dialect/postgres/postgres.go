@@ -90,11 +90,12 @@ var Dialect = &sqlrun.Dialect{
 	Retryable: sqlState("40001", "40P01"),
 	Unavailable: func(err error) bool {
 		return sqlrun.ConnectionError(err) || errors.Is(err, pgconn.ErrConnClosed) ||
-			sqlState("57P01", "57P02", "57P03", "57P05", "53300", readOnlyState)(err) ||
+			sqlState("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "53300", readOnlyState)(err) || // the 25P0 end a session, too
 			sqlState("08000", "08001", "08003", "08004", "08006", "08P01")(err) // poolers use the class 08
 	},
-	ReadOnly: sqlState(readOnlyState),
-	Refused:  refused,
+	ReadOnly:  sqlState(readOnlyState),
+	Refused:   refused,
+	Temporary: temporary,
 
 	SyntaxError: sqlState("42601"),
 
@@ -142,6 +143,16 @@ func refused(err error) bool {
 		return false
 	}
 	return !slices.Contains([]string{"08", "25", "40", "53", "55", "57", "58"}, e.SQLState()[:2])
+}
+
+// temporary goes by the class, too: connections, transactions that are rolled back, resources, locks, operators, and the system
+// below the server. Of class 25 it takes the limits of time, and read-only servers: the rest are mistakes.
+func temporary(err error) bool {
+	var e interface{ SQLState() string }
+	if !errors.As(err, &e) || len(e.SQLState()) != 5 {
+		return false
+	}
+	return slices.Contains([]string{"08", "40", "53", "55", "57", "58"}, e.SQLState()[:2]) || sqlState("25P03", "25P04", readOnlyState)(err)
 }
 
 func connector(u *url.URL, opt sqlrun.Options) (driver.Connector, error) {

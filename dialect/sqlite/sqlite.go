@@ -85,6 +85,14 @@ var Dialect = &sqlrun.Dialect{
 		}, e.Code()&0xff)
 	},
 
+	Temporary: func(err error) bool {
+		var e *sqlite.Error
+		return isBusy(err) || errors.As(err, &e) && slices.Contains([]int{
+			sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_CANTOPEN,
+			sqlite3.SQLITE_PROTOCOL,
+		}, e.Code()&0xff)
+	},
+
 	SyntaxError: coded(1),
 
 	Connector: connector,

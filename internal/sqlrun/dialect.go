@@ -120,6 +120,10 @@ type Dialect struct {
 	// whole server, such as lack of space, are not Refused.
 	Refused func(error) bool
 
+	// Temporary reports an error of the server that has nothing to do with the statement: another transaction, a limit of
+	// time, connections or space, an end of the session or the server. It may succeed later.
+	Temporary func(error) bool
+
 	// SyntaxError reports a syntax error, in the error type of a driver that the functions above
 	// understand.
 	SyntaxError func(error) bool
