@@ -489,11 +489,19 @@ func TestSessions(t *testing.T) {
 		}
 		b, err := s.board.api.Tokens().Verify(t.Context(), secret)
 		must(t, err)
+		other, err := s.board.api.Tokens().Create(t.Context(), "other", []httpapi.Scope{httpapi.ScopeRead}, 0)
+		must(t, err)
+		theirs, err := s.board.api.Tokens().Verify(t.Context(), other)
+		must(t, err)
+		mine := s.board.sessions.begin(b)
 		for range 3 * mostSessions {
-			s.board.sessions.begin(b)
+			s.board.sessions.begin(theirs)
 		}
 		if n := len(s.board.sessions.open); n > mostSessions {
 			t.Errorf("there are %d sessions", n)
+		}
+		if s.board.sessions.find(mine) == nil {
+			t.Error("many sessions of one token end that of another")
 		}
 	})
 }

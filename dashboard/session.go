@@ -21,6 +21,7 @@ const (
 	cookieName   = "dbcron_session"
 	sessionTime  = 12 * time.Hour
 	mostSessions = 1000
+	ownSessions  = 100 // of one token: who has it signs in from a few browsers, and ends nobody else's sessions
 )
 
 // errNobody means that the sender of a request is not signed in.
@@ -67,22 +68,34 @@ type session struct {
 
 func newSessions() *sessions { return &sessions{open: map[[sha256.Size]byte]session{}} }
 
-// begin starts a session and returns its cookie's value. If there are too many sessions, the
-// oldest one ends.
+// begin starts a session and returns its cookie's value. If there are too many sessions, of the token or in all, the oldest one
+// ends: of the token if it has many.
 func (s *sessions) begin(b *httpapi.Bearer) string {
 	secret, now := rand.Text(), instant.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var oldest [sha256.Size]byte
-	var since instant.Instant
+	own := 0
+	var oldest, oldestOwn [sha256.Size]byte
 	for key, one := range s.open {
 		if now.Sub(one.began) > sessionTime {
 			delete(s.open, key)
-		} else if since == 0 || one.began.Sub(since) < 0 {
-			oldest, since = key, one.began
+			continue
+		}
+		if was, ok := s.open[oldest]; !ok || one.began < was.began {
+			oldest = key
+		}
+		if one.bearer.Name() != b.Name() {
+			continue
+		}
+		own++
+		if was, ok := s.open[oldestOwn]; !ok || one.began < was.began {
+			oldestOwn = key
 		}
 	}
-	if len(s.open) >= mostSessions {
+	switch {
+	case own >= ownSessions:
+		delete(s.open, oldestOwn)
+	case len(s.open) >= mostSessions:
 		delete(s.open, oldest)
 	}
 	s.open[sha256.Sum256([]byte(secret))] = session{b, now}

@@ -29,6 +29,7 @@ type Metrics struct {
 	lost     *prometheus.CounterVec
 	sent     *prometheus.CounterVec
 	sentTook *prometheus.HistogramVec
+	cut      prometheus.Counter
 
 	mu      sync.Mutex
 	origins map[string]bool // with a label of their own
@@ -79,6 +80,9 @@ func NewMetrics(db *dialect.DB, opt MetricsOptions) (*Metrics, error) {
 		sentTook: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "dbcron_push_request_duration_seconds", Help: "How long they took.", Buckets: prometheus.DefBuckets,
 		}, []string{"origin"}),
+		cut: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "dbcron_http_connections_closed_total", Help: "Connections without a request that this daemon's API has closed since others needed the place.",
+		}),
 		origins: map[string]bool{},
 	}
 	m.sample.most = cmp.Or(opt.Schedules, 100)
@@ -91,7 +95,7 @@ func NewMetrics(db *dialect.DB, opt MetricsOptions) (*Metrics, error) {
 	build.Set(1)
 	own := prometheus.NewRegistry() // not the default registry, to which any package may add
 	for _, c := range []prometheus.Collector{
-		m.requests, m.took, m.runs, m.runsTook, m.lost, m.sent, m.sentTook, build, &tables{m.sample},
+		m.requests, m.took, m.runs, m.runsTook, m.lost, m.sent, m.sentTook, m.cut, build, &tables{m.sample},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewDBStatsCollector(db.Pool(), "dbcron"),
 	} {
@@ -108,6 +112,9 @@ func (m *Metrics) Request(method, path string, status int, took time.Duration) {
 	m.requests.WithLabelValues(method, path, strconv.Itoa(status)).Inc()
 	m.took.WithLabelValues(method, path).Observe(took.Seconds())
 }
+
+// ConnectionClosed counts a closed connection: see [Server].
+func (m *Metrics) ConnectionClosed() { m.cut.Inc() }
 
 // RunEnded counts a run of a schedule: see [scheduler.Options].
 func (m *Metrics) RunEnded(state string, took time.Duration) {

@@ -26,6 +26,12 @@ type Server struct {
 	Logger  *slog.Logger
 	Grace   time.Duration // for running requests at the end; default: 10s
 
+	// Connections limits the open connections; 0 means half of the descriptors that the process may have, and 10,000 at most: the
+	// rest is for the database, commands and files. A further one ends the one that has been without a request for longest.
+	// ConnectionClosed, if set, is called for each that is ended so.
+	Connections      int
+	ConnectionClosed func()
+
 	// Cert and Key are files with a certificate and its key, in PEM. If set, the server speaks TLS.
 	// It reads the files again when they change.
 	Cert, Key string
@@ -92,7 +98,8 @@ func (s *Server) Serve(ctx context.Context, at net.Listener) error {
 	server := &http.Server{
 		Handler: s.Handler, ReadHeaderTimeout: headerTime, ReadTimeout: readTime, WriteTimeout: writeTime,
 		IdleTimeout: idleTime, MaxHeaderBytes: headerBytes,
-		ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug), // errors of clients
+		ConnState: newConnections(s.Connections, s.Logger, s.ConnectionClosed).changed,
+		ErrorLog:  slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug), // errors of clients
 		// Requests go on when ctx ends, which only stops the server.
 		BaseContext: func(net.Listener) context.Context { return context.WithoutCancel(ctx) },
 	}

@@ -97,6 +97,9 @@ func (f *httpFlags) check(once bool) (err error) {
 	return nil
 }
 
+// probeConnections are those of the address for probes and metrics: few ask there.
+const probeConnections = 64
+
 // startHTTP answers requests until stop is called, and those of the API only until ctx ends: a stopping daemon takes
 // no more work, but still answers probes.
 func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f *serveFlags, log *slog.Logger) (stop func(), err error) {
@@ -117,7 +120,7 @@ func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f *serveFlags, 
 		log.Info("http: /livez, /readyz and /metrics", "address", at.Addr().String())
 		health := &httpapi.Server{
 			Handler: &httpapi.Health{DB: db, Stopping: ctx.Done(), Metrics: f.http.metrics},
-			Logger:  log, Grace: time.Second,
+			Logger:  log, Grace: time.Second, Connections: probeConnections,
 		}
 		all.Go(func() { serveLogged(admin, health, at, log) })
 	}
@@ -144,6 +147,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	}
 	if f.metrics != nil {
 		opt.Observe, opt.LeaseLost = f.metrics.Request, f.metrics.LeaseLost
+		server.ConnectionClosed = f.metrics.ConnectionClosed
 	}
 	api, err := httpapi.New(db, opt)
 	if err != nil {
