@@ -299,7 +299,7 @@ func (s *Scheduler) admit(b *claims, c *candidate, slots []time.Time, open []ope
 	}
 	waiting := 0
 	for _, o := range open {
-		if o.state == "waiting" {
+		if o.state == "waiting" && c.Overlap != "replace" {
 			waiting++
 		}
 	}

@@ -452,6 +452,29 @@ func TestReplaceOfWhatOnlyWaits(t *testing.T) {
 	})
 }
 
+// A slot that replaces a long line does not count as one too many behind it.
+func TestReplaceOfALongLine(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		addWith(t, db, "job", "@every 1m", Policy{Overlap: "replace", Missed: "skip", MissedWindow: time.Second})
+		s := daemon(t, db, Options{Lease: 24 * time.Hour})
+		db.Advance(t, (catchUpLimit+20)*time.Minute+30*time.Second)
+		none(t, claimed(t, s, 1))
+		b, err := Backfill(t.Context(), db.DB, "job", at(time.Minute), at((catchUpLimit+10)*time.Minute), false)
+		if err != nil || len(b.Slots) != catchUpLimit+10 {
+			t.Fatal(len(b.Slots), err)
+		}
+		first := one(t, takenOver(t, s, 1))
+		db.Advance(t, 30*time.Second)
+		none(t, claimed(t, s, 1))
+		if got := obeyed(t, s); !slices.Equal(got, []int64{first.id}) {
+			t.Fatalf("ended %v, want the first run", got)
+		}
+		if e := one(t, takenOver(t, s, 10)); !e.due.Equal(at((catchUpLimit + 21) * time.Minute)) {
+			t.Errorf("then began %s", seconds(e.due))
+		}
+	})
+}
+
 // Who cancels a run that waits releases the next, as all do who end one.
 func TestCancelReleasesTheNext(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
