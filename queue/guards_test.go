@@ -261,6 +261,7 @@ var reaches = []struct {
 	{store.ClaimedRunning, inRunning, 2, "queue, divided, ids, node", nil},
 	{store.HandRunning, inRunning, 2, "queue, divided, ids, node", nil},
 	{store.SaveProgress, inRunning, 1, "queue, divided, id, node", sqlrun.Args{"attempt": 0, "snapshot": nil, "percent": 5, "message": nil}},
+	{store.NoteStuck, inRunning, 1, "queue, divided, id, node", sqlrun.Args{"attempt": 0, "error": "slow"}},
 	{store.ListRunning, inRunning, 4, "queue, divided, after", nil},
 	{store.ContentRunning, inRunning, 2, "queue, divided, ids", sqlrun.Args{"longest": 1000}},
 	{store.FindRunning, inRunning, 1, "queue, divided, id", nil},

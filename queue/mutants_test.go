@@ -259,6 +259,8 @@ var mutants = append(deaf(), []mutant{
 	// Progress.
 	{store.SaveProgress, " AND state <> 'handed'", "", "TestProgressOfTheLost" + onSQLite},
 	{store.SaveProgress, " AND attempt = :attempt", "", "TestProgressOfTheLost" + onSQLite},
+	{store.NoteStuck, " AND state <> 'handed'", "", "TestStuckHandlerOfTheLost" + onSQLite},
+	{store.NoteStuck, " AND attempt = :attempt", "", "TestStuckHandlerOfTheLost" + onSQLite},
 	{store.DelayRunning, "j.snapshot", "NULL", "TestProgress" + onSQLite},
 	{store.Redelay, "run_at = ", "snapshot = NULL, run_at = ", "TestProgress" + onSQLite},
 	{store.BuryRunning, "j.snapshot", "NULL", "TestProgress" + onSQLite},

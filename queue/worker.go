@@ -93,7 +93,7 @@ type RetryPolicy struct {
 	MaxAttempts int           // failed attempts after which a job is dead
 	Delay       time.Duration // delay before the second attempt; doubles with each further one
 	MaxDelay    time.Duration // maximum delay between two attempts
-	Timeout     time.Duration // of an attempt, unless the job has one of its own
+	Timeout     time.Duration // of an attempt, unless the job has one of its own; the handler has to heed its context
 
 	// Stall is how long an attempt may go without progress. Its context then ends with
 	// [ErrStalled], and whatever the handler returns after that counts as a failure, so the job
@@ -117,6 +117,7 @@ type Worker struct {
 	rotate     time.Duration // how long it may have one block more than others
 	whole      time.Duration // interval between reads of a whole block
 	patience   time.Duration // how long jobs wait for older ones: see worker_order.go
+	returns    time.Duration // how long a handler may take to return: see worker_stuck.go
 	miscounted func(was, is int)
 
 	// Each subject has a struct, with the methods that need no more than its fields. The mutex
@@ -254,7 +255,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	w := &Worker{
 		core:  core{c: c, db: c.db, leases: c.db, opt: opt},
 		reads: reads, slow: slow, proven: provenAfter, rotate: rotation,
-		whole: wholeEvery, patience: patience, miscounted: miscounted,
+		whole: wholeEvery, patience: patience, returns: returnGrace, miscounted: miscounted,
 		wakeups:      wakeups{tick: make(chan struct{}, 1), called: make(chan struct{}, 1)},
 		handlerSlots: handlerSlots{taken: map[*Delivery]bool{}},
 		outbox: outbox{

@@ -39,6 +39,8 @@ type Delivery struct {
 	began    instant.Instant
 	over     instant.Instant // end of its timeout; 0: none
 	lively   instant.Instant // last progress of its handler; 0: none
+	late     instant.Instant // when its context ended because of its timeout or Stall; 0: it did not
+	stuck    error           // why it has failed though its handler has not returned; nil: not so
 	stopped  instant.Instant // when its handler returned
 	counted  bool            // in its block's active jobs
 	limiters uint8           // limiters that it has passed and not left

@@ -21,6 +21,7 @@ type handlerSlots struct {
 	runnable []*workQueue // queues with ready jobs
 	idle     int          // number of waiting handlers
 	slots    [][]*Delivery
+	unnoted  []*Delivery        // stuck jobs whose rows do not say so yet: see worker_stuck.go
 	taken    map[*Delivery]bool // by Receive
 	begun    int                // jobs that have begun
 	group    sync.WaitGroup     // handlers
@@ -189,6 +190,7 @@ func (w *Worker) do(unit []*Delivery) {
 	defer w.mu.Unlock()
 	for i, out := range outcomes {
 		unit[i].ctx.end(nil)
+		w.tellReturned(unit[i])
 		w.end(unit[i], out.err, out.stack)
 	}
 }

@@ -492,6 +492,9 @@ func (w *Worker) cancelAll() {
 	n := 0
 	for _, unit := range w.slots {
 		for _, d := range unit {
+			if d.stuck != nil { // this attempt has failed: the next one is another
+				w.end(d, d.stuck, "")
+			}
 			d.ctx.end(errHandedOver)
 			n++
 		}

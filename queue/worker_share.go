@@ -82,7 +82,7 @@ func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string)
 	failed = errors.Join(failed, w.handOverIdle(ctx, due...), w.takeFree(ctx, claims, name))
 	var cleared []*block
 	for _, q := range shared {
-		failed = errors.Join(failed, w.conductTrials(ctx, q, name))
+		failed = errors.Join(failed, w.conductTrials(ctx, q, name), w.noteStuck(ctx, q, name))
 		some, err := w.lookAround(ctx, q, s, g, name)
 		cleared, failed = append(cleared, some...), errors.Join(failed, err)
 	}

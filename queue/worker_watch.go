@@ -94,6 +94,7 @@ func (w *Worker) look(d *Delivery, at instant.Instant) {
 	if d.over != 0 && at >= d.over && !d.ctx.over {
 		cause := fmt.Errorf("%w: %v", ErrTimeout, d.over.Sub(d.began))
 		d.ctx.end(cause)
+		d.late = at
 		if w.taken[d] { // nobody will return from it
 			delete(w.taken, d)
 			w.end(d, cause, "")
@@ -101,7 +102,9 @@ func (w *Worker) look(d *Delivery, at instant.Instant) {
 	}
 	if stall := w.stallOf(d); stall > 0 && !d.ctx.over && d.began != 0 && at.Sub(max(d.began, d.lively)) >= stall {
 		d.ctx.end(fmt.Errorf("%w for %v", ErrStalled, stall))
+		d.late = at
 	}
+	w.heedStuck(d, at)
 	if d.pinned {
 		return
 	}

@@ -1,0 +1,87 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
+
+// A handler cannot be ended from outside. One that ignores that its job's timeout is over keeps its slot, and
+// its job keeps its row, and with it its key, its place in a FIFO queue, its unique key and its permits: what
+// has to wait for the job waits until the handler returns, or until this process has ended. But it is not
+// silent: the failure is recorded in the row, and logged.
+
+// returnGrace is the time for a handler to return after its job's timeout, or Stall, is over.
+const returnGrace = 10 * time.Second
+
+// heedStuck notices a handler that has not returned in time. mu is held.
+func (w *Worker) heedStuck(d *Delivery, at instant.Instant) {
+	switch {
+	case d.stuck != nil || d.loose || d.late == 0 || at.Sub(d.late) < w.returns:
+		return
+	case !errors.Is(d.ctx.cause, ErrTimeout) && !errors.Is(d.ctx.cause, ErrStalled):
+		return
+	}
+	d.stuck = fmt.Errorf("%w; its handler has not returned, and runs on", d.ctx.cause)
+	w.unnoted = append(w.unnoted, d)
+	w.log.Warn("a handler does not return though its job's time is over: its slot is taken, and what waits for the job waits, until it does",
+		"queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "for", at.Sub(d.began), "stuck", w.stuck(), "slots", len(w.slots))
+}
+
+// stuck returns how many slots are taken by handlers that do not return. mu is held.
+func (slots *handlerSlots) stuck() (n int) {
+	for _, unit := range slots.slots {
+		if slices.ContainsFunc(unit, func(d *Delivery) bool { return d.stuck != nil }) {
+			n++
+		}
+	}
+	return n
+}
+
+// noteStuck records in the rows of a queue's jobs that their attempts have failed, though they still run.
+func (w *Worker) noteStuck(ctx context.Context, q *workQueue, name string) (failed error) {
+	var all, later []*Delivery
+	w.mu.Lock()
+	for _, d := range w.unnoted {
+		switch {
+		case d.ended: // it has returned
+		case d.b.q != q || d.moving || d.saving || d.from != tableRunning && d.b.mayLeave(d, instant.Now()):
+			later = append(later, d)
+		case d.from == tableRunning && !d.pinned: // else its row may be locked by its own transaction
+			d.saving = true
+			all = append(all, d)
+		}
+	}
+	w.unnoted = later
+	w.mu.Unlock()
+	for _, d := range all {
+		_, err := w.db.Exec(ctx, store.NoteStuck, sqlrun.Args{
+			"queue": q.id, "divided": d.b.divided, "id": d.ID, "node": name, "attempt": d.Attempt,
+			"error": limitText(d.stuck.Error(), 4000),
+		})
+		failed = errors.Join(failed, err)
+		w.mu.Lock()
+		d.saving = false
+		if e := d.ending; e != nil && !d.moving {
+			d.ending = nil
+			w.end(d, e.err, e.detail)
+		} else if err != nil {
+			w.unnoted = append(w.unnoted, d)
+		}
+		w.mu.Unlock()
+	}
+	return failed
+}
+
+// tellReturned logs that a handler has returned after all. mu is held.
+func (w *Worker) tellReturned(d *Delivery) {
+	if d.stuck != nil {
+		w.log.Info("a handler that was stuck has returned", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "after", since(d.began))
+	}
+}
