@@ -38,7 +38,8 @@ type figures struct {
 type queueFigures struct {
 	name, state string
 	admin.Counts
-	age time.Duration // of the oldest ready job
+	age   time.Duration // of the oldest ready job
+	stuck int           // jobs whose handlers do not return
 }
 
 // A sampler reads figures for everyone who needs them, at most once every five seconds.
@@ -106,8 +107,12 @@ func (s *sampler) readQueues(ctx context.Context, f *figures) error {
 	if err != nil {
 		return err
 	}
+	stuck, err := s.queues.Stuck(ctx)
+	if err != nil {
+		return err
+	}
 	for i := range all {
-		q := queueFigures{name: all[i].Name, state: all[i].State}
+		q := queueFigures{name: all[i].Name, state: all[i].State, stuck: stuck[all[i].Name]}
 		var oldest time.Time
 		if q.Counts, oldest, err = s.queues.CountAndOldest(ctx, q.name, countedTo); err != nil {
 			return err

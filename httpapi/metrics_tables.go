@@ -19,7 +19,9 @@ var (
 	descJobs   = description("queue_jobs", "Jobs of a queue by state; 10000 is that many or more.", "queue", "state")
 	descAge    = description("queue_oldest_ready_age_seconds", "How long ago the oldest ready job was enqueued; 0: there is none.", "queue")
 	descPaused = description("queue_paused", "Whether the queue is paused.", "queue")
-	descDone   = description("jobs_done_total",
+	descStuck  = description("queue_stuck_jobs",
+		"Jobs whose handlers have not returned though their timeouts are over: each takes a slot of its worker.", "queue")
+	descDone = description("jobs_done_total",
 		"Jobs that all workers have done since this daemon began to look: the same at each daemon, so take one.", "queue")
 	descFailed = description("job_attempts_failed_total", "Attempts that failed and are followed by another, likewise.", "queue")
 	descDead   = description("jobs_dead_total", "Jobs that were given up, likewise.", "queue")
@@ -50,7 +52,7 @@ var (
 // Describe lists the metrics.
 func (*tables) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descUp, descJobs, descAge, descPaused, descDone, descFailed, descDead, descWait, descWork, descPlans,
+		descUp, descJobs, descAge, descPaused, descStuck, descDone, descFailed, descDead, descWait, descWork, descPlans,
 		descDue, descLate, descOpenRuns, descLocks,
 		descNodes, descOffset, descSuccess, descDuration, descFailures, descRunning, descLateness, descOmitted,
 	} {
@@ -80,6 +82,7 @@ func (t *tables) Collect(to chan<- prometheus.Metric) {
 		}
 		gauge(descAge, q.age.Seconds(), q.name)
 		gauge(descPaused, map[bool]float64{true: 1}[q.state == "paused"], q.name)
+		gauge(descStuck, float64(q.stuck), q.name)
 		done := f.totals[q.name]
 		for d, v := range map[*prometheus.Desc]float64{
 			descDone: float64(done.Done), descFailed: float64(done.Failed), descDead: float64(done.Dead),

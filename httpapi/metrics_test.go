@@ -109,8 +109,9 @@ func TestMetricsOfAQueueThatIsNotText(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		m, err := NewMetrics(db.DB, MetricsOptions{Version: "1.2.3"})
 		must(t, err)
-		m.sample.last, m.sample.until = &figures{queues: []queueFigures{{name: "\xff"}, {name: "mail"}}}, instant.Now().Add(time.Hour)
-		if text := scrape(t, m); !strings.Contains(text, `dbcron_queue_paused{queue="mail"} 0`) {
+		m.sample.last, m.sample.until = &figures{queues: []queueFigures{{name: "\xff"}, {name: "mail", stuck: 2}}}, instant.Now().Add(time.Hour)
+		if text := scrape(t, m); !strings.Contains(text, `dbcron_queue_paused{queue="mail"} 0`) ||
+			!strings.Contains(text, `dbcron_queue_stuck_jobs{queue="mail"} 2`) {
 			t.Errorf("got\n%s", text)
 		}
 	})

@@ -48,6 +48,9 @@ func TestStuckHandler(t *testing.T) {
 			i, err := adminOf(c).Job(t.Context(), "", id)
 			return err == nil && i.State == admin.StateRunning && strings.Contains(i.Error, ErrTimeout.Error()+": 20ms; its handler has not returned")
 		})
+		if n, err := adminOf(c).Stuck(t.Context()); err != nil || len(n) != 1 || n[defaultQueue] != 1 {
+			t.Errorf("stuck are %v, %v", n, err)
+		}
 		for range 3 { // others go on, beside it
 			enqueue(t, c, Job{Kind: "next", Key: "other"})
 		}
@@ -60,6 +63,9 @@ func TestStuckHandler(t *testing.T) {
 		}
 		close(goOn)
 		empty(t, db)
+		if n, err := adminOf(c).Stuck(t.Context()); err != nil || len(n) != 0 {
+			t.Errorf("stuck are %v, %v", n, err)
+		}
 		stop()
 		if got := slices.DeleteFunc(r.all(), func(s string) bool { return s == "next other" }); !slices.Equal(got, []string{"k 1", "k 2", "next k"}) {
 			t.Errorf("got %q", got)
@@ -117,7 +123,7 @@ func TestStuckHandlerOfTheLost(t *testing.T) {
 				w.mu.Unlock()
 				must(t, w.noteStuck(t.Context(), d.b.q, name))
 				var wrong error
-				if n := db.List(t, `SELECT error FROM {prefix}job_running WHERE error <> ''`, sqlrun.Args{}); len(n) > 0 {
+				if n := db.List(t, `SELECT error FROM {prefix}job_running WHERE error <> '' OR state = 'stuck'`, sqlrun.Args{}); len(n) > 0 {
 					wrong = fmt.Errorf("%s: %q was stored", lost, n)
 				}
 				outcome <- wrong

@@ -47,6 +47,7 @@ const (
 	rowSuspect = "suspect" // on trial
 	rowAlone   = "alone"   // on trial, and nothing else on trial or unproven runs in its worker
 	rowHanded  = "handed"  // its worker has ended, and has left it to others
+	rowStuck   = "stuck"   // trusted, and its handler has not returned in time: see worker_stuck.go
 )
 
 const (
@@ -80,7 +81,7 @@ func (w *Worker) trialOf(r runningRow) trial {
 	switch {
 	case w.opt.Isolated || r.state == rowHanded && r.crashes == 0:
 		return trusted
-	case r.state == rowRunning, r.state == rowHanded: // a worker that hands a job over may not have begun its trial
+	case r.state == rowRunning, r.state == rowStuck, r.state == rowHanded: // a worker that hands a job over may not have begun its trial
 		return survivor
 	}
 	return accused

@@ -200,12 +200,16 @@ func Depths(ctx context.Context, c *admin.Client, queues []admin.Queue, limit in
 	return all, nil
 }
 
-// OfQueues finds queues that lag behind or are paused, and counts the dead letters of the last day by
+// OfQueues finds queues that lag behind, have stuck handlers or are paused, and counts the dead letters of the last day by
 // queue. minutes is the recent throughput.
 func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []admin.Minute, dead map[string]int,
 	now time.Time,
 ) ([]Problem, error) {
-	var behind, died, paused []Problem
+	var behind, stuck, died, paused []Problem
+	unreturned, err := c.Stuck(ctx)
+	if err != nil {
+		return nil, err
+	}
 	flows := Flows(minutes, now)
 	for i := range depths {
 		q := &depths[i]
@@ -226,6 +230,15 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 				"give it more workers, or find what holds them up: dbcron job list --state running --queue "+argument(q.Name)
 			behind = append(behind, p)
 		}
+		if n := unreturned[q.Name]; n > 0 {
+			stuck = append(stuck, Problem{
+				Of: Queues, Name: q.Name, Bad: true, what: plain.Plural(n, "handler", "handlers") + " of queue %s " +
+					map[bool]string{true: "does", false: "do"}[n == 1] + " not return",
+				Why: "each takes a slot of its worker though its job's timeout is over",
+				Do: "see which: dbcron job list --state running --queue " + argument(q.Name) +
+					"; have the handler end with its context, and restart its process",
+			})
+		}
 		if n := dead[q.Name]; n > 0 {
 			died = append(died, Problem{
 				Of: Queues, Name: q.Name, Dead: true, what: plain.Plural(n, "job", "jobs") + " of queue %s died", Why: "in the last day",
@@ -240,7 +253,7 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 			return nil, err
 		}
 	}
-	return slices.Concat(behind, died[:min(len(died), Most)], paused[:min(len(paused), Most)]), nil
+	return slices.Concat(behind, stuck[:min(len(stuck), Most)], died[:min(len(died), Most)], paused[:min(len(paused), Most)]), nil
 }
 
 // unattended adds that no worker leases any block of a queue that lags behind.

@@ -106,6 +106,10 @@ func TestQueues(t *testing.T) {
 		all, err = look(now.Add(time.Hour), map[string]int{"mail": 2})
 		wants(t, all, err, "!Queue mail is behind: 1 ready, the oldest for …none was done in the last ten minutes; no worker has it; start a worker",
 			"2 jobs of queue mail died…dbcron job list --state dead --queue mail", "is paused")
+		db.Do(t, `INSERT INTO {prefix}job_running (queue_id, divided, id, lock_by, kind, state, error)
+			SELECT queue_id, 0, 7, 'me', 'k', 'stuck', 'it took too long' FROM {prefix}queue WHERE name = 'mail'`, nil)
+		all, err = look(now, nil)
+		wants(t, all, err, "!1 handler of queue mail does not return: …dbcron job list --state running --queue mail", "is paused")
 	})
 }
 

@@ -9,9 +9,3 @@ import "github.com/dbcron/dbcron/internal/sqlrun"
 var SaveProgress = sqlrun.SQL("queue.save-progress", `
 	UPDATE {prefix}job_running SET snapshot = :snapshot, percent = :percent, message = :message
 	WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node AND state <> 'handed' AND attempt = :attempt`)
-
-// NoteStuck records why the attempt of a job has failed whose handler has not returned, under the
-// conditions of SaveProgress.
-var NoteStuck = sqlrun.SQL("queue.note-stuck", `
-	UPDATE {prefix}job_running SET error = :error
-	WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node AND state <> 'handed' AND attempt = :attempt`)

@@ -1,0 +1,16 @@
+package store
+
+import "github.com/dbcron/dbcron/internal/sqlrun"
+
+var (
+	// NoteStuck records why the attempt of a job has failed whose handler has not returned, under the
+	// conditions of SaveProgress. Whoever adopts the row gives it another state.
+	NoteStuck = sqlrun.SQL("queue.note-stuck", `
+	UPDATE {prefix}job_running SET state = 'stuck', error = :error
+	WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node AND state <> 'handed' AND attempt = :attempt`)
+
+	// StuckJobs counts such jobs by queue.
+	StuckJobs = sqlrun.SQL("queue.stuck-jobs", `
+	SELECT q.name, COUNT(*) FROM {prefix}job_running AS r JOIN {prefix}queue AS q ON q.queue_id = r.queue_id
+	WHERE r.state = 'stuck' GROUP BY q.name`)
+)
