@@ -190,25 +190,53 @@ func (db *DB) look(ctx context.Context) (found []Finding, lacks []Lack, err erro
 	return append(append(found, lackFindings(db.lacks, lacks)...), f), lacks, err
 }
 
-// The last microsecond of 2100-02-28: it is past 2038, and a column with milliseconds or better
-// does not round it.
-const probeMicros = 4107542399_999000
+// The instants that timeFinding sends. The last one is what statements take for the end of time. Rows that
+// wait for nothing have it.
+var (
+	firstInstant = time.UnixMicro(0).UTC()
+	lateInstant  = time.Date(2100, 2, 28, 23, 59, 59, 999_000_000, time.UTC) // past 2038, and all columns hold milliseconds
+	endOfTime    = time.UnixMicro(253402300799000000).UTC()
+)
 
-var timeProbe = SQL("dialect.time", `SELECT {us {time :us}}`)
+var timeProbe = SQL("dialect.time", `
+	SELECT {us {time :first}}, {us {time :late}}, {us {time :end}}, {us {now + :day}} - {us {now}},
+		CASE WHEN {time :first} < {now} AND {now} < {time :late} AND {time :late} < {time :end} THEN 1 ELSE 0 END`)
 
-// timeFinding sends an instant through the engine and back, so that a time zone, rounding or a driver
-// flag that would shift it shows at startup.
+// timeFinding sends instants through the engine and back, so that a time zone, rounding, a driver flag or a
+// server that knows fewer years shows at startup. On such a server schedules would be claimed and never
+// run, without an error.
 func (db *DB) timeFinding(ctx context.Context) (Finding, error) {
 	f := Finding{Subject: "time", Advice: "report this as a bug, with the settings of the pool and the server"}
-	var back int64
-	if err := db.Get(ctx, timeProbe, Args{"us": int64(probeMicros)}, &back); err != nil {
+	const day = 24 * time.Hour
+	want := []time.Time{firstInstant, lateInstant, endOfTime}
+	var back [3]int64
+	var later int64
+	var inOrder bool
+	err := db.Get(ctx, timeProbe, Args{
+		"first": want[0].UnixMicro(), "late": want[1].UnixMicro(), "end": want[2].UnixMicro(), "day": day.Microseconds(),
+	}, &back[0], &back[1], &back[2], &later, &inOrder)
+	if err != nil {
 		f.Detail = err.Error()
 		if ctx.Err() != nil || db.Dialect.Unreachable(err) { // not an answer
 			return f, err
 		}
 		return f, nil
 	}
-	f.OK, f.Detail = back == probeMicros, fmt.Sprintf("an instant comes back %d µs off", back-probeMicros)
+	const layout = "2006-01-02 15:04:05.999999"
+	for i, at := range want {
+		if back[i] != at.UnixMicro() {
+			f.Detail = fmt.Sprintf("%s comes back as %s, %d µs off", at.Format(layout), time.UnixMicro(back[i]).UTC().Format(layout), back[i]-at.UnixMicro())
+			return f, nil
+		}
+	}
+	switch {
+	case later != day.Microseconds():
+		f.Detail = fmt.Sprintf("a day later is %v later", time.Duration(later)*time.Microsecond)
+	case !inOrder:
+		f.Detail = fmt.Sprintf("the server's clock is not between %s and %s, or instants do not compare in order", want[0].Format(layout), want[1].Format(layout))
+	default:
+		f.OK, f.Detail = true, "instants come back as they were, up to the end of "+endOfTime.Format("2006")
+	}
 	return f, nil
 }
 
