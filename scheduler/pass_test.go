@@ -56,13 +56,12 @@ func TestStatementsOfWhatDoesNotRun(t *testing.T) {
 				addWith(t, db, fmt.Sprintf("%s%02d", kind, i), "@every 1m", p)
 			}
 		}
-		sent := func(what string, want int, f func()) []string {
+		sent := func(what string, want int, f func()) {
 			t.Helper()
 			all := r.during(f)
 			if len(all) > want {
 				t.Errorf("%s: %d round trips for %d schedules, want at most %d:\n%s", what, len(all), n, want, strings.Join(all, "\n"))
 			}
-			return all
 		}
 		claim := func(begins int) (held []*execution) {
 			t.Helper()
