@@ -191,7 +191,7 @@ func TestKeepDoneFaults(t *testing.T) {
 		broken := fault.over(t, db)
 		for call := 1; ; call++ {
 			hit := false
-			for _, after := range []bool{false, true} {
+			for _, after := range cuts(db) {
 				fault.set(call, after)
 				handlers := func(on *dbtest.DB) func(w *Worker) {
 					return func(w *Worker) {

@@ -336,7 +336,7 @@ func TestProgressFaults(t *testing.T) {
 		broken := fault.over(t, db)
 		for call := 1; ; call++ {
 			hit := false
-			for _, after := range []bool{false, true} {
+			for _, after := range cuts(db) {
 				fault.set(call, after)
 				var mu sync.Mutex
 				known, tried := 0, 0

@@ -23,7 +23,7 @@ const (
 
 // A release's migrations still make what they made then: released databases have gone through them.
 func TestReleasedMigrationsStay(t *testing.T) {
-	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	onSQLite(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.Name == mysql.Dialect.Name && !strings.Contains(db.List(t, `SELECT VERSION()`, nil)[0], "MariaDB") {
 			t.Skip("the dump is in the words of MariaDB")
 		}
@@ -98,7 +98,7 @@ func TestStatementsOfTheRelease(t *testing.T) {
 	if err != nil {
 		t.Skipf("the history is not in this clone: %v", err)
 	}
-	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	onSQLite(t, func(t *testing.T, db *dbtest.DB) {
 		all := goldenStatements(string(text), db.Dialect)
 		toReleased(t, db)
 		refused := prepare(t, db, all)

@@ -164,8 +164,25 @@ func Open(t *testing.T, databaseURL string, opt dialect.Options) *DB {
 		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
+		drained(t, db.Pool())
 	})
 	return &DB{DB: db, URL: databaseURL, options: opt}
+}
+
+// drained waits until a closed pool has no connection. Close does not wait for those in use, such as one
+// whose transaction is rolled back since its context has ended: these would go on in a folder that
+// is being removed, or in the next test's database.
+func drained(t *testing.T, pool *sql.DB) {
+	tick, over := time.NewTicker(time.Millisecond), time.After(10*time.Second)
+	defer tick.Stop()
+	for pool.Stats().OpenConnections > 0 {
+		select {
+		case <-tick.C:
+		case <-over:
+			t.Logf("%d connections are still in use", pool.Stats().OpenConnections)
+			return
+		}
+	}
 }
 
 // Do runs a statement of the test itself, with {prefix} and the other fragments and with args. An

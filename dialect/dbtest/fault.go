@@ -82,7 +82,10 @@ func (db *DB) Broken(t *testing.T, f *Fault) *DB {
 			return errors.Join(ErrBroken, err)
 		}, nil
 	}))
-	t.Cleanup(func() { _ = pool.Close() })
+	t.Cleanup(func() {
+		_ = pool.Close()
+		drained(t, pool)
+	})
 	broken, err := engines.Wrap(t.Context(), pool, db.options)
 	if err != nil {
 		t.Fatal(err)

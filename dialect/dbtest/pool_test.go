@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +32,29 @@ func servers(t *testing.T, f func(t *testing.T, e *engine, adminURL string, admi
 			f(t, e, adminURL, admin.DB, c)
 		})
 	}
+}
+
+// When a test has ended, none of its connections is open any more, even if one was still in use when
+// its pool was closed.
+func TestPoolsAreDrained(t *testing.T) {
+	folder := t.TempDir()
+	t.Run("test", func(t *testing.T) {
+		var pool *sql.DB
+		t.Cleanup(func() { // after those of Open
+			if n := pool.Stats().OpenConnections; n != 0 {
+				t.Errorf("%d connections are open", n)
+			}
+		})
+		pool = Open(t, "sqlite:"+filepath.Join(folder, "test.db"), dialect.Options{}).Pool()
+		c, err := pool.Conn(t.Context())
+		Must(t, err)
+		go func() {
+			for pool.PingContext(context.Background()) == nil { // until it is closed
+				runtime.Gosched()
+			}
+			_ = c.Close()
+		}()
+	})
 }
 
 // fill writes to every table that takes a row without much ado, and to those with numbers.
