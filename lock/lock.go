@@ -60,10 +60,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-
-	"github.com/dbcron/dbcron/internal/barrier"
 )
 
 // Options adjusts the leases of a Locker. The zero value is ready to use.

@@ -224,8 +224,7 @@ func TestUsersCodePanicsAtALostLease(t *testing.T) {
 		var w *Worker
 		c := client(t, db, Options{LeaseLost: func(why string) {
 			r.add("%s", why)
-			w.mu.Lock() // as a call of its methods does
-			w.mu.Unlock()
+			nameOf(w) // takes its mutex, as its methods do
 			panic("oh, LeaseLost")
 		}})
 		w = worker(t, c, WorkerOptions{})
@@ -246,8 +245,7 @@ func TestUsersCodePanicsInLoggers(t *testing.T) {
 		edit(t, c, impatient)
 		w := worker(t, c, WorkerOptions{})
 		h.call = func() {
-			w.mu.Lock() // as a call of its methods does
-			w.mu.Unlock()
+			nameOf(w) // takes its mutex, as its methods do
 		}
 		handle(t, w, "fail", func(context.Context, *Delivery) error { return errTest })
 		handle(t, w, "discard", func(context.Context, *Delivery) error { return Discard(errTest) })

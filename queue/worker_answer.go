@@ -24,9 +24,9 @@ func (a *answer) Error() string { return a.text }
 func (a *answer) Is(target error) bool { return slices.Contains(a.is, target) }
 
 // answerOf reads an error that a program has returned. stack says where one of its methods has panicked.
-func answerOf(err error) (as error, stack string) {
+func answerOf(err error) (stack string, as error) {
 	if err == nil {
-		return nil, ""
+		return "", nil
 	}
 	a := &answer{from: err}
 	text, stack, bad := barrier.Text(err)
@@ -48,9 +48,9 @@ func answerOf(err error) (as error, stack string) {
 	}
 	r, chosen, _ := barrier.Find[*result](err)
 	if chosen {
-		return &result{a, r.what, r.after}, stack
+		return stack, &result{a, r.what, r.after}
 	}
-	return a, stack
+	return stack, a
 }
 
 // asReturned returns the error that a subscriber gets: the handler's, where it can be used.

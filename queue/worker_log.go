@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -89,7 +90,7 @@ func (h *lateHandler) Handle(_ context.Context, r slog.Record) error {
 // WithAttrs keeps the attributes, since the mutex may be held.
 func (h *lateHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	derived := *h
-	derived.attrs = append(h.attrs[:len(h.attrs):len(h.attrs)], attrs...)
+	derived.attrs = slices.Concat(h.attrs, attrs)
 	return &derived
 }
 

@@ -470,7 +470,7 @@ func (r *Receiver) Settle(ctx context.Context, all []Outcome) []error {
 	w := r.w
 	errs, said := make([]error, len(all)), make([]tried, len(all))
 	for i, o := range all {
-		said[i].err, said[i].stack = answerOf(o.Err)
+		said[i].stack, said[i].err = answerOf(o.Err)
 	}
 	w.mu.Lock()
 	for i, o := range all {

@@ -60,7 +60,7 @@ func policyOf(q *store.Queue) RetryPolicy {
 // tried reads what a handler has returned for a job, and adds the delay of the policy's Backoff.
 func (r RetryPolicy) tried(d *Delivery, err error, stack string) tried {
 	after, asked, odd := r.ask(d, err)
-	as, where := answerOf(err)
+	where, as := answerOf(err)
 	if a, ok := as.(*answer); ok && odd != nil { //nolint:errorlint // see answerOf
 		a.text = fmt.Sprintf("%s; the queue's delay applies, because of Backoff: %v", a.text, odd)
 	}
