@@ -83,6 +83,18 @@ func forward(to, from net.Conn, open *sync.RWMutex) {
 	}
 }
 
+// breaks ends all connections, and those that are made until it is called with false.
+func (w *wire) breaks(broken bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.cut = broken; broken {
+		for _, c := range w.ends {
+			c.Close()
+		}
+		w.ends = nil
+	}
+}
+
 // close ends all connections. Neither direction may still be frozen.
 func (w *wire) close() {
 	w.listener.Close()

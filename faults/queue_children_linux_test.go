@@ -66,6 +66,7 @@ func playQueueWorker(ctx context.Context, a *actor) error {
 		},
 		"brief":    func(ctx context.Context, _ *queue.Delivery) error { return wait(ctx, 20*time.Millisecond) },
 		"slow":     func(ctx context.Context, _ *queue.Delivery) error { return wait(ctx, 1500*time.Millisecond) },
+		"four":     func(ctx context.Context, _ *queue.Delivery) error { return wait(ctx, 4*time.Second) },
 		"long":     func(ctx context.Context, _ *queue.Delivery) error { return wait(ctx, time.Hour) },
 		"tx":       func(ctx context.Context, d *queue.Delivery) error { return effect(ctx, a.db, d, d.ID) },
 		"grouped":  func(_ context.Context, d *queue.Delivery) error { return d.SetResult(d.Attempt) },

@@ -76,7 +76,8 @@ func (le *Lease) begin(sent instant.Mark) error {
 	if end == nil {
 		le.watcher = time.AfterFunc(wait, le.watch)
 		if le.opt.Heartbeat > 0 {
-			le.keeper = time.AfterFunc(le.opt.Heartbeat, le.keep)
+			// Its time has run since the request: after a late answer it is renewed at once.
+			le.keeper = time.AfterFunc(max(0, sent.At.Add(le.opt.Heartbeat).Sub(instant.Now())), le.keep)
 		}
 	}
 	le.mu.Unlock()

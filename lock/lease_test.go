@@ -200,3 +200,19 @@ func TestBind(t *testing.T) {
 		want(t, "the lease's end", ended(t, work), ErrReleased)
 	})
 }
+
+// A lease whose grant came late is renewed at once: its time has run since the request.
+func TestLateGrant(t *testing.T) {
+	dbtest.Memory.Each(t, func(t *testing.T, db *dbtest.DB) {
+		le := locker(t, db, Options{}).mustTake(t, "late")
+		asked := instant.MarkNow()
+		asked.At = asked.At.Add(-30 * time.Minute) // half of its hour
+		le.opt.Heartbeat = 20 * time.Minute
+		must(t, le.begin(asked))
+		eventually(t, "it is renewed", func() bool {
+			le.mu.Lock()
+			defer le.mu.Unlock()
+			return le.sent.At > asked.At
+		})
+	})
+}

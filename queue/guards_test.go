@@ -79,6 +79,7 @@ func told(at int) sqlrun.Args {
 		"queue": 1, "queues": []int64{1}, "to": 1, "name": "q", "names": []string{"q"}, "divided": 3, "generation": 1, "priority": 2, "id": first,
 		"ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": store.Places{Queue: 1, Divided: 3, Priority: 2, IDs: []int64{first, first + 2}},
 		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "busy": 1, "does": nil, "was": rowRunning,
+		"had": "", "charged": "x", "died": 1, "lost": 0, "clears": 0,
 		"state": rowSuspect, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": store.Epoch.UnixMicro(), "rows": moving(first, Normal),
 	}
 	maps.Copy(args, past(first-1))
@@ -89,7 +90,7 @@ func told(at int) sqlrun.Args {
 func moving(first int64, priority int) (rows []sqlrun.Args) {
 	for _, id := range []int64{first, first + 2} {
 		rows = append(rows, sqlrun.Args{
-			"queue": 1, "block": 3, "job": id, "priority": priority, "tries": 1, "died": 0, "why": "", "more": "",
+			"queue": 1, "block": 3, "job": id, "priority": priority, "tries": 1, "died": 0, "charge": "", "why": "", "more": "",
 			"later": 0, "holds": nil, "target": 5, "at": 1, "seen": 4, "held": 5, "heir": "",
 			"divided": 3, "after1": first - 1, "after2": first - 1, "after3": first - 1, "after4": first - 1,
 		})
@@ -254,6 +255,7 @@ var reaches = []struct {
 	{store.PassReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
 	{store.RunningJobs, inRunning, 4, "queues", nil},
 	{store.AdoptRunning, inRunning, 1, "queue, divided, id, from", sqlrun.Args{"id": 30}},
+	{store.TakeBack, inRunning, 1, "queue, divided, id", nil},
 	{store.SetTrial, inRunning, 1, "queue, divided, id, node", nil},
 	{store.GetRunning, inRunning, 1, "queue, divided, id, node", nil},
 	{store.AckRunning, inRunning, 2, "queue, divided, ids, node", nil},
@@ -347,7 +349,7 @@ func TestNodes(t *testing.T) {
 		for _, test := range []struct {
 			stmt *sqlrun.Stmt
 			want []string
-		}{{store.Heartbeat, []string{"live"}}, {store.ExpelNode, []string{"late"}}, {store.LeaveNode, []string{"live", "late"}}} {
+		}{{store.Heartbeat, []string{"live"}}, {store.ExpelNode, []string{"late"}}, {store.LeaveNode, []string{"live", "late", "lost", "lost early"}}} {
 			t.Run(test.stmt.Name, func(t *testing.T) {
 				void(t, db)
 				var changed []string
@@ -425,8 +427,8 @@ func TestTake(t *testing.T) {
 		for divided := range 11 {
 			row := sqlrun.Args{"queue": 1, "block": divided, "seen": 5, "was": "LEASED", "died": 1}
 			switch divided {
-			case 4, 5:
-				row["died"] = 0 // it left
+			case 4:
+				row["died"] = endLeft
 			case 7:
 				row["was"], row["died"] = "FREE", 0
 			case 9, 10:
@@ -442,14 +444,14 @@ func TestTake(t *testing.T) {
 			}
 		}
 		wantRows(t, db, "blocks", `SELECT queue_id, divided, state, lock_by, fence, suspects, batch FROM {prefix}queue_block ORDER BY queue_id, divided`,
-			"1 0 LEASED live 5 3 100", "1 1 LEASED late 5 3 100", "1 2 LEASED me 6 4 7", "1 3 LEASED me 6 4 7", "1 4 LEASED me 6 0 7",
-			"1 5 LEASED me 6 0 7", "1 6 LEASED me 6 4 7", "1 7 LEASED nobody 5 3 100", "1 8 FREE  5 3 100", "1 9 LEASED me 6 0 7",
+			"1 0 LEASED live 5 3 100", "1 1 LEASED late 5 3 100", "1 2 LEASED me 6 4 7", "1 3 LEASED me 6 4 7", "1 4 LEASED me 6 3 7",
+			"1 5 LEASED me 6 4 7", "1 6 LEASED me 6 4 7", "1 7 LEASED nobody 5 3 100", "1 8 FREE  5 3 100", "1 9 LEASED me 6 0 7",
 			"1 10 FREE  4 3 100", "1 11 FREE  5 3 100", "2 9 FREE  5 3 100", "2 11 LEASED me 6 0 7")
 	})
 }
 
 // A checked out job can be taken over if it was handed over or its worker is not live, and its
-// state is what the taker saw. It counts as crashed unless it was handed over.
+// state and charges are what the taker saw.
 func TestAdopt(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		all := holders(t, db)
@@ -457,17 +459,18 @@ func TestAdopt(t *testing.T) {
 			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job_running (queue_id, divided, id, kind, state, lock_by, crashes)
 				VALUES (1, 3, %d, 'x', 'running', '%s', 3), (1, 3, %d, 'x', 'handed', '%[2]s', 3), (1, 3, %[4]d, 'x', 'alone', '%[2]s', 3)`, i, name, 10+i, 20+i))
 		}
+		byHand(t, db, `UPDATE {prefix}job_running SET charged = 'taken back since' WHERE id = 25`)
 		byHand(t, db, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('me', 'live', `+ahead+`)`)
 		for range 2 {
 			for id := range 30 {
 				if id%10 < len(all) {
-					was := []string{rowRunning, rowHanded, rowAlone}[id/10]
+					was, died := []string{rowRunning, rowHanded, rowAlone}[id/10], []int{1, 0, 1}[id/10]
 					if id == 24 {
 						was = rowSuspect // the late worker has written since
 					}
 					must(t, orExec(db, store.AdoptRunning, sqlrun.Args{
 						"queue": 1, "divided": 3, "id": id, "from": all[id%10],
-						"was": was, "node": "me", "fence": 6, "state": rowSuspect,
+						"was": was, "had": "", "node": "me", "fence": 6, "state": rowSuspect, "died": died, "lost": 1 - died, "charged": all[id%10],
 					}))
 				}
 			}
@@ -478,7 +481,8 @@ func TestAdopt(t *testing.T) {
 			"10 suspect me 6 3", "11 suspect me 6 3", "12 suspect me 6 3", "13 suspect me 6 3", "14 suspect me 6 3",
 			"15 suspect me 6 3", "16 suspect me 6 3",
 			"20 alone live 0 3", "21 alone late 0 3", "22 suspect me 6 4", "23 suspect me 6 4", "24 alone "+all[4]+" 0 3",
-			"25 suspect me 6 4", "26 suspect me 6 4")
+			"25 alone "+all[5]+" 0 3", "26 suspect me 6 4")
+		wantRows(t, db, "charges", `SELECT losses, COUNT(*) FROM {prefix}job_running WHERE lock_by = 'me' AND charged <> '' GROUP BY losses ORDER BY losses`, "0 8", "1 7")
 	})
 }
 
@@ -510,7 +514,7 @@ func TestWhoIsLive(t *testing.T) {
 			if r := rows[i]; r.Divided != i || r.LockBy != name || r.Live != live || r.InTime != inTime || r.Left != left {
 				t.Errorf("block %d of the %s one: %+v", i, name, r)
 			}
-			if r := running[i]; r.lockBy != name || r.live != live || r.inTime != inTime {
+			if r := running[i]; r.lockBy != name || r.live != live || r.inTime != inTime || r.left != left {
 				t.Errorf("job of the %s one: %+v", name, r)
 			}
 		}

@@ -134,6 +134,7 @@ func worker(t *testing.T, c *Client, opt WorkerOptions) *Worker {
 	opt.Lease = cmp.Or(opt.Lease, longWait)
 	w, err := c.Worker(opt)
 	must(t, err)
+	w.appeal = 0
 	return w
 }
 

@@ -36,7 +36,6 @@ const (
 	ofItsNode  = "n.name = lock_by AND "
 	ifLive     = " AND n.state = 'live'"
 	dead       = "NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live')"
-	crashed    = "crashes = crashes + CASE WHEN state = 'handed' THEN 0 ELSE 1 END"
 	movedQueue = "j.queue_id = record.queue AND "
 	movedBlock = "j.divided = record.block AND "
 	movedPrio  = "j.priority = record.priority"
@@ -101,7 +100,7 @@ var mutants = append(deaf(), []mutant{
 	{store.ResignNodes, "under = :under AND ", "", "TestNodes" + onSQLite + "/succeed"},
 	{store.ResignNodes, " AND state = 'live'", "", "TestNodes" + onSQLite + "/succeed"},
 	{store.LeaveNode, "name = :node AND ", "", "TestNodes" + onSQLite + "/queue.leave"},
-	{store.LeaveNode, ofState, "", "TestNodes" + onSQLite + "/queue.leave"},
+	{store.LeaveNode, " AND state <> 'gone'", "", "TestNodes" + onSQLite + "/queue.leave"},
 	{store.JoinNode, "{now + :lease}", "{now}", "TestNodes" + onSQLite + "/lease"},
 	{store.Heartbeat, "expire_at = {now + :lease}, ", "", "TestNodes" + onSQLite + "/lease"},
 	{store.ExpelIdleNodes, "state = 'live' AND ", "", "TestNodes" + onSQLite + "/forget"},
@@ -136,7 +135,8 @@ var mutants = append(deaf(), []mutant{
 	{store.TakeBlocks, ofItsNode, "", "TestTake" + onSQLite},
 	{store.TakeBlocks, ifLive, "", "TestTake" + onSQLite},
 	{store.TakeBlocks, "fence = fence + 1", "fence = fence", "TestTake" + onSQLite},
-	{store.TakeBlocks, "picked.died = 1", always, "TestTake" + onSQLite},
+	{store.TakeBlocks, " WHEN 1 THEN", " WHEN 0 THEN", "TestTake" + onSQLite},
+	{store.TakeBlocks, "WHEN 2 THEN suspects", "WHEN 2 THEN 0", "TestTake" + onSQLite},
 	{store.TakeBlocks, "suspects + 1", "suspects", "TestTake" + onSQLite},
 	{store.Taken, "b.queue_id = record.queue AND ", "", ""},
 	{store.Taken, "b.divided = record.block", always, ""},
@@ -245,11 +245,14 @@ var mutants = append(deaf(), []mutant{
 	{store.AdoptRunning, dead, "1 = 0", "TestAdopt" + onSQLite},
 	{store.AdoptRunning, ofItsNode, "", "TestAdopt" + onSQLite},
 	{store.AdoptRunning, ifLive, "", "TestAdopt" + onSQLite},
-	{store.AdoptRunning, "CASE WHEN state = 'handed' THEN 0 ELSE 1 END", "1", "TestAdopt" + onSQLite},
-	{store.AdoptRunning, "CASE WHEN state = 'handed' THEN 0 ELSE 1 END", "0", "TestAdopt" + onSQLite},
-	{store.AdoptRunning, crashed + ", state = :state", "state = :state, " + crashed, "TestAdopt" + onMySQL},
+	{store.AdoptRunning, " AND charged = :had", "", "TestAdopt" + onSQLite},
 	{store.AdoptRunning, " AND state = :was", "", "TestAdopt" + onSQLite},
 	{store.AdoptRunning, ", state = :state, lock_by", ", lock_by", "TestAdopt" + onSQLite},
+	{store.DelayRunning, "j.crashes", "record.died", "TestChargeOfTheDelayed" + onSQLite},
+	{store.TakeBack, " AND charged = :had", "", "TestTakeBack" + onSQLite},
+	{store.TakeBack, "{int :clears} = 1 AND ", "", "TestTakeBack" + onSQLite},
+	{store.TakeBack, " AND state IN ('suspect', 'alone')", "", "TestTakeBack" + onSQLite},
+	{store.RunningJobs, "n.state = 'gone'", always, "TestWhoIsLive" + onSQLite},
 	{store.SetTrial, " AND state <> 'handed'", "", "TestTrialOfTheHanded" + onSQLite},
 	{store.LockRunning, "{locked}", "", "TestLocks" + onPostgres},
 	{store.LockRunning, movedQueue, "", ""},

@@ -216,7 +216,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 			"after1": int64(1), "after2": int64(1), "after3": int64(1), "after4": int64(1),
 			"block": i % planBlocks, "job": -ids[i], "name": "kind", "job_key": nil, "payload": "{}",
 			"bytes": nil, "above": i % planBlocks, "below": i%planBlocks + 2, "target": 99,
-			"tries": 1, "lasts": nil, "trace_of": nil, "endpoint": nil, "run_us": int64(1), "died": 0, "later": 1,
+			"tries": 1, "lasts": nil, "trace_of": nil, "endpoint": nil, "run_us": int64(1), "died": 0, "charge": "", "later": 1,
 			"why": "", "more": "", "holds": nil, "at": i, "unique_key": "k", "until_us": nil,
 			"slot": 0, "since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "group_id": ids[i], "seen": 1, "held": 1, "heir": "", "became": "done", "made": nil,
 		}
@@ -232,6 +232,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 		"after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
 		"name": "a", "under": "u", "version": "v", "drained": 0, "node": "n1",
 		"names": []string{"a", "b"}, "nodes": []string{"n1", "n2"}, "recent": 0, "from": "n2", "was": "running",
+		"had": "", "charged": "x", "died": 1, "lost": 0, "clears": 0,
 		"lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
 		"timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "",

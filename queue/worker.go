@@ -114,6 +114,7 @@ type Worker struct {
 
 	slow       time.Duration // after this time a job is checked out
 	proven     time.Duration // after this time it is trusted: see worker_suspect.go
+	appeal     time.Duration // how long a job waits before it is dead for deaths: see worker_return.go
 	rotate     time.Duration // how long it may have one block more than others
 	whole      time.Duration // interval between reads of a whole block
 	patience   time.Duration // how long jobs wait for older ones: see worker_order.go
@@ -201,11 +202,12 @@ type workQueue struct {
 	set    *store.Queue
 	blocks map[int]*block
 	cadence
-	busy     bool                 // as announced to the others
-	surplus  bool                 // as logged: it has more workers than blocks
-	strange  map[store.JobID]bool // orphans: running jobs in this worker's name without a Delivery
-	vacant   map[int]vacancy      // blocks that were free at the last check
-	limiters map[string]*limiter  // by kind; nil while there have been no limits
+	busy     bool                            // as announced to the others
+	surplus  bool                            // as logged: it has more workers than blocks
+	convicts map[store.JobID]instant.Instant // since when a job that would be a dead letter waits
+	strange  map[store.JobID]bool            // orphans: running jobs in this worker's name without a Delivery
+	vacant   map[int]vacancy                 // blocks that were free at the last check
+	limiters map[string]*limiter             // by kind; nil while there have been no limits
 
 	elsewhere *limiter   // holds jobs of kinds that only others handle; see worker_kinds.go
 	nowhere   *limiter   // holds jobs of kinds that nobody handles
@@ -254,7 +256,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	}
 	w := &Worker{
 		core:  core{c: c, db: c.db, leases: c.db, opt: opt},
-		reads: reads, slow: slow, proven: provenAfter, rotate: rotation,
+		reads: reads, slow: slow, proven: provenAfter, appeal: appealFor, rotate: rotation,
 		whole: wholeEvery, patience: patience, returns: returnGrace, miscounted: miscounted,
 		wakeups:      wakeups{tick: make(chan struct{}, 1), called: make(chan struct{}, 1)},
 		handlerSlots: handlerSlots{taken: map[*Delivery]bool{}},

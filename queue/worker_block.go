@@ -59,6 +59,7 @@ type block struct {
 	forget  []int64   // deleted; forgotten once a later read has returned
 	lost    []int64   // the same, learned during a read that may have begun before
 	keyed   bool      // its queue has had jobs with keys
+	had     string    // the worker that had it before, if that was lost
 	suspect int       // how many of its jobs may have crashed the previous worker; see worker_suspect.go
 	doubted []*Delivery
 

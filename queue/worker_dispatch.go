@@ -277,6 +277,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		return
 	}
 	d.ended = true
+	w.lease.clears(d)
 	w.limits.exit(d)
 	b := d.b
 	b.handBack(d)

@@ -34,7 +34,9 @@ type nodeLease struct {
 	drained  *string // who has drained it: see worker_share.go; nil: nobody
 	over     bool    // it has left, and does not rejoin
 	node     string
-	last     string          // its name before the loss of its lease
+	last     string   // its name before the loss of its lease
+	ended    []string // its names that are over, and whose end is not written
+	past     bygones
 	deadline instant.Instant // end of everything leased, at least
 	surely   safety          // the same, for those who begin jobs
 }
@@ -124,10 +126,25 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 	return nil
 }
 
+// errLate is the error of a lease that was granted so late that it may be over soon: it is none.
+var errLate = errors.New("the database granted the lease too late")
+
 // enter registers the worker under a new name. What it leases from then on belongs to it for as
-// long as it renews its lease in time.
-func (l *nodeLease) enter(ctx context.Context) error {
+// long as it renews its lease in time. It ends its previous name first, which tells others that it
+// lives: see worker_return.go. If the database keeps it waiting, the time of the new lease runs
+// meanwhile, so it tries again.
+func (l *nodeLease) enter(ctx context.Context) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.patience())
+	defer cancel()
+	if err := l.leavePast(ctx); err != nil {
+		return err
+	}
 	name, before := l.c.nodeName(), instant.Now()
+	defer func() {
+		if err != nil {
+			l.leaves(name)
+		}
+	}()
 	if _, err := l.leases.Exec(ctx, store.JoinNode, l.joining(name)); err != nil {
 		return err
 	}
@@ -136,6 +153,9 @@ func (l *nodeLease) enter(ctx context.Context) error {
 			sqlrun.Args{"node": name, "at": l.wakes.bell.at, "key": hex.EncodeToString(l.wakes.bell.key)}); err != nil {
 			return err
 		}
+	}
+	if took := since(before); took >= l.opt.Lease/2 {
+		return fmt.Errorf("%w: after %v of %v", errLate, took.Round(time.Millisecond), l.opt.Lease)
 	}
 	l.mu.Lock()
 	over := l.over
@@ -150,6 +170,33 @@ func (l *nodeLease) enter(ctx context.Context) error {
 	}
 	return nil
 }
+
+// leaves notes a name that is over. mu is not held.
+func (l *nodeLease) leaves(name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = append(l.ended, name)
+}
+
+// leavePast writes that its past names are over.
+func (l *nodeLease) leavePast(ctx context.Context) error {
+	l.mu.Lock()
+	names := slices.Clone(l.ended)
+	l.mu.Unlock()
+	for _, name := range names {
+		if _, err := l.leases.Exec(ctx, store.LeaveNode, sqlrun.Args{"node": name}); err != nil {
+			return err
+		}
+		l.mu.Lock()
+		l.ended = slices.DeleteFunc(l.ended, func(o string) bool { return o == name })
+		l.mu.Unlock()
+	}
+	return nil
+}
+
+// patience is how long to wait for an answer about the lease: on another connection there may be
+// one in time.
+func (l *nodeLease) patience() time.Duration { return max(l.opt.Lease/2, time.Second) }
 
 func (l *nodeLease) joining(name string) sqlrun.Args {
 	args := sqlrun.Args{
@@ -219,15 +266,14 @@ func (l *nodeLease) keep(ctx context.Context) {
 			wait = 0
 		default:
 			l.renewed(name, before)
-			wait = l.opt.Lease / renewals
+			wait = max(0, l.opt.Lease/renewals-since(before)) // less if the answer came late
 		}
 	}
 }
 
-// renew renews the lease, and reports whether it continues. It does not wait long for an
-// answer: on another connection there may be one in time.
+// renew renews the lease, and reports whether it continues.
 func (l *nodeLease) renew(ctx context.Context, name string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, max(l.opt.Lease/2, time.Second))
+	ctx, cancel := context.WithTimeout(ctx, l.patience())
 	defer cancel()
 	mine := renewal{name, l.opt.Lease}
 	goes, err := l.c.commons.renews.get(context.WithValue(ctx, ownDB{}, l.leases), mine)
@@ -310,6 +356,8 @@ func (w *Worker) forfeit(why string) bool {
 		return false
 	}
 	w.log.Warn("the lease was lost; running jobs are cancelled, and done again by others", "node", w.lease.node, "reason", why)
+	w.lease.past.lost(w.lease.node)
+	w.lease.ended = append(w.lease.ended, w.lease.node)
 	w.lease.node, w.lease.last = "", w.lease.node
 	w.lease.lasts(0)
 	cause := fmt.Errorf("%w: %s", ErrLost, why)
@@ -320,6 +368,9 @@ func (w *Worker) forfeit(why string) bool {
 	}
 	for id, d := range w.out {
 		d.ctx.end(cause)
+		if d.began != 0 && since(d.began) >= w.proven && (w.lone.d != d || w.lone.began) {
+			w.lease.past.clear(d)
+		}
 		delete(w.out, id)
 		if w.lone.d != d || w.lone.began {
 			w.acquit(d)
@@ -534,10 +585,8 @@ func (w *Worker) abandon(ctx context.Context) {
 			return err
 		})
 	}
-	steps = append(steps, func(ctx context.Context) error {
-		_, err := w.db.Exec(ctx, store.LeaveNode, sqlrun.Args{"node": node})
-		return err
-	})
+	w.lease.leaves(node)
+	steps = append(steps, w.lease.leavePast)
 	if err := w.lease.insist(ctx, steps); err != nil {
 		w.log.Warn("leaving failed; others take over when the lease has ended", "err", err)
 	}

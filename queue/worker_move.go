@@ -17,18 +17,19 @@ import (
 // A move takes a job from its table to another: that of delayed, dead, or running jobs. A
 // running job has a lease of its own.
 type move struct {
-	d     *Delivery
-	what  verdict
-	out   bool // to the running ones
-	tries int
-	died  int
-	later time.Duration
-	holds bool // its key waits for it
-	err   error
-	why   string // the error's text, and further details
-	more  string
-	here  bool  // its row existed
-	keep  int64 // retention of a dead job
+	d      *Delivery
+	what   verdict
+	out    bool // to the running ones
+	tries  int
+	died   int
+	charge string // whose death that includes, of a job that is checked out for it
+	later  time.Duration
+	holds  bool // its key waits for it
+	err    error
+	why    string // the error's text, and further details
+	more   string
+	here   bool  // its row existed
+	keep   int64 // retention of a dead job
 }
 
 // limitText shortens an error's text, and makes it storable.
@@ -142,7 +143,7 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, by blockLease, f *moveG
 		m.here = true
 		row := sqlrun.Args{
 			"queue": by.Queue, "block": by.Divided, "job": m.d.ID, "priority": m.d.Priority, "tries": m.tries,
-			"died": m.died, "why": m.why, "more": m.more,
+			"died": m.died, "charge": m.charge, "why": m.why, "more": m.more,
 			"later": m.later.Microseconds(), "holds": nil,
 		}
 		if m.holds {

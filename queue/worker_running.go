@@ -22,8 +22,26 @@ type runningRow struct {
 	id                 int64
 	kind               string
 	key, state, lockBy string
-	crashes            int
-	live, inTime       bool
+	charged            string // whose losses count in crashes: see worker_return.go
+	crashes, losses    int
+	live, inTime, left bool
+}
+
+// died reports whether the row's worker is taken to have died with the job: it did not hand it over,
+// and has not said that it lives.
+func (r *runningRow) died() bool { return r.state != rowHanded && !r.left }
+
+// found returns the row as it is to be after it was taken over from a worker that has ended.
+func (r runningRow) found() runningRow {
+	switch {
+	case r.state == rowHanded:
+	case r.left:
+		r.losses++
+	default:
+		r.crashes++
+		r.charged = charge(r.charged, r.lockBy)
+	}
+	return r
 }
 
 // at returns the job's identification.
@@ -130,7 +148,10 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glan
 	if s.failed != nil {
 		return nil, s.failed
 	}
-	running := s.running[q.id]
+	running := slices.Clone(s.running[q.id])
+	if err := w.takeBack(ctx, q, running); err != nil {
+		return nil, err
+	}
 	w.cancelRemoved(q, g.out, running)
 	if err := w.disown(ctx, q, running, name); err != nil {
 		return nil, err
@@ -297,10 +318,13 @@ func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]board.Turn
 
 // adoptOne takes a checked out job over, and counts the crash if its worker died.
 func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name string) error {
-	why := w.trialOf(r)
 	w.mu.Lock()
+	why := w.trialOf(q, r)
 	b := q.blocks[r.divided]
 	room := b != nil && !b.leaving && !w.closing && b.roundOf(b.lineOf(r.key), r.id)
+	if room && w.appeals(q, &r) {
+		room = false
+	}
 	if room && !w.admits(why) {
 		room, w.refused[why] = false, true
 	}
@@ -323,13 +347,12 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 	d.trial = why
 	w.out[d.at()], w.rows[d.at()] = d, d
 	b.takeIn(d.line(), d.ID)
-	if w.guilty(d, r.state) {
+	if found := r.found(); w.guilty(q, found) {
 		d.ended = true
 		delete(w.out, d.at())
 		w.acquit(d)
 		b.moves = append(b.moves, move{
-			d: d, what: buried, keep: keepOf(q.set), tries: d.Attempt, died: d.Crashes,
-			why: crashText(d.Crashes),
+			d: d, what: buried, keep: keepOf(q.set), tries: d.Attempt, died: d.Crashes, why: w.verdictText(q, found),
 		})
 		w.enlist(b)
 		return nil
@@ -342,8 +365,10 @@ func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name 
 }
 
 func (w *Worker) readAdopted(ctx context.Context, q *workQueue, b *block, r runningRow, name string, why trial) (*Delivery, error) {
+	found := r.found()
 	n, err := w.db.Exec(ctx, store.AdoptRunning, sqlrun.Args{
-		"queue": q.id, "divided": r.divided, "id": r.id, "from": r.lockBy, "was": r.state, "node": name, "fence": b.fence, "state": why.state(),
+		"queue": q.id, "divided": r.divided, "id": r.id, "from": r.lockBy, "was": r.state, "had": r.charged, "node": name, "fence": b.fence,
+		"state": why.state(), "died": found.crashes - r.crashes, "lost": found.losses - r.losses, "charged": found.charged,
 	})
 	if err != nil || n == 0 {
 		return nil, err

@@ -120,7 +120,8 @@ func (c *Client) readRunning(ctx context.Context, queues []int) ([]runningRow, e
 	args := sqlrun.Args{"queues": store.IDList(queues)}
 	return sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.RunningJobs, args, func(rows *sql.Rows) (r runningRow, err error) {
 		var key sql.NullString
-		err = rows.Scan(&r.queue, &r.divided, &r.id, &r.kind, &key, &r.state, &r.crashes, &r.lockBy, &r.live, &r.inTime)
+		err = rows.Scan(&r.queue, &r.divided, &r.id, &r.kind, &key, &r.state, &r.crashes, &r.losses, &r.charged,
+			&r.lockBy, &r.live, &r.inTime, &r.left)
 		r.key = key.String
 		return r, err
 	})

@@ -76,12 +76,16 @@ type trialPlaces struct {
 // read and not finished, and more each time.
 func suspicion(reads, times int) int { return 2 * max(1, reads) << min(times-1, 10) }
 
-// trialOf returns the trial that a checked out job needs when this worker takes it over.
-func (w *Worker) trialOf(r runningRow) trial {
+// trialOf returns the trial that a checked out job needs when this worker takes it over. mu is held.
+func (w *Worker) trialOf(q *workQueue, r runningRow) trial {
 	switch {
 	case w.opt.Isolated || r.state == rowHanded && r.crashes == 0:
 		return trusted
+	case r.left && (r.state == rowRunning || w.lease.past.knows(r.at(q), r.lockBy)): // its process lives
+		return trusted
 	case r.state == rowRunning, r.state == rowStuck, r.state == rowHanded: // a worker that hands a job over may not have begun its trial
+		return survivor
+	case r.left && r.state == rowSuspect:
 		return survivor
 	}
 	return accused
@@ -118,6 +122,7 @@ func (w *Worker) suspect(b *block) {
 		d.trial = suspected
 		w.onTrial[suspected]++
 		w.checkOut(d, d.Crashes+1)
+		b.moves[len(b.moves)-1].charge = charge("", b.had)
 	}
 }
 
@@ -161,17 +166,28 @@ func (w *Worker) acquit(d *Delivery) {
 	}
 }
 
-// guilty reports whether a job that was found with a dead worker, in a state, is to become a dead
-// letter.
-func (w *Worker) guilty(d *Delivery, state string) bool {
-	most := d.b.q.set.MaxCrashes
+// guilty reports whether a job that was found with a worker that has ended is to become a dead letter.
+func (w *Worker) guilty(q *workQueue, r runningRow) bool {
+	most := q.set.MaxCrashes
 	switch {
-	case w.opt.Isolated || state == rowHanded:
+	case w.opt.Isolated || r.state == rowHanded:
 		return false
-	case state == rowAlone:
-		return d.Crashes >= most
+	case r.losses >= mostLosses*most:
+		return true
+	case !r.died():
+		return false
+	case r.state == rowAlone:
+		return r.crashes >= most
 	}
-	return d.Crashes >= mostCrashes*most
+	return r.crashes >= mostCrashes*most
+}
+
+// verdictText says why a job is a dead letter.
+func (w *Worker) verdictText(q *workQueue, r runningRow) string {
+	if r.losses >= mostLosses*q.set.MaxCrashes {
+		return fmt.Sprintf("lost its lease %d times: the workers that ran it lived, and did not reach the database in time", r.losses)
+	}
+	return fmt.Sprintf("%d workers died while it was running", r.crashes)
 }
 
 // checkOut gives a job a row of its own, whether it is running or about to run. mu is held.
@@ -270,7 +286,3 @@ func (w *Worker) undone(moves []move) {
 
 // slow is how long a job runs before it is checked out, unless a test is in haste.
 const slow = time.Second
-
-func crashText(n int) string {
-	return fmt.Sprintf("%d workers died while it was running", n)
-}

@@ -95,8 +95,23 @@ type bid struct {
 	got bool
 }
 
-// died reports whether the block's holder ended without handing it over.
-func (x *bid) died() bool { return x.row.State != "FREE" && !x.row.Left }
+// How the block's last holder ended: it handed the block over, died, or lives and has said so.
+const (
+	endFreed = iota
+	endDied
+	endLeft
+)
+
+// end returns how the block's last holder ended.
+func (x *bid) end() int {
+	switch {
+	case x.row.State == "FREE":
+		return endFreed
+	case x.row.Left:
+		return endLeft
+	}
+	return endDied
+}
 
 // mostTaken is how many blocks a transaction takes.
 const mostTaken = 1000
@@ -170,12 +185,8 @@ func (w *Worker) takeSome(ctx context.Context, some []*bid, name string) error {
 	rows, byID := make([]sqlrun.Args, len(some)), map[store.BlockID]*bid{}
 	for i, x := range some {
 		id := store.BlockID{Queue: x.c.q.id, Divided: x.row.Divided}
-		died := 0
-		if x.died() {
-			died = 1
-		}
 		rows[i], byID[id] = sqlrun.Args{
-			"queue": id.Queue, "block": id.Divided, "seen": x.row.Fence, "was": x.row.State, "died": died,
+			"queue": id.Queue, "block": id.Divided, "seen": x.row.Fence, "was": x.row.State, "died": x.end(),
 		}, x
 	}
 	reads := w.readSize()
@@ -237,11 +248,14 @@ func (w *Worker) newBlock(x *bid, reads int) *block {
 		reads: board.Reads{Dirty: true, Unseen: true}, dues: board.Dues{Ripe: true}, keyed: q.set.Ordered || r.FIFO, fifo: r.FIFO,
 		forKind: r.ForKind, from: instant.Now(), batch: reads, says: reads,
 	}
-	if x.died() {
-		b.accused = r.Suspects + 1
-		if !w.opt.Isolated && !w.opt.AtMostOnce {
-			b.suspect = suspicion(r.Batch, b.accused)
-		}
+	switch x.end() {
+	case endDied:
+		b.accused, b.had = r.Suspects+1, r.LockBy
+	case endLeft: // what was suspected before is so still
+		b.accused, b.had = r.Suspects, r.LockBy
+	}
+	if b.accused > 0 && !w.opt.Isolated && !w.opt.AtMostOnce {
+		b.suspect = suspicion(r.Batch, b.accused)
 	}
 	return b
 }
@@ -250,7 +264,7 @@ func (w *Worker) newBlock(x *bid, reads int) *block {
 func (w *Worker) noteLost(got []*bid) {
 	blocks, queues := map[string]int{}, map[string]map[string]bool{}
 	for _, x := range got {
-		if by := x.row.LockBy; x.died() {
+		if by := x.row.LockBy; x.end() == endDied {
 			if queues[by] == nil {
 				queues[by] = map[string]bool{}
 			}

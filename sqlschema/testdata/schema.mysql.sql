@@ -220,6 +220,8 @@ CREATE TABLE dbcron_job_running (
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
+  losses int NOT NULL DEFAULT 0 COMMENT 'How many workers lost their leases while it was running, and live',
+  charged varchar(400) NOT NULL DEFAULT '' COMMENT 'The workers whose loss counts in crashes, by the ends of their names: one that lives takes its own back',
   PRIMARY KEY (queue_id,divided,id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that have been running for longer than a second, or that may have ended their worker';
 

@@ -220,6 +220,8 @@ CREATE TABLE dbcron_job_running (
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    losses integer NOT NULL DEFAULT 0 -- How many workers lost their leases while it was running, and live
+    charged character varying(400) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The workers whose loss counts in crashes, by the ends of their names: one that lives takes its own back
     CONSTRAINT dbcron_job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that have been running for longer than a second, or that may have ended their worker
 

@@ -226,7 +226,7 @@ CREATE TABLE dbcron_job_running ( -- Jobs that have been running for longer than
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
-    group_id        INTEGER, endpoint TEXT, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    group_id        INTEGER, endpoint TEXT, losses INTEGER NOT NULL DEFAULT 0, charged TEXT NOT NULL DEFAULT '', -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITHOUT ROWID;
 

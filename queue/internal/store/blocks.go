@@ -68,10 +68,11 @@ var (
 	// TakeBlocks leases blocks that are free, or whose holders are not live. Of several takers of a block,
 	// the first one changes its fence; the others wait for its row's lock, and then no longer find the
 	// fence that they saw. A fence has one holder, so with the state that the taker saw, what it concluded
-	// from that still holds: whether the holder died, which raises suspicion against its jobs.
+	// from that still holds: whether the holder died (1), which raises suspicion against its jobs, or lives
+	// and has said so (2), which proves nothing.
 	TakeBlocks = sqlrun.PerDialect("queue.take", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}queue_block", []string{"queue_id", "divided"},
-			`suspects = CASE WHEN picked.died = 1 THEN suspects + 1 ELSE 0 END, state = 'LEASED', lock_by = :node, lock_at = {now}, batch = :batch, fence = fence + 1`,
+			`suspects = CASE picked.died WHEN 1 THEN suspects + 1 WHEN 2 THEN suspects ELSE 0 END, state = 'LEASED', lock_by = :node, lock_at = {now}, batch = :batch, fence = fence + 1`,
 			`{prefix}queue_block.fence = picked.seen AND {prefix}queue_block.state = picked.was AND (picked.was = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`,
 			`SELECT queue AS queue_id, block AS divided, seen, was, died FROM {records rows: queue int, block int, seen int, was text, died int}`)
 	})

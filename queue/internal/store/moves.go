@@ -44,7 +44,11 @@ var (
 func moveTo(to, from string, ready bool) string {
 	key := "j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job"
 	columns := "queue_id, divided, id, priority, " + BodyColumns + ", attempt, crashes, error"
-	values := "j.queue_id, j.divided, j.id, j.priority, " + bodyOfJ + ", record.tries, record.died, record.why"
+	died, records := "record.died", "queue int, block int, job int, priority int, tries int, died int, why text, more text, later int, holds text"
+	if from == "job_running" {
+		died = "j.crashes" // a process that lives may have taken its charge back
+	}
+	values := "j.queue_id, j.divided, j.id, j.priority, " + bodyOfJ + ", record.tries, " + died + ", record.why"
 	if ready {
 		key += " AND j.priority = record.priority"
 	} else {
@@ -55,8 +59,9 @@ func moveTo(to, from string, ready bool) string {
 		columns += ", run_at, hold_key"
 		values += ", {now + record.later}, record.holds"
 	case "job_running":
-		columns += ", state, lock_by, fence, started_at"
-		values += ", record.more, :node, {int :fence}, {now + record.later}"
+		columns += ", state, lock_by, fence, started_at, charged"
+		values += ", record.more, :node, {int :fence}, {now + record.later}, record.charge"
+		records += ", charge text"
 	case "job_dead":
 		columns += ", detail, died_at, purge_at"
 		values += ", record.more, {now}, CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END"
@@ -66,6 +71,6 @@ func moveTo(to, from string, ready bool) string {
 	}
 	return `INSERT INTO {prefix}` + to + ` (` + columns + `)
 		SELECT ` + values + `
-		FROM {records rows: queue int, block int, job int, priority int, tries int, died int, why text, more text, later int, holds text}
+		FROM {records rows: ` + records + `}
 		{join_by_key {prefix}` + from + ` AS j} ON ` + key
 }

@@ -32,8 +32,10 @@ var (
 	// whoever gets the lock under which they worked.
 	ResignNodes = sqlrun.SQL("queue.resign", `UPDATE {prefix}node SET under = '' WHERE under = :under AND state = 'live'`)
 
+	// LeaveNode ends a process's name. The process says so itself, so it did not die of a job, even if
+	// others have declared it lost meanwhile.
 	LeaveNode = sqlrun.SQL("queue.leave", `
-		UPDATE {prefix}node SET state = 'gone', expire_at = {now} WHERE name = :node AND state = 'live'`)
+		UPDATE {prefix}node SET state = 'gone', expire_at = {now} WHERE name = :node AND state <> 'gone'`)
 
 	// ForgetNodes and ForgetWorkers remove the rows of processes that ended long ago. Their
 	// leases are free whether or not these rows exist.

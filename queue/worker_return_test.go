@@ -1,0 +1,311 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
+
+// A flapping is a worker whose process lives, and which the database stops hearing now and then.
+type flapping struct {
+	w     *Worker
+	off   atomic.Bool
+	begun chan int64    // the jobs that begin
+	goOn  chan struct{} // closed when they may end
+	deaf  atomic.Bool   // they do not heed that they were lost
+	stop  func()
+}
+
+func flap(t *testing.T, db *dbtest.DB, opt WorkerOptions) *flapping {
+	t.Helper()
+	f := &flapping{begun: make(chan int64, 100), goOn: make(chan struct{})}
+	broken := db.Broken(t, &dbtest.Fault{Random: func() (bool, bool) { return f.off.Load(), false }})
+	broken.Pool().SetMaxOpenConns(5)
+	f.w = worker(t, client(t, broken, Options{}), opt)
+	f.w.slow = time.Millisecond
+	must(t, f.w.HandleOthers(func(ctx context.Context, d *Delivery) error {
+		f.begun <- d.ID
+		select {
+		case <-f.goOn:
+			return nil
+		case <-ctx.Done():
+			if f.deaf.Load() {
+				<-f.goOn
+			}
+			return ctx.Err()
+		}
+	}))
+	f.stop = start(t, f.w)
+	return f
+}
+
+// cut has the worker lose its lease, since the database does not hear it any more.
+func (f *flapping) cut(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	f.off.Store(true)
+	lapse(t, db, f.w, 0)
+}
+
+// A row of a checked out job: its state, and what it was charged with.
+const chargesOf = `SELECT state, crashes, losses, CASE WHEN charged = '' THEN 'free' ELSE 'charged' END FROM {prefix}job_running`
+
+func rowBecomes(t *testing.T, db *dbtest.DB, want string) {
+	t.Helper()
+	var got []string
+	defer func() {
+		if t.Failed() {
+			t.Logf("the job is %q", got)
+		}
+	}()
+	eventually(t, "the job is "+want, func() bool {
+		got = db.List(t, chargesOf, nil)
+		return slices.Equal(got, []string{want})
+	})
+}
+
+// A process that lives buries no job by losing its lease, however often: neither one that it trusted,
+// nor one that was on trial. The latter is trusted from then on if its handler has ended.
+func TestFlaps(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		for _, state := range []string{rowRunning, rowSuspect, rowAlone} {
+			survives(t, db, state, state == rowSuspect) // alone it would wait for the handler that is deaf
+		}
+	})
+}
+
+func survives(t *testing.T, db *dbtest.DB, state string, deaf bool) {
+	t.Helper()
+	edit(t, client(t, db, Options{}), func(q *admin.Queue) { q.MaxCrashes = 1 })
+	f := flap(t, db, WorkerOptions{})
+	f.w.proven = longWait
+	f.deaf.Store(deaf)
+	id := enqueue(t, f.w.c, Job{Kind: "x"})
+	is := rowRunning
+	for n := range 2 {
+		received(t, "the job begins", f.begun)
+		rowBecomes(t, db, fmt.Sprintf("%s 0 %d free", is, n))
+		if n == 0 {
+			db.Do(t, `UPDATE {prefix}job_running SET state = :state`, sqlrun.Args{"state": state})
+			if deaf {
+				is = state
+			}
+		}
+		f.cut(t, db)
+		if !deaf {
+			eventually(t, "it has ended", func() bool {
+				f.w.mu.Lock()
+				defer f.w.mu.Unlock()
+				return len(f.w.lease.past.proven) > 0
+			})
+		}
+		f.off.Store(false)
+	}
+	received(t, "the job begins", f.begun)
+	close(f.goOn)
+	empty(t, db)
+	if dead := db.List(t, `SELECT error FROM {prefix}job_dead WHERE id = :id`, sqlrun.Args{"id": id}); len(dead) > 0 {
+		t.Errorf("it is dead: %q", dead)
+	}
+	f.stop()
+}
+
+// A process that lives takes back what another one has charged its job with, and a job that it ran
+// for long enough is trusted, though that could not be written.
+func TestChargeTakenBack(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		for _, proven := range []bool{false, true} {
+			f := flap(t, db, WorkerOptions{})
+			f.w.proven = longWait
+			f.deaf.Store(true)
+			enqueue(t, f.w.c, Job{Kind: "x"})
+			received(t, "the job begins", f.begun)
+			rowBecomes(t, db, "running 0 0 free")
+			if proven {
+				f.w.mu.Lock()
+				f.w.proven = 0
+				f.w.mu.Unlock()
+			}
+			f.cut(t, db)
+			other := flap(t, db, WorkerOptions{})
+			other.w.proven = longWait
+			received(t, "the job begins in another worker", other.begun)
+			rowBecomes(t, db, "suspect 1 0 charged")
+			f.off.Store(false)
+			rowBecomes(t, db, map[bool]string{false: "suspect 0 1 free", true: "running 0 1 free"}[proven])
+			close(other.goOn)
+			close(f.goOn)
+			empty(t, db)
+			f.stop()
+			other.stop()
+		}
+	})
+}
+
+// A job whose charge was taken back while another worker had it, and which then fails, has none.
+func TestChargeOfTheDelayed(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		edit(t, client(t, db, Options{}), func(q *admin.Queue) { q.RetryDelay, q.RetryMaxDelay = time.Hour, time.Hour })
+		c := client(t, db, Options{})
+		w := worker(t, c, WorkerOptions{})
+		w.slow = time.Millisecond
+		begun, goOn := make(chan bool, 1), make(chan bool)
+		handle(t, w, "x", func(context.Context, *Delivery) error {
+			begun <- true
+			<-goOn
+			return errors.New("no")
+		})
+		start(t, w)
+		enqueue(t, c, Job{Kind: "x"})
+		received(t, "the job begins", begun)
+		rowBecomes(t, db, "running 0 0 free")
+		db.Do(t, `UPDATE {prefix}job_running SET crashes = 7`, nil)
+		close(goOn)
+		eventually(t, "it is delayed", func() bool {
+			return slices.Equal(db.List(t, `SELECT crashes FROM {prefix}job_delayed WHERE id > 0`, nil), []string{"7"})
+		})
+	})
+}
+
+// A job that would become a dead letter waits for whether the process that had it comes back.
+func TestAppeal(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		edit(t, client(t, db, Options{}), func(q *admin.Queue) { q.MaxCrashes = 1 })
+		f := flap(t, db, WorkerOptions{})
+		f.w.proven = longWait
+		f.deaf.Store(true)
+		id := enqueue(t, f.w.c, Job{Kind: "x"})
+		received(t, "the job begins", f.begun)
+		rowBecomes(t, db, "running 0 0 free")
+		db.Do(t, `UPDATE {prefix}job_running SET state = 'alone'`, nil)
+		f.cut(t, db)
+		other := flap(t, db, WorkerOptions{})
+		other.w.mu.Lock()
+		other.w.appeal = longWait
+		other.w.mu.Unlock()
+		eventually(t, "another worker finds it", func() bool {
+			other.w.mu.Lock()
+			defer other.w.mu.Unlock()
+			return len(other.w.queues[0].convicts) == 1
+		})
+		f.off.Store(false)
+		eventually(t, "somebody has it, and charges nobody", func() bool {
+			return slices.Equal(db.List(t, `SELECT crashes, losses FROM {prefix}job_running`, nil), []string{"0 1"})
+		})
+		close(other.goOn)
+		close(f.goOn)
+		empty(t, db)
+		if dead := db.List(t, `SELECT error FROM {prefix}job_dead WHERE id = :id`, sqlrun.Args{"id": id}); len(dead) > 0 {
+			t.Errorf("it is dead: %q", dead)
+		}
+	})
+}
+
+// A job whose workers lose their leases again and again is dead in the end, and its dead letter does
+// not say that they died.
+func TestMostLosses(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		edit(t, client(t, db, Options{}), func(q *admin.Queue) { q.MaxCrashes = 1 })
+		f := flap(t, db, WorkerOptions{})
+		id := enqueue(t, f.w.c, Job{Kind: "x"})
+		received(t, "the job begins", f.begun)
+		rowBecomes(t, db, "running 0 0 free")
+		db.Do(t, fmt.Sprintf(`UPDATE {prefix}job_running SET losses = %d`, mostLosses-1), nil)
+		f.cut(t, db)
+		f.off.Store(false)
+		j := becomes(t, f.w.c, id, admin.StateDead)
+		if want := fmt.Sprintf("lost its lease %d times", mostLosses); !strings.HasPrefix(j.Error, want) || j.Crashes != 0 {
+			t.Errorf("it is %+v", j)
+		}
+	})
+}
+
+// Charges are taken back once, from the row that was seen, and only a job that waits for its trial is
+// trusted by that.
+func TestTakeBack(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		for i, state := range []string{"running", "suspect", "alone", "handed"} {
+			for at, charged := range []string{"a b", "b"} {
+				byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job_running (queue_id, divided, id, kind, state, lock_by, crashes, charged)
+					VALUES (1, 3, %d, 'x', '%s', 'you', 3, '%s')`, 10*at+i, state, charged))
+			}
+			for range 2 {
+				for _, id := range []int{i, 10 + i} {
+					must(t, orExec(db, store.TakeBack, sqlrun.Args{
+						"queue": 1, "divided": 3, "id": id, "had": "a b", "charged": "b", "n": 1, "clears": i % 2,
+					}))
+				}
+			}
+		}
+		wantRows(t, db, "jobs", `SELECT id, state, crashes, losses, charged FROM {prefix}job_running ORDER BY id`,
+			"0 running 2 1 b", "1 running 2 1 b", "2 alone 2 1 b", "3 handed 2 1 b", "10 running 3 0 b", "11 suspect 3 0 b", "12 alone 3 0 b", "13 handed 3 0 b")
+	})
+}
+
+// Charges are the random ends of names. A job has as many as fit, the last ones.
+func TestCharges(t *testing.T) {
+	charged := ""
+	for i := range 100 {
+		charged = charge(charged, fmt.Sprintf("host:12:%010d", i))
+	}
+	p := bygones{}
+	p.lost("host:12:0000000099")
+	p.lost("host:12:0000000001")
+	n, others, _ := p.mine(store.JobID{}, charged)
+	if len(charged) > mostCharges || n != 1 || others+" 0000000099" != charged {
+		t.Errorf("%d of %q, others %q", n, charged, others)
+	}
+	for range 2 * mostPast {
+		p.lost("a name of spaces")
+	}
+	if n, _, _ := p.mine(store.JobID{}, charge("", "a name of spaces")); n != 1 || len(p.charges) != mostPast {
+		t.Errorf("%d of its own, it knows %d names", n, len(p.charges))
+	}
+	if got := charge("", strings.Repeat("x", 1000)); len(got) > mostCharges {
+		t.Errorf("a charge of %d bytes", len(got))
+	}
+}
+
+// A lease that is granted late is none: its time has run while it was waited for. The worker ends it,
+// and asks for another one.
+func TestLateGrant(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		const lease = 2 * time.Second
+		stalls := atomic.Bool{}
+		stalls.Store(true)
+		asked := instant.Instant(0)
+		late := db.Broken(t, &dbtest.Fault{Text: "_node (name", Stall: func(string) {
+			if stalls.CompareAndSwap(true, false) {
+				asked = instant.Now()
+				eventually(t, "more than half of the lease has passed", func() bool { return since(asked) > lease*5/8 })
+			}
+		}, Call: -1})
+		c := client(t, late, Options{})
+		w, err := c.Worker(WorkerOptions{Lease: lease})
+		must(t, err)
+		handle(t, w, "x", func(context.Context, *Delivery) error { return nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		err = w.lease.enter(ctx)
+		if err == nil || nameOf(w) != "" {
+			t.Fatalf("it is %q, which was granted after %v: %v", nameOf(w), since(asked), err)
+		}
+		must(t, w.lease.enter(ctx))
+		w.mu.Lock()
+		left := w.lease.deadline.Sub(instant.Now())
+		w.mu.Unlock()
+		if live := db.List(t, `SELECT name FROM {prefix}node WHERE state = 'live'`, nil); left < lease/4 || !slices.Equal(live, []string{nameOf(w)}) {
+			t.Errorf("%v are left, live are %q", left, live)
+		}
+	})
+}
