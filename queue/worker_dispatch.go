@@ -205,7 +205,8 @@ func (w *Worker) stillMine(unit []*Delivery) []*Delivery {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for instant.Now() >= w.lease.deadline && !w.opt.AtMostOnce && !w.stopped && slices.ContainsFunc(unit, func(d *Delivery) bool { return !over(d) }) {
+	goes := func(d *Delivery) bool { return !over(d) }
+	for instant.Now() >= w.lease.deadline && !w.opt.AtMostOnce && !w.stopped && slices.ContainsFunc(unit, goes) {
 		w.work.Wait()
 	}
 	var mine []*Delivery
