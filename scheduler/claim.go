@@ -25,6 +25,7 @@ type run struct {
 	pinned   string // the lane of one host, if only that may run it: see bootLane
 	failures int    // failed attempts at the slot before this one
 	crashes  int    // lost attempts at the slot before this one
+	stops    int    // daemons in a row that were stopped soon after they had begun it: see stops.go
 	fence    int64
 	claim    string // token of the claim's transaction
 	what     *Schedule

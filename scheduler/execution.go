@@ -39,8 +39,9 @@ type execution struct {
 	recorded bool // the outcome was written together with the work
 	shown    int  // the last snapshot of the output that was published
 	until    instant.Instant
-	halted   chan struct{} // closed when it is stopped
-	ahead    bool          // it was claimed ahead: see executors.go
+	begun    instant.Instant // when its work began; 0: it has not
+	halted   chan struct{}   // closed when it is stopped
+	ahead    bool            // it was claimed ahead: see executors.go
 }
 
 func newExecution(r run) *execution {
@@ -88,7 +89,7 @@ func (e *execution) kill() { e.stopFor(stop{cause: drained}, true) }
 // attach registers work that has started, or stops it if a stop came in the meantime.
 func (e *execution) attach(work effort) {
 	e.mu.Lock()
-	e.effort = work
+	e.effort, e.begun = work, instant.Now()
 	stopped, deadline := e.stopped.cause != notStopped, e.until
 	e.mu.Unlock()
 	work.Extend(deadline)

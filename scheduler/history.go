@@ -34,6 +34,9 @@ type Run struct {
 	Error             string    // why it failed or did not run
 	Output            string    // standard output and error, or the response body: head and tail
 	Cancel            string    // the reason given by whoever asked to cancel it
+
+	// Stops is how many daemons in a row were stopped within a minute after they had begun this slot.
+	Stops int
 }
 
 // History returns the newest runs of a schedule, or of all schedules if name is empty, newest
@@ -62,7 +65,7 @@ func GetRun(ctx context.Context, db *dialect.DB, id int64) (Run, error) {
 func scanRun(rows *sql.Rows) (r Run, err error) {
 	var due, to, next, started, finished int64
 	err = rows.Scan(&r.ID, &r.Schedule, &due, &r.Attempt, &r.Cause, &r.State, &to, &r.Slots, &r.By, &r.Fence, &next,
-		&started, &finished, &r.ExitCode, &r.Error, &r.Output, &r.Cancel)
+		&started, &finished, &r.ExitCode, &r.Error, &r.Output, &r.Cancel, &r.Stops)
 	r.Due, r.To, r.Next = instantOf(due), instantOf(to), instantOf(next)
 	r.Started, r.Finished = instantOf(started), instantOf(finished)
 	return r, err

@@ -82,6 +82,10 @@ var mutants = []mutant{
 	{finish, " AND state = 'running'", "", "TestGuards" + onSQLite + "/finish"},
 	{handBack, " AND claim = :claim", "", "TestGuards" + onSQLite + "/handback"},
 	{handBack, " AND state = 'running'", "", "TestGuards" + onSQLite + "/handback"},
+	{pausing, " AND finished_at <= {now + :since}", "", "TestPauseAfterStops" + onSQLite},
+	{acquit, " AND state = 'retry'", "", "TestGuards" + onSQLite + "/acquit"},
+	{carryStops, " AND claim = :claim", "", "TestGuards" + onSQLite + "/carry"},
+	{carryStops, " AND state = 'running'", "", "TestGuards" + onSQLite + "/carry"},
 	{forget, "claim = :claim AND ", "", "TestGuards" + onSQLite + "/forget"},
 	{forget, "state = 'running' AND ", "", "TestGuards" + onSQLite + "/forget"},
 	{publish, " AND claim = :claim", "", "TestGuards" + onSQLite + "/publish"},
@@ -148,7 +152,7 @@ func TestGuards(t *testing.T) {
 		}
 		picture := func(t *testing.T) map[string]string {
 			all := map[string]string{}
-			for _, line := range db.List(t, `SELECT id, state, COALESCE({us next_exec}, 0), error, output, COALESCE(cancel, ''), slots FROM {prefix}run`, nil) {
+			for _, line := range db.List(t, `SELECT id, state, COALESCE({us next_exec}, 0), error, output, COALESCE(cancel, ''), slots, stops FROM {prefix}run`, nil) {
 				id, rest, _ := strings.Cut(line, " ")
 				all[id] = rest
 			}
@@ -386,6 +390,11 @@ func TestGuards(t *testing.T) {
 				want(t, "finished", changes(t, ids, finishAll), "running")
 			}},
 			{"handback", func(t *testing.T) { wantOfClaim(t, db, byState(t, nil), changes, handBack) }},
+			{"carry", func(t *testing.T) { wantOfClaim(t, db, byState(t, nil), changes, carryStops) }},
+			{"acquit", func(t *testing.T) {
+				ids := byState(t, map[string]string{"stops": "3", "next_exec": "{now + 60000000}", "finished_at": "{now}"})
+				want(t, "acquitted", changes(t, ids, func() { run(t, acquit, sqlrun.Args{"ids": allOf(ids)}) }), "retry")
+			}},
 			{"publish", func(t *testing.T) { wantOfClaim(t, db, byState(t, nil), changes, publish) }},
 			{"forget", func(t *testing.T) {
 				ids := byState(t, nil)
@@ -483,7 +492,7 @@ func wantOfClaim(t *testing.T, db *dbtest.DB, ids map[string]int64, changes func
 		claim, want := c[0], c[1]
 		got := changes(t, ids, func() {
 			for _, id := range ids {
-				args := sqlrun.Args{"id": id, "claim": claim, "left": "retry", "error": "why", "output": "text"}
+				args := sqlrun.Args{"id": id, "ids": []int64{id}, "claim": claim, "left": "retry", "error": "why", "output": "text", "stops": 7, "after": 0}
 				if _, err := db.Exec(t.Context(), stmt, args); err != nil {
 					t.Fatal(err)
 				}

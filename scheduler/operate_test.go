@@ -282,7 +282,7 @@ func TestCancelBetweenAttempts(t *testing.T) {
 				finished(t, s, e, 1)
 				continue
 			}
-			n, err := db.Exec(t.Context(), handBack, sqlrun.Args{"id": e.id, "claim": e.claim, "left": "retry", "error": "", "output": ""})
+			n, err := db.Exec(t.Context(), handBack, sqlrun.Args{"id": e.id, "claim": e.claim, "left": "retry", "error": "", "output": "", "stops": 0, "after": 0})
 			if n != 1 || err != nil {
 				t.Fatal(n, err)
 			}

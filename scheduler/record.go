@@ -20,6 +20,10 @@ type outcome struct {
 	why   string
 	back  bool // another daemon should take the run over: see handBack
 	none  bool // write nothing: the lease ends it
+	final bool // a retry cannot help
+
+	stops int           // how many daemons in a row were stopped soon after the run had begun
+	pause time.Duration // until another daemon may take it over
 }
 
 // outcomeOf turns the result of the work into an outcome. Work that has begun and must not be
@@ -107,7 +111,7 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 	if len(r.Survivors) > 0 {
 		s.opt.Logger.Error("processes could not be killed", "schedule", e.schedule, "pids", r.Survivors)
 	}
-	o := outcomeOf(e, r)
+	o := s.judge(e, outcomeOf(e, r), r)
 	defer func() { s.endTrace(&e.trace, o.state, o.why) }()
 	trouble := trouble.New(s.opt.Logger, "recording a run")
 	for !o.none && !e.isLost() {
@@ -149,6 +153,7 @@ func (s *Scheduler) writeOutcome(ctx context.Context, e *execution, o outcome, r
 		}
 		n, err := s.db.Exec(ctx, handBack, sqlrun.Args{
 			"id": e.id, "claim": e.claim, "left": left, "error": o.why, "output": r.Output,
+			"stops": o.stops, "after": o.pause.Microseconds(),
 		})
 		return n == 1, err
 	case e.entailsNothing(o):
@@ -202,7 +207,7 @@ func (s *Scheduler) conclude(ctx context.Context, tx *sqlrun.Session, e *executi
 	}
 	var after time.Duration
 	again := false
-	if failure := o.state == "failed" || o.state == "timeout"; failure && !gone {
+	if failure := o.state == "failed" || o.state == "timeout"; failure && !gone && !o.final {
 		var why string
 		after, again, why = c.retryAfter(e, r)
 		o.why += why

@@ -126,6 +126,7 @@ type Scheduler struct {
 	boots     bool           // a schedule has @reboot; under mu
 	booted    bool           // the check after the host's start was made; used by the poller only
 	drained   bool           // as last seen: it claims nothing; used by the poller only
+	stopping  stopping
 	aborted   chan struct{}
 	bell      chan struct{} // there may be something to do
 	runs      sync.WaitGroup
@@ -240,8 +241,13 @@ func (s *Scheduler) run(ctx context.Context, poll func(ctx, working context.Cont
 	for _, help := range []func(context.Context){s.keep, s.show, s.upkeep, s.listen, s.attend} {
 		helpers.Go(func() { help(working) })
 	}
+	unwatch := context.AfterFunc(ctx, s.stopping.begin)
 	poll(ctx, working)
+	unwatch()
 	s.apart.Wait()
+	if ctx.Err() != nil {
+		s.acquitPaused(working)
+	}
 	if n := s.busy(); n > 0 {
 		s.opt.Logger.Info("stopping", "running", n, "grace", max(0, s.opt.Grace))
 	}
@@ -290,8 +296,10 @@ func (s *Scheduler) drain(stop context.CancelFunc) {
 	case <-ended:
 		return
 	case <-s.aborted:
+		s.findSuspects()
 		s.each((*execution).kill)
 	case <-time.After(max(0, s.opt.Grace)):
+		s.findSuspects()
 		s.each((*execution).end)
 		select {
 		case <-ended:

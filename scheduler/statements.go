@@ -193,7 +193,7 @@ var (
 
 	// expired locks the runs of a lane whose lease has expired or whose time to begin has come.
 	expired = sqlrun.SQL("scheduler.expired", `
-		SELECT id, schedule, {us due_at}, attempt, cause, state, failures, crashes, COALESCE(cancel, '') FROM {prefix}run
+		SELECT id, schedule, {us due_at}, attempt, cause, state, failures, crashes, stops, COALESCE(cancel, '') FROM {prefix}run
 		WHERE lane = :lane AND next_exec >= {time :since} AND next_exec <= {now}
 		ORDER BY next_exec LIMIT :limit {skip_locked}`)
 
@@ -230,8 +230,22 @@ var (
 	// handBack ends the lease of a run that this daemon will not finish, so that the next poll of
 	// any daemon takes it over. State retry marks it as handed back, state running as crashed.
 	handBack = sqlrun.SQL("scheduler.hand-back", `
-		UPDATE {prefix}run SET state = :left, next_exec = {now}, error = :error, output = :output
+		UPDATE {prefix}run SET state = :left, next_exec = {now + :after}, finished_at = {now}, stops = :stops, error = :error, output = :output
 		WHERE id = :id AND claim = :claim AND state = 'running'`)
+
+	// carryStops notes at the attempts that go on with runs that were handed back how often that has happened.
+	carryStops = sqlrun.SQL("scheduler.carry-stops", `
+		UPDATE {prefix}run SET stops = :stops WHERE id IN (:ids) AND claim = :claim AND state = 'running'`)
+
+	// pausing locks the runs of a lane that pause since daemons were stopped soon after they had begun. It leaves out
+	// those that were handed back only now.
+	pausing = sqlrun.SQL("scheduler.pausing", `
+		SELECT id FROM {prefix}run
+		WHERE lane = :lane AND next_exec > {now} AND next_exec < {time 253402300799000000}
+			AND state = 'retry' AND stops > 0 AND finished_at <= {now + :since}
+		ORDER BY next_exec LIMIT :limit {skip_locked}`)
+
+	acquit = sqlrun.SQL("scheduler.acquit", `UPDATE {prefix}run SET stops = 0, next_exec = {now} WHERE id IN (:ids) AND state = 'retry'`)
 
 	// forget is handBack for a claim whose commit may or may not have happened.
 	forget = sqlrun.SQL("scheduler.forget", `
@@ -246,9 +260,10 @@ var (
 	unwanted = sqlrun.SQL("scheduler.unwanted", `
 		SELECT id, cancel FROM {prefix}run WHERE id IN (:ids) AND cancel IS NOT NULL`)
 
-	// dismiss asks the daemons of running runs to end them.
+	// dismiss asks the daemons of running runs to end them. Any daemon ends one that was handed back.
 	dismiss = sqlrun.SQL("scheduler.dismiss", `
-		UPDATE {prefix}run SET cancel = :why WHERE id IN (:ids) AND state IN ('running', 'retry')`)
+		UPDATE {prefix}run SET cancel = :why, next_exec = CASE WHEN state = 'retry' AND next_exec > {now} THEN {now} ELSE next_exec END
+		WHERE id IN (:ids) AND state IN ('running', 'retry')`)
 
 	// outdated locks runs whose retention is over; surplus locks those of a schedule beyond the
 	// number that it keeps.
@@ -425,4 +440,4 @@ const lockedColumns = stateColumns + `, COALESCE({us next_exec}, 0), fence, lane
 			CONCAT_WS('` + between + `', ` + settingColumns + `)`
 
 const runColumns = `id, schedule, {us due_at}, attempt, cause, state, COALESCE({us due_to}, 0), slots, exec_by, fence, COALESCE({us next_exec}, 0),
-			COALESCE({us started_at}, 0), COALESCE({us finished_at}, 0), COALESCE(exit_code, -1), error, output, COALESCE(cancel, '')`
+			COALESCE({us started_at}, 0), COALESCE({us finished_at}, 0), COALESCE(exit_code, -1), error, output, COALESCE(cancel, ''), stops`

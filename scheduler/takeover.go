@@ -19,7 +19,7 @@ type expiredRun struct {
 
 func scanExpired(rows *sql.Rows) (r expiredRun, err error) {
 	var due int64
-	err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt, &r.cause, &r.state, &r.failures, &r.crashes, &r.cancel)
+	err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt, &r.cause, &r.state, &r.failures, &r.crashes, &r.stops, &r.cancel)
 	r.due = instantOf(due)
 	return r, err
 }
@@ -45,7 +45,7 @@ func (s *Scheduler) takeOverFrom(ctx context.Context, lane string, limit int, go
 			return err
 		}
 		alone = found
-		t := &takeover{s: s, tx: tx, b: b, gone: gone, postponed: map[time.Duration][]int64{}}
+		t := &takeover{s: s, tx: tx, b: b, gone: gone, postponed: map[time.Duration][]int64{}, stops: map[slot]int{}}
 		if err := t.lock(ctx, found); err != nil {
 			return err
 		}
@@ -81,6 +81,8 @@ type takeover struct {
 	schedules map[string]*candidate // locked
 	held      map[string]bool       // locked by another transaction
 	open      map[string][]openRun
+
+	stops map[slot]int // of runs that begin: see stops.go
 
 	resumes   []run
 	postponed map[time.Duration][]int64
@@ -221,6 +223,7 @@ func (t *takeover) again(c *candidate, r expiredRun) {
 	state, why := "retry", "handed back"
 	if r.state == "running" {
 		next.crashes++
+		next.stops = 0
 		state, why = "lost", "its lease ran out: the daemon died or was cut off"
 	}
 	if next.crashes >= t.s.opt.MaxCrashes {
@@ -231,6 +234,9 @@ func (t *takeover) again(c *candidate, r expiredRun) {
 	t.b.end(r.id, state, why, false, keepOf(&c.Schedule))
 	t.b.begin(c, next)
 	t.b.crowd[c.Name] = crowded
+	if next.stops > 0 {
+		t.stops[slotOf(&next)] = next.stops
+	}
 }
 
 // write carries out the takeover.
@@ -253,7 +259,11 @@ func (t *takeover) write(ctx context.Context) ([]run, error) {
 			return nil, err
 		}
 	}
-	return t.s.write(ctx, t.tx, t.b)
+	runs, err := t.s.write(ctx, t.tx, t.b)
+	if err == nil {
+		err = t.carryStops(ctx, runs)
+	}
+	return runs, err
 }
 
 // resume begins the runs that waited, and gives the schedules of all that begin their new fences.

@@ -146,6 +146,8 @@ func (e *Explanation) addOpen(open []scheduler.Run) (waits time.Time) {
 		r := &open[i]
 		text := UnderWay(r, &e.Schedule)
 		switch {
+		case r.State == "retry" && r.Next.After(e.at.Now):
+			text += "; " + plain.Line(r.Error, 1000)
 		case r.State != "waiting" && e.at.Now.After(r.Next):
 			text += "; its daemon has not renewed it since " + InZone(r.Next, &e.Schedule) + ": another one takes it over"
 			waits = earliest(waits, r.Next)

@@ -148,6 +148,11 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 		}
 		by[run.Schedule].n++
 	}
+	suspects, err := ofStops(ctx, db, now, func(name string) bool { return by[name] != nil })
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, suspects...)
 	for _, name := range names[:min(len(names), Most)] {
 		f := by[name]
 		why := f.last.State
@@ -169,6 +174,27 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 		})
 	}
 	return all, nil
+}
+
+// suspiciousFor is how long a run is reported that was handed back since its daemons were stopped.
+const suspiciousFor = time.Hour
+
+// ofStops finds schedules whose work may stop its daemons, except those of known.
+func ofStops(ctx context.Context, db *dialect.DB, now time.Time, known func(string) bool) (all []Problem, err error) {
+	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"retry"}, Limit: 200, Since: now.Add(-suspiciousFor)})
+	seen := map[string]bool{}
+	for i := range runs {
+		r := &runs[i]
+		if r.Stops < scheduler.SuspiciousStops || seen[r.Schedule] || known(r.Schedule) || len(all) == Most {
+			continue
+		}
+		seen[r.Schedule] = true
+		all = append(all, Problem{
+			Of: Runs, Name: r.Schedule, Run: r.ID, what: "The work of %s may stop its daemon", Why: plain.Cut(r.Error, 200), Since: r.Finished,
+			Do: "look whether it restarts the daemon: dbcron schedule explain " + argument(r.Schedule),
+		})
+	}
+	return all, err
 }
 
 // A Depth is the backlog of a queue.

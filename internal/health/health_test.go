@@ -70,6 +70,18 @@ func TestSchedulesAndRuns(t *testing.T) {
 		}
 		all, err = OfRuns(t.Context(), db.DB, now)
 		wants(t, all, err, "!A run of late failed: 2 times in a day; last: exit code 3; …dbcron schedule output ")
+		for i, name := range []string{"late", "restarts", "upgraded"} {
+			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, next_exec, exec_by, stops, error)
+				VALUES (:name, {now + :ago}, 3, 'retry', {now}, {now}, {now + 60000000}, 'host:1:x', :stops, 'handed back: the daemon was stopped 2s after')`,
+				sqlrun.Args{"name": name, "ago": 10_000_000, "stops": 4 - i})
+		}
+		all, err = OfRuns(t.Context(), db.DB, now)
+		wants(t, all, err, "The work of restarts may stop its daemon: handed back: …2s after; …dbcron schedule explain restarts",
+			"!A run of late failed: 2 times in a day")
+		explained, err := Explain(t.Context(), db.DB, "late", 3, false)
+		if err != nil || len(explained.Open) != 1 || !strings.Contains(explained.Open[0].Text, "the daemon was stopped 2s after") {
+			t.Errorf("%v, %+v", err, explained)
+		}
 		all, err = OfRuns(t.Context(), db.DB, now.Add(25*time.Hour))
 		wants(t, all, err)
 	})

@@ -428,6 +428,7 @@ CREATE TABLE dbcron_run (
   cancel varchar(255) DEFAULT NULL COMMENT 'Somebody wants the run to end, and why; NULL: nobody does',
   purge_at datetime(6) DEFAULT NULL COMMENT 'When the row is removed from the history; NULL: never, or it has not ended',
   by_run bigint DEFAULT NULL COMMENT 'Of the first attempt of a chain: the run that started it; NULL: none',
+  stops int NOT NULL DEFAULT 0 COMMENT 'How many daemons in a row were stopped within a minute after they had begun this slot',
   PRIMARY KEY (id),
   UNIQUE KEY dbcron_run_slot (schedule,due_at,attempt),
   KEY dbcron_run_next (lane,next_exec),

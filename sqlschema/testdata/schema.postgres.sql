@@ -427,6 +427,7 @@ CREATE TABLE dbcron_run (
     cancel character varying(255) -- Somebody wants the run to end, and why; NULL: nobody does
     purge_at timestamp(6) with time zone -- When the row is removed from the history; NULL: never, or it has not ended
     by_run bigint -- Of the first attempt of a chain: the run that started it; NULL: none
+    stops integer NOT NULL DEFAULT 0 -- How many daemons in a row were stopped within a minute after they had begun this slot
     CONSTRAINT dbcron_run_due_at CHECK (((due_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (due_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
     CONSTRAINT dbcron_run_due_to CHECK (((due_to >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (due_to <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
     CONSTRAINT dbcron_run_finished_at CHECK (((finished_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (finished_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))

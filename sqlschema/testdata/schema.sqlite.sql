@@ -432,7 +432,7 @@ CREATE TABLE "dbcron_run" ( -- What became of each slot: one row for each attemp
     failures        INTEGER NOT NULL DEFAULT 0, -- Attempts at the slot that have failed before this one
     crashes         INTEGER NOT NULL DEFAULT 0, -- Attempts at the slot that were lost before this one
     cancel          TEXT, -- Somebody wants the run to end, and why; NULL: nobody does
-    purge_at        TEXT, by_run INTEGER, -- When the row is removed from the history; NULL: never, or it has not ended
+    purge_at        TEXT, by_run INTEGER, stops INTEGER NOT NULL DEFAULT 0, -- When the row is removed from the history; NULL: never, or it has not ended
     CONSTRAINT dbcron_run_slot UNIQUE (schedule, due_at, attempt),
     CONSTRAINT dbcron_run_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30' AND due_at IS strftime('%Y-%m-%d %H:%M:%f', due_at)),
     CONSTRAINT dbcron_run_due_to CHECK (due_to BETWEEN '1971-01-01' AND '9999-12-30' AND due_to IS strftime('%Y-%m-%d %H:%M:%f', due_to)),
