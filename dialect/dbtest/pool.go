@@ -26,7 +26,9 @@ import (
 type pooling struct {
 	lock, unlock string // of the name, for the connection's session; lock returns whether that went well
 	there        string // returns how many databases have the name
-	connected    string // returns how many clients are connected to it
+
+	// connected returns how many clients are connected to it.
+	connected func(ctx context.Context, c *sql.Conn, name string) (int, error)
 
 	template func(ctx context.Context, admin *dialect.DB, adminURL string) (template, error)
 
@@ -115,8 +117,9 @@ func (e *engine) take(ctx context.Context, admin *dialect.DB, c *sql.Conn, admin
 
 // renew makes a locked database like a fresh one, unless somebody is connected to it.
 func (e *engine) renew(ctx context.Context, admin *dialect.DB, c *sql.Conn, adminURL, name, described string) (usable bool, err error) {
-	var there, connected int
-	if err := errors.Join(ask(ctx, c, e.pool.there, name, &there), ask(ctx, c, e.pool.connected, name, &connected)); err != nil {
+	var there int
+	connected, err := e.pool.connected(ctx, c, name)
+	if err := errors.Join(err, ask(ctx, c, e.pool.there, name, &there)); err != nil {
 		return false, err
 	}
 	if connected > 0 {
@@ -145,8 +148,8 @@ func (e *engine) spoilt(t *testing.T, c *sql.Conn, name string) string {
 	tick, over := time.NewTicker(5*time.Millisecond), time.After(10*time.Second)
 	defer tick.Stop()
 	for {
-		var connected int
-		if err := ask(ctx, c, e.pool.connected, name, &connected); err != nil {
+		connected, err := e.pool.connected(ctx, c, name)
+		if err != nil {
 			return err.Error()
 		}
 		if connected == 0 {

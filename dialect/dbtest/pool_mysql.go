@@ -13,7 +13,7 @@ var poolMySQL = &pooling{
 	lock:      "SELECT GET_LOCK('%[1]s', 0)",
 	unlock:    "SELECT RELEASE_LOCK('%[1]s')",
 	there:     "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = '%[1]s'",
-	connected: "SELECT COUNT(*) FROM information_schema.processlist WHERE db = '%[1]s'",
+	connected: connectedMySQL,
 	template: func(ctx context.Context, admin *dialect.DB, adminURL string) (template, error) {
 		all, err := tablesOf(adminURL)
 		if err != nil {
@@ -28,6 +28,26 @@ var poolMySQL = &pooling{
 		return template{all.template, described}, err
 	},
 	empty: emptyMySQL,
+}
+
+// connectedMySQL uses SHOW, since information_schema.processlist fails on MySQL while anybody's statement has
+// a character of four bytes.
+func connectedMySQL(ctx context.Context, c *sql.Conn, name string) (n int, err error) {
+	rows, err := c.QueryContext(ctx, "SHOW PROCESSLIST")
+	if err != nil {
+		return 0, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		line, err := ScanPlan(rows) // by column, since engines have different ones
+		if err != nil {
+			return 0, err
+		}
+		if line["db"] == name {
+			n++
+		}
+	}
+	return n, rows.Err()
 }
 
 // linesMySQL selects a line for everything that is no row.

@@ -11,10 +11,13 @@ import (
 )
 
 var poolPostgres = &pooling{
-	lock:      "SELECT pg_try_advisory_lock(hashtext('%[1]s'), 0)",
-	unlock:    "SELECT pg_advisory_unlock(hashtext('%[1]s'), 0)",
-	there:     "SELECT COUNT(*) FROM pg_database WHERE datname = '%[1]s'",
-	connected: "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = '%[1]s' AND backend_type = 'client backend'",
+	lock:   "SELECT pg_try_advisory_lock(hashtext('%[1]s'), 0)",
+	unlock: "SELECT pg_advisory_unlock(hashtext('%[1]s'), 0)",
+	there:  "SELECT COUNT(*) FROM pg_database WHERE datname = '%[1]s'",
+	connected: func(ctx context.Context, c *sql.Conn, name string) (n int, err error) {
+		err = ask(ctx, c, "SELECT COUNT(*) FROM pg_stat_activity WHERE datname = '%[1]s' AND backend_type = 'client backend'", name, &n)
+		return n, err
+	},
 	template: func(ctx context.Context, admin *dialect.DB, adminURL string) (like template, err error) {
 		like.name, err = templatePostgres(ctx, admin, adminURL)
 		if err == nil {

@@ -160,6 +160,44 @@ func TestPoolNotices(t *testing.T) {
 	})
 }
 
+// Whoever is connected is counted, whatever is in the statements that run meanwhile.
+func TestPoolCountsConnections(t *testing.T) {
+	servers(t, func(t *testing.T, e *engine, adminURL string, admin *dialect.DB, c *sql.Conn) {
+		name, err := e.take(t.Context(), admin, c, adminURL)
+		Must(t, err)
+		db := Open(t, withPath(adminURL, name), dialect.Options{MaxConns: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan bool)
+		go func() {
+			defer close(ended)
+			query := "SELECT SLEEP(60), '🏽'"
+			if e.dialect == postgres.Dialect {
+				query = "SELECT pg_sleep(60), '🏽'"
+			}
+			_, _ = db.Pool().ExecContext(ctx, query) // it is cut off
+		}()
+		defer func() { cancel(); <-ended }()
+		look := "SHOW PROCESSLIST"
+		if e.dialect == postgres.Dialect {
+			look = `SELECT datname AS db, query AS "Info" FROM pg_stat_activity`
+		}
+		Eventually(t, "it runs", func() bool {
+			rows, err := c.QueryContext(t.Context(), look)
+			Must(t, err)
+			defer rows.Close()
+			for rows.Next() {
+				if line, err := ScanPlan(rows); err == nil && line["db"] == name && strings.Contains(strings.ToLower(line["Info"]), "sleep(") {
+					return true
+				}
+			}
+			return false
+		})
+		if n, err := e.pool.connected(t.Context(), c, name); n != 1 || err != nil {
+			t.Errorf("%d are connected, and %v", n, err)
+		}
+	})
+}
+
 // A database to which somebody is connected is not used by another test, nor is one that another
 // program uses.
 func TestPoolSparesWhatIsInUse(t *testing.T) {
