@@ -62,6 +62,7 @@ func TestTooManyConnections(t *testing.T) {
 	newest := dial()
 	must(t, ask(newest, "/"))
 	for _, c := range append([]net.Conn{used}, idle[:2*limit]...) { // ended long ago: neither sends anything
+		//nolint:forbidigo // of the connection, which knows no other clock
 		must(t, c.SetReadDeadline(time.Now().Add(time.Minute)))
 		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Fatalf("a connection that waited for long is open: %v", err)

@@ -27,12 +27,12 @@ type flapping struct {
 	stop  func()
 }
 
-func flap(t *testing.T, db *dbtest.DB, opt WorkerOptions) *flapping {
+func flap(t *testing.T, db *dbtest.DB) *flapping {
 	t.Helper()
 	f := &flapping{begun: make(chan int64, 100), goOn: make(chan struct{})}
 	broken := db.Broken(t, &dbtest.Fault{Random: func() (bool, bool) { return f.off.Load(), false }})
 	broken.Pool().SetMaxOpenConns(5)
-	f.w = worker(t, client(t, broken, Options{}), opt)
+	f.w = worker(t, client(t, broken, Options{}), WorkerOptions{})
 	f.w.slow = time.Millisecond
 	must(t, f.w.HandleOthers(func(ctx context.Context, d *Delivery) error {
 		f.begun <- d.ID
@@ -87,7 +87,7 @@ func TestFlaps(t *testing.T) {
 func survives(t *testing.T, db *dbtest.DB, state string, deaf bool) {
 	t.Helper()
 	edit(t, client(t, db, Options{}), func(q *admin.Queue) { q.MaxCrashes = 1 })
-	f := flap(t, db, WorkerOptions{})
+	f := flap(t, db)
 	f.w.proven = longWait
 	f.deaf.Store(deaf)
 	id := enqueue(t, f.w.c, Job{Kind: "x"})
@@ -125,7 +125,7 @@ func survives(t *testing.T, db *dbtest.DB, state string, deaf bool) {
 func TestChargeTakenBack(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, proven := range []bool{false, true} {
-			f := flap(t, db, WorkerOptions{})
+			f := flap(t, db)
 			f.w.proven = longWait
 			f.deaf.Store(true)
 			enqueue(t, f.w.c, Job{Kind: "x"})
@@ -137,7 +137,7 @@ func TestChargeTakenBack(t *testing.T) {
 				f.w.mu.Unlock()
 			}
 			f.cut(t, db)
-			other := flap(t, db, WorkerOptions{})
+			other := flap(t, db)
 			other.w.proven = longWait
 			received(t, "the job begins in another worker", other.begun)
 			rowBecomes(t, db, "suspect 1 0 charged")
@@ -181,7 +181,7 @@ func TestChargeOfTheDelayed(t *testing.T) {
 func TestAppeal(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		edit(t, client(t, db, Options{}), func(q *admin.Queue) { q.MaxCrashes = 1 })
-		f := flap(t, db, WorkerOptions{})
+		f := flap(t, db)
 		f.w.proven = longWait
 		f.deaf.Store(true)
 		id := enqueue(t, f.w.c, Job{Kind: "x"})
@@ -189,7 +189,7 @@ func TestAppeal(t *testing.T) {
 		rowBecomes(t, db, "running 0 0 free")
 		db.Do(t, `UPDATE {prefix}job_running SET state = 'alone'`, nil)
 		f.cut(t, db)
-		other := flap(t, db, WorkerOptions{})
+		other := flap(t, db)
 		other.w.mu.Lock()
 		other.w.appeal = longWait
 		other.w.mu.Unlock()
@@ -216,7 +216,7 @@ func TestAppeal(t *testing.T) {
 func TestMostLosses(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		edit(t, client(t, db, Options{}), func(q *admin.Queue) { q.MaxCrashes = 1 })
-		f := flap(t, db, WorkerOptions{})
+		f := flap(t, db)
 		id := enqueue(t, f.w.c, Job{Kind: "x"})
 		received(t, "the job begins", f.begun)
 		rowBecomes(t, db, "running 0 0 free")

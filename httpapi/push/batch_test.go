@@ -183,7 +183,11 @@ func TestAnswersAreBounded(t *testing.T) {
 		{strings.Repeat(" ", 9<<20) + `[{"id":"1"}]`, "", "more than 8 MiB"},
 		{strings.Repeat("[", 4<<20), "", "no JSON array"},
 		{`[` + strings.Repeat("[", 4<<20), "", "no JSON array"},
-		{``, "", "no JSON array"}, {`{}`, "", "no JSON array"}, {`[`, "", "no JSON array"}, {`[{"id":"1"}`, "", "no JSON array"}, {`7`, "", "no JSON array"},
+		{``, "", "no JSON array"},
+		{`{}`, "", "no JSON array"},
+		{`[`, "", "no JSON array"},
+		{`[{"id":"1"}`, "", "no JSON array"},
+		{`7`, "", "no JSON array"},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)

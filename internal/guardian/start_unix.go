@@ -46,7 +46,7 @@ func (w *ward) start() (int, error) {
 	w.pid, err = fork()
 	if errors.Is(err, unix.EACCES) && w.spec.Home && w.spec.Dir != "/" { // root could enter it, and the user may not
 		w.spec.Dir = "/"
-		if dir, path, code, err = w.enter(); err == nil {
+		if dir, path, _, err = w.enter(); err == nil {
 			w.pid, err = fork()
 		}
 	}

@@ -254,9 +254,12 @@ func TestUserStartsAtHome(t *testing.T) {
 		home bool
 		want string // "" if it does not start
 	}{
-		{open, true, open + "\n"}, {open, false, open + "\n"},
-		{closed, true, "/\n"}, {closed, false, ""},
-		{closed + "/none", true, "/\n"}, {closed + "/none", false, ""},
+		{open, true, open + "\n"},
+		{open, false, open + "\n"},
+		{closed, true, "/\n"},
+		{closed, false, ""},
+		{closed + "/none", true, "/\n"},
+		{closed + "/none", false, ""},
 		{"/", true, "/\n"},
 	} {
 		command := as(nobody, "pwd")

@@ -53,6 +53,7 @@ type progress struct {
 }
 
 func newProgress(file string) *progress {
+	//nolint:forbidigo // how long tests have been running
 	return &progress{file: file, from: time.Now(), running: map[string]time.Time{}, parents: map[string]bool{}}
 }
 

@@ -22,6 +22,7 @@ func do(t *testing.T, file, action, test string, elapsed float64) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	//nolint:forbidigo // in a bubble
 	e := event{Time: time.Now(), Action: action, Package: "github.com/dbcron/dbcron/lock", Test: test, Elapsed: elapsed}
 	if err := json.NewEncoder(f).Encode(e); err != nil {
 		t.Fatal(err)
@@ -41,7 +42,7 @@ func TestLineOfProgress(t *testing.T) {
 		ended := make(chan struct{})
 		go func() { p.every(done, &out); close(ended) }()
 
-		time.Sleep(interval + time.Second)
+		time.Sleep(interval + time.Second) //nolint:forbidigo // in a bubble
 		do(t, file, "start", "", 0)
 		do(t, file, "run", "TestRenew", 0)
 		do(t, file, "run", "TestRenew/mysql", 0)
@@ -52,7 +53,7 @@ func TestLineOfProgress(t *testing.T) {
 		do(t, file, "fail", "TestFence", 3)
 		do(t, file, "run", "TestWait", 0)
 		do(t, file, "pass", "TestWait", 12.5)
-		time.Sleep(interval)
+		time.Sleep(interval) //nolint:forbidigo // in a bubble
 		close(done)
 		<-ended
 
