@@ -58,6 +58,9 @@ func (c *Client) concludeAny(ctx context.Context) error {
 	}
 }
 
+// errGroupHeld means that a group cannot be ended yet.
+var errGroupHeld = errors.New("another transaction holds the group's row")
+
 // endOne ends a group if it can end, and enqueues its callback in the same transaction.
 func (c *Client) endOne(ctx context.Context, id int64) error {
 	wake := func() {}
@@ -67,7 +70,7 @@ func (c *Client) endOne(ctx context.Context, id int64) error {
 		var text sql.NullString
 		err := tx.Get(ctx, store.LockGroup, args, &text)
 		if errors.Is(err, sql.ErrNoRows) {
-			return nil
+			return errGroupHeld // or somebody has just ended it, and it is not ripe any more
 		}
 		if err != nil {
 			return err
@@ -100,6 +103,7 @@ func (c *Client) purgeGroups(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+groups:
 	for _, id := range old {
 		for {
 			args := sqlrun.Args{"group": id, "limit": store.Chunk}
@@ -110,9 +114,12 @@ func (c *Client) purgeGroups(ctx context.Context) error {
 			if len(jobs) == 0 {
 				break
 			}
-			args = sqlrun.Args{"group": id, "ids": jobs, "n": len(jobs)}
-			if _, err := c.db.Exec(ctx, store.PurgeMembers, args); err != nil {
+			n, err := c.db.Exec(ctx, store.PurgeMembers, sqlrun.Args{"group": id, "ids": jobs})
+			if err != nil {
 				return err
+			}
+			if n == 0 {
+				continue groups // others hold them, or remove them
 			}
 		}
 		if _, err := c.db.Exec(ctx, store.PurgeGroup, sqlrun.Args{"group": id}); err != nil {

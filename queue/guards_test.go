@@ -202,7 +202,6 @@ var reaches = []struct {
 	{store.SetBusy, 0, 1, "queues, node", nil},
 	{store.ListWorkers, 0, 1, "queues", nil},
 	{store.ListBlocks, 0, 2, "queues", nil},
-	{store.Taken, 0, 2, "row's queue, row's block, row's fence, node", nil}, // the same one, for two rows
 	{store.HandOverBlocks, 0, 1, "row's queue, row's block, row's fence, node", nil},
 	{store.NoteBatch, 0, 1, "queue, divided, fence, node", nil},
 	{store.TrustBlocks, 0, 1, "row's queue, row's block, row's fence, node", nil},
@@ -437,10 +436,15 @@ func TestTake(t *testing.T) {
 			rows = append(rows, row)
 		}
 		rows = append(rows, sqlrun.Args{"queue": 2, "block": 11, "seen": 5, "was": "FREE", "died": 0})
-		for _, n := range []int64{7, 0} { // the second time the fence is another
-			got, err := db.Exec(t.Context(), store.TakeBlocks, sqlrun.Args{"rows": rows, "node": "me", "batch": 7})
-			if err != nil || got != n {
-				t.Errorf("%d blocks were taken, not %d: %v", got, n, err)
+		for _, n := range []int{7, 0} { // the second time the fence is another
+			w := &Worker{core: core{db: db.DB}}
+			byID := map[store.BlockID]*bid{}
+			for _, row := range rows {
+				byID[store.BlockID{Queue: row["queue"].(int), Divided: row["block"].(int)}] = &bid{}
+			}
+			got, err := w.mark(t.Context(), sqlrun.Args{"node": "me", "batch": 7}, rows, byID)
+			if err != nil || len(got) != n {
+				t.Errorf("%d blocks were taken, not %d: %v", len(got), n, err)
 			}
 		}
 		wantRows(t, db, "blocks", `SELECT queue_id, divided, state, lock_by, fence, suspects, batch FROM {prefix}queue_block ORDER BY queue_id, divided`,

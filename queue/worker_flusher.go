@@ -77,7 +77,8 @@ func (f *flusher) ackAndRead(ctx context.Context, t *round, acks []*sqlrun.Step)
 // readSteps returns the steps that read jobs.
 func (f *flusher) readSteps(t *round) (steps []*sqlrun.Step) {
 	if t.batch > 0 {
-		steps = append(steps, batchStep(t))
+		t.noting = batchStep(t)
+		steps = append(steps, t.noting)
 	}
 	if t.reads {
 		steps = append(steps, f.fetchStep(t))

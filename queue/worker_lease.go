@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -259,7 +260,7 @@ func (l *nodeLease) keep(ctx context.Context) {
 		switch {
 		case err != nil:
 			if left <= 0 {
-				l.lost("the database could not be reached in time")
+				l.lost("it could not be renewed in time")
 			}
 		case !goes:
 			l.lost("the lease had ended")
@@ -276,8 +277,12 @@ func (l *nodeLease) renew(ctx context.Context, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.patience())
 	defer cancel()
 	mine := renewal{name, l.opt.Lease}
-	goes, err := l.c.commons.renews.get(context.WithValue(ctx, ownDB{}, l.leases), mine)
-	return goes[mine], err
+	all, err := l.c.commons.renews.get(context.WithValue(ctx, ownDB{}, l.leases), mine)
+	goes, told := all[mine]
+	if err == nil && !told {
+		err = errNodeHeld
+	}
+	return goes, err
 }
 
 // A renewal is a lease to be renewed.
@@ -286,7 +291,8 @@ type renewal struct {
 	lease time.Duration
 }
 
-// renewAll renews the leases of several workers, and returns those that continue.
+// renewAll renews the leases of several workers, and returns whether they continue. A worker whose row
+// another transaction holds is not in the answer.
 func (c *Client) renewAll(ctx context.Context, all []renewal) (map[renewal]bool, error) {
 	goes, byLease := map[renewal]bool{}, map[time.Duration][]string{}
 	for _, r := range all {
@@ -300,8 +306,17 @@ func (c *Client) renewAll(ctx context.Context, all []renewal) (map[renewal]bool,
 		}
 		for _, name := range names {
 			one := n
-			if int(n) < len(names) && len(names) > 1 { // a lease has expired
+			if int(n) < len(names) && len(names) > 1 { // a lease has expired, or its row is locked
 				if one, err = c.renewSome(ctx, lease, []string{name}); err != nil {
+					return nil, err
+				}
+			}
+			if one == 0 {
+				err := c.dbOf(ctx).Get(ctx, store.NodeLives, sqlrun.Args{"node": name}, new(string))
+				if err == nil {
+					continue // the others have been renewed
+				}
+				if !errors.Is(err, sql.ErrNoRows) {
 					return nil, err
 				}
 			}
@@ -310,6 +325,9 @@ func (c *Client) renewAll(ctx context.Context, all []renewal) (map[renewal]bool,
 	}
 	return goes, nil
 }
+
+// errNodeHeld means that a lease could not be renewed although it has not ended.
+var errNodeHeld = errors.New("another transaction holds this worker's row of dbcron_node")
 
 func (c *Client) renewSome(ctx context.Context, lease time.Duration, names []string) (int64, error) {
 	return c.dbOf(ctx).Exec(ctx, store.Heartbeat, sqlrun.Args{"nodes": names, "lease": lease.Microseconds()})
@@ -581,7 +599,7 @@ func (w *Worker) abandon(ctx context.Context) {
 		args := store.JobArgs(b.q.id, b.divided, 0, ids)
 		args["node"] = node
 		steps = append(steps, func(ctx context.Context) error {
-			_, err := w.db.Exec(ctx, store.HandRunning, args)
+			_, err := w.db.Exec(ctx, store.HandLast, args)
 			return err
 		})
 	}

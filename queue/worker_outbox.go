@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -27,6 +28,7 @@ type round struct {
 	delayed bool // reads jobs that are due
 	due     board.DueRead
 	batch   int // the batch size to write to the block's row; 0: no change
+	noting  *sqlrun.Step
 
 	sentinels bool           // place sentinels
 	placed    bool           // sentinels were placed
@@ -158,7 +160,7 @@ func (w *Worker) apply(t *round, err error) {
 		return
 	}
 	b.failures = 0
-	if t.batch > 0 {
+	if t.batch > 0 && t.noting.Changed > 0 {
 		b.batch, b.says = t.batch, t.batch
 	}
 	if len(b.refusals) == 0 {

@@ -15,7 +15,8 @@ import (
 
 // Refusals. A database may refuse to record a job's outcome for a reason specific to that job: a
 // trigger, a CHECK, a key that another row has, a missing right. Workers write many outcomes at
-// once, so one such job would make them all fail, again and again.
+// once, so one such job would make them all fail, again and again. So would a job whose row a stranger's
+// transaction holds: whoever writes for all jobs waits a second for it, and then counts that as refused.
 //
 // A refused batch is halved until the jobs are known that are refused by themselves. The others
 // end. A refused job is set aside in its block: its outcome is tried again alone, after half a
@@ -43,8 +44,12 @@ const (
 )
 
 // refuses reports whether err says that the same would be refused again, for a reason that may lie
-// in a single job. A worker that does everything itself leaves that to its caller.
-func (f *flusher) refuses(err error) bool { return !f.alone && refuses(f.db.Dialect, err) }
+// in a single job: a stranger's transaction may hold its row. A worker that does everything itself leaves
+// that to its caller.
+func (f *flusher) refuses(err error) bool {
+	held := f.db.Dialect.LockTimeout
+	return !f.alone && err != nil && (refuses(f.db.Dialect, err) || held != nil && held(err))
+}
 
 func refuses(d *sqlrun.Dialect, err error) bool {
 	return err != nil && !errors.Is(err, errBlockLost) && !d.Retryable(err) && !d.Unavailable(err) &&

@@ -17,7 +17,7 @@ import (
 // workers that run on a pool, of whichever client, share them.
 //
 // Leases have a connection of their own, since reading and writing may wait for locks that
-// handlers hold.
+// handlers hold. None of them waits for a lock for longer than a second: see [sqlrun.DB.Brief].
 
 // smallestPool is the smallest usable pool: one connection for leases, one for everything else,
 // and one for handlers.
@@ -58,12 +58,13 @@ func (k *core) reserve() (release func(), err error) {
 	defer reserves.Unlock()
 	r := reserves.of[pool]
 	if r == nil {
-		r = &reserve{lease: sqlconn.Borrow(pool, 1), work: sqlconn.Borrow(pool, 1), ears: make(chan struct{}, listeners(most))}
+		borrow := func() *sql.DB { return sqlconn.Borrow(pool, 1, k.db.Dialect.Briefly) }
+		r = &reserve{lease: borrow(), work: borrow(), ears: make(chan struct{}, listeners(most))}
 		reserves.of[pool] = r
 	}
 	r.use(1, k.opt.Connections, most)
 	k.own = r
-	k.db, k.leases = k.c.db.Over(r.work), k.c.db.Over(r.lease)
+	k.db, k.leases = k.c.db.Over(r.work).Brief(), k.c.db.Over(r.lease).Brief()
 	return sync.OnceFunc(func() {
 		reserves.Lock()
 		defer reserves.Unlock()

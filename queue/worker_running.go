@@ -164,14 +164,16 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glan
 			w.unsettle(q) // it is to be adopted, though not by this round
 		}
 		if r.live && !r.inTime { // it may have had no blocks, and is lost nevertheless
-			if err := w.expelOne(ctx, r.lockBy); err != nil {
-				return nil, err
+			gone, err := w.expelOne(ctx, r.lockBy)
+			if err != nil {
+				return unsuspected, err
 			}
-			r.live = false
+			r.live = !gone
 		}
 		if (r.state == rowHanded || !r.live) && !w.leads(r.at(q)) && !w.choice.strands(q, &r) {
-			if err := w.adoptOne(ctx, q, r, name); err != nil {
-				return nil, err
+			e := w.adoptOne(ctx, q, r, name)
+			if err = errors.Join(err, e); e != nil && !w.flush.refuses(e) { // it does not concern this row alone
+				return unsuspected, err
 			}
 		}
 	}
@@ -179,11 +181,11 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glan
 		if b.q != q {
 			continue
 		}
-		if err := w.letGo(ctx, b, keys, running); err != nil {
-			return nil, err
+		if e := w.letGo(ctx, b, keys, running); e != nil {
+			return unsuspected, errors.Join(err, e)
 		}
 	}
-	return unsuspected, nil
+	return unsuspected, err
 }
 
 // unsettle schedules another round of a queue soon.
@@ -200,11 +202,10 @@ func (w *Worker) trust(ctx context.Context, blocks []*block, name string) (faile
 		for i, b := range part {
 			rows[i] = sqlrun.Args{"queue": b.q.id, "block": b.divided, "held": b.fence}
 		}
-		err := w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
-			Stmt: store.TrustBlocks, Args: sqlrun.Args{"rows": rows, "node": name},
-		})
-		if failed = errors.Join(failed, err); err != nil {
-			continue
+		step := &sqlrun.Step{Stmt: store.TrustBlocks, Args: sqlrun.Args{"rows": rows, "node": name}}
+		err := w.db.Pipeline(ctx, step) // for the sake of its plans
+		if failed = errors.Join(failed, err); err != nil || step.Changed < int64(len(part)) {
+			continue // a row that is locked is tried again by the next round
 		}
 		w.mu.Lock()
 		for _, b := range part {

@@ -3,6 +3,7 @@ package queue
 import (
 	"cmp"
 	"context"
+	"database/sql"
 	"errors"
 	"slices"
 	"time"
@@ -261,21 +262,21 @@ func target(all []workerRow, name string, n, round int) int {
 }
 
 // expelLate declares processes lost if their blocks or permits are needed.
-func (w *Worker) expelLate(ctx context.Context, all []*store.LeaseRow) error {
-	told := map[string]bool{}
+func (w *Worker) expelLate(ctx context.Context, all []*store.LeaseRow) (failed error) {
+	gone, asked := map[string]bool{}, map[string]bool{}
 	for _, h := range all {
 		if h.Free() || h.InTime {
 			continue
 		}
-		if !told[h.LockBy] {
-			told[h.LockBy] = true
-			if err := w.expelOne(ctx, h.LockBy); err != nil {
-				return err
-			}
+		if !asked[h.LockBy] {
+			asked[h.LockBy] = true
+			var err error
+			gone[h.LockBy], err = w.expelOne(ctx, h.LockBy)
+			failed = errors.Join(failed, err)
 		}
-		h.Live = false // if it was in time after all, taking its blocks will fail
+		h.Live = !gone[h.LockBy]
 	}
-	return nil
+	return failed
 }
 
 func ofBlocks(rows []store.BlockRow) (all []*store.LeaseRow) {
@@ -285,13 +286,20 @@ func ofBlocks(rows []store.BlockRow) (all []*store.LeaseRow) {
 	return all
 }
 
-func (w *Worker) expelOne(ctx context.Context, node string) error {
+// expelOne declares a process lost that is late. It reports whether the process is no longer live, which
+// is for good. It may still be: it has renewed its lease since, or another transaction holds its row.
+func (w *Worker) expelOne(ctx context.Context, node string) (gone bool, err error) {
 	n, err := w.db.Exec(ctx, store.ExpelNode, sqlrun.Args{"node": node})
 	if n > 0 {
 		signal(w.ends.died)
 		w.log.Warn("a worker did not renew its lease in time; others take over what it had", "node", node)
 	}
-	return err
+	if n > 0 || err != nil {
+		return n > 0, err
+	}
+	var state string
+	err = w.db.Get(ctx, store.NodeState, sqlrun.Args{"node": node}, &state)
+	return err == nil && state != "live" || errors.Is(err, sql.ErrNoRows), orGone(err)
 }
 
 // check drops blocks that no longer belong to this worker according to the table. It returns

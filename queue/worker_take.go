@@ -190,8 +190,8 @@ func (w *Worker) takeSome(ctx context.Context, some []*bid, name string) error {
 		}, x
 	}
 	reads := w.readSize()
-	args := sqlrun.Args{"rows": rows, "node": name, "batch": max(w.opt.Batch, reads)}
-	got, err := w.mark(ctx, args, some, byID)
+	args := sqlrun.Args{"node": name, "batch": max(w.opt.Batch, reads)}
+	got, err := w.mark(ctx, args, rows, byID)
 	if err != nil || len(got) == 0 {
 		return err
 	}
@@ -208,28 +208,25 @@ func (w *Worker) takeSome(ctx context.Context, some []*bid, name string) error {
 }
 
 // mark makes blocks this worker's, and returns those that it got.
-func (w *Worker) mark(ctx context.Context, args sqlrun.Args, some []*bid, byID map[store.BlockID]*bid) (got []*bid, err error) {
-	if len(some) == 1 {
-		n, err := w.db.Exec(ctx, store.TakeBlocks, args)
-		return some[:n], err
-	}
+func (w *Worker) mark(ctx context.Context, args sqlrun.Args, rows []sqlrun.Args, byID map[store.BlockID]*bid) (got []*bid, err error) {
 	err = w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		got = nil
-		n, err := tx.Exec(ctx, store.TakeBlocks, args)
-		if err != nil || n == 0 {
-			return err
-		}
-		if n == int64(len(some)) {
-			got = some
-			return nil
-		}
-		_, err = sqlrun.Select(ctx, tx, store.Taken, args, func(rows *sql.Rows) (id store.BlockID, err error) {
+		free := map[store.BlockID]bool{}
+		_, err := sqlrun.Select(ctx, tx, store.FreeBlocks, sqlrun.Args{"rows": rows}, func(rows *sql.Rows) (id store.BlockID, err error) {
 			if err = rows.Scan(&id.Queue, &id.Divided); err == nil {
+				free[id] = true
 				got = append(got, byID[id])
 			}
 			return id, err
 		})
-		return err
+		if err != nil || len(got) == 0 {
+			return err
+		}
+		args["rows"] = slices.DeleteFunc(slices.Clone(rows), func(row sqlrun.Args) bool {
+			return !free[store.BlockID{Queue: row["queue"].(int), Divided: row["block"].(int)}]
+		})
+		n, err := tx.Exec(ctx, store.TakeBlocks, args)
+		return store.Short(err, n, len(got))
 	})
 	return got, err
 }

@@ -127,6 +127,9 @@ func TestMoveRefused(t *testing.T) {
 // Another worker may be quicker at a block that was free. Jobs are moved when it leaves that.
 func TestMoveWaitsForAQuickerWorker(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.SkipLocked == "" {
+			t.Skip("a worker that takes blocks keeps all others from writing")
+		}
 		c := client(t, db, Options{Blocks: 1})
 		elsewhere(t, c, "to", 1)
 		enqueue(t, c, Job{Kind: "x"})
@@ -137,7 +140,7 @@ func TestMoveWaitsForAQuickerWorker(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			switch {
-			case !taken && strings.Contains(op, "suspects = CASE"):
+			case !taken && strings.Contains(op, "b.fence = record.seen"):
 				taken = true
 				db.Do(t, `UPDATE {prefix}queue_block SET state = 'LEASED', lock_by = 'quick', fence = fence + 1`, nil)
 			case taken && !left && strings.Contains(op, "SELECT"):

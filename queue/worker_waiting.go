@@ -102,7 +102,8 @@ func (p *waitingMark) tend(ctx context.Context, w *Worker, found bool) (again bo
 		return false, nil
 	}
 	at := map[bool]string{true: store.WaitsAt}[waits]
-	if _, err := w.db.Exec(ctx, store.PutBell, sqlrun.Args{"node": name, "at": at, "key": ""}); err != nil {
+	n, err := w.db.Exec(ctx, store.PutBell, sqlrun.Args{"node": name, "at": at, "key": ""})
+	if err != nil || n == 0 { // another transaction holds the row, or the lease was lost
 		return false, err
 	}
 	if p.as = ""; waits {

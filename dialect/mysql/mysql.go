@@ -83,6 +83,10 @@ var Dialect = &sqlrun.Dialect{
 			engine.SameKey(table, key) + " SET " + set +
 			engine.Also(" WHERE ", condition)
 	},
+	LocksReads: true,
+	DeleteFrom: func(table string, key []string, pick string) string {
+		return "DELETE " + table + " FROM (" + pick + ") AS picked STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY) ON " + engine.SameKey(table, key)
+	},
 
 	// The connection remembers the value, and the answer carries it.
 	Next: func(column string) string { return column + " = LAST_INSERT_ID(" + column + " + 1)" },
@@ -98,7 +102,9 @@ var Dialect = &sqlrun.Dialect{
 		return sqlrun.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || numbered(1040, 1053, 1927, 3032, 3169)(err) ||
 			readOnly(err) || halfCommitted(err)
 	},
-	ReadOnly: readOnly,
+	LockTimeout: numbered(1205),
+	Briefly:     briefly,
+	ReadOnly:    readOnly,
 	Refused: func(err error) bool {
 		var e *mysql.MySQLError
 		return errors.As(err, &e) && !temporary(err)
@@ -261,6 +267,22 @@ func session(ctx context.Context, c driver.Conn, base driver.Connector) (sqlconn
 		}
 		return err
 	}, nil
+}
+
+// briefly changes the session's limit, which is a whole number of seconds.
+func briefly(ctx context.Context, c driver.Conn) (restore func() error, err error) {
+	was, err := sqlconn.Int(ctx, c, "SELECT @@innodb_lock_wait_timeout")
+	if err != nil {
+		return nil, err
+	}
+	set := func(ctx context.Context, seconds int64) error {
+		return sqlconn.Exec(ctx, c, "SET SESSION innodb_lock_wait_timeout = "+strconv.FormatInt(seconds, 10))
+	}
+	return func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return set(ctx, was)
+	}, set(ctx, int64(sqlconn.BriefWait/time.Second))
 }
 
 // kill ends a connection in the server, within a second. It is a courtesy: innodb_lock_wait_timeout

@@ -18,7 +18,7 @@ import (
 // A worker's own connection is not pinged after a second, unless the server has closed it.
 func TestPing(t *testing.T) {
 	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
-		own := sqlconn.Borrow(db.Pool(), 1)
+		own := sqlconn.Borrow(db.Pool(), 1, nil)
 		c, err := own.Conn(t.Context())
 		dbtest.Must(t, err)
 		var pid int

@@ -20,6 +20,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dbcron/dbcron/internal/engine"
+	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -71,6 +72,7 @@ var Dialect = &sqlrun.Dialect{
 	In:              func(column, list string) string { return column + " = ANY (CAST(" + list + ".list AS BIGINT[]))" },
 	Only:            func(string) string { return "" },
 	UpdateFrom:      engine.UpdateFrom,
+	DeleteFrom:      engine.DeleteFrom,
 
 	Next:      func(column string) string { return column + " = " + column + " + 1" },
 	Returning: func(column string) string { return "RETURNING " + column },
@@ -81,13 +83,15 @@ var Dialect = &sqlrun.Dialect{
 	// empty. See pipelineWithout. LOCAL, because a pooler may give the session to somebody else
 	// next.
 	OnBegin:      "SELECT " + onBegin,
-	OnBeginShort: "SELECT set_config('idle_in_transaction_session_timeout', '5s', true), " + onBegin,
+	OnBeginShort: onBeginShort,
+	OnBeginBrief: onBeginShort + ", " + lockTimeout,
 
-	Duplicate: sqlState("23505"),
-	Missing:   sqlState("42P01"),
-	Denied:    sqlState("42501"),
-	Unknown:   sqlState("42704", "42883", "0A000"),
-	Retryable: sqlState("40001", "40P01"),
+	Duplicate:   sqlState("23505"),
+	Missing:     sqlState("42P01"),
+	Denied:      sqlState("42501"),
+	Unknown:     sqlState("42704", "42883", "0A000"),
+	Retryable:   sqlState("40001", "40P01"),
+	LockTimeout: sqlState("55P03"),
 	Unavailable: func(err error) bool {
 		return sqlrun.ConnectionError(err) || errors.Is(err, pgconn.ErrConnClosed) ||
 			sqlState("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "53300", readOnlyState)(err) || // the 25P0 end a session, too
@@ -121,6 +125,11 @@ var Dialect = &sqlrun.Dialect{
 const readOnlyState = "25006"
 
 const onBegin = "set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
+
+const onBeginShort = "SELECT set_config('idle_in_transaction_session_timeout', '5s', true), " + onBegin
+
+// lockTimeout is for one transaction, since a pooler may give the session to somebody else next.
+var lockTimeout = fmt.Sprintf("set_config('lock_timeout', '%dms', true)", sqlconn.BriefWait.Milliseconds())
 
 // sqlState recognizes errors by SQLSTATE. Any driver's error with the usual method fits, so a
 // caller's pool need not be pgx's.
@@ -331,7 +340,10 @@ func noSession(ctx context.Context, c *sql.Conn) error {
 // be compiled, which does not pay.
 var pipelineWithout = []string{"enable_seqscan", "enable_bitmapscan", "enable_sort", "jit"}
 
-var pipelineSettings = "SELECT set_config('" + strings.Join(pipelineWithout, "', 'off', true), set_config('") + "', 'off', true)"
+var (
+	pipelineSettings      = "SELECT set_config('" + strings.Join(pipelineWithout, "', 'off', true), set_config('") + "', 'off', true)"
+	briefPipelineSettings = pipelineSettings + ", " + lockTimeout
+)
 
 // pipeline is a transaction: the server commits at its end.
 func pipeline(ctx context.Context, driverConn any, texts []string, values [][]any, steps []*sqlrun.Step) (at int, err error) {
@@ -340,7 +352,11 @@ func pipeline(ctx context.Context, driverConn any, texts []string, values [][]an
 		return len(steps), errors.ErrUnsupported
 	}
 	var batch pgx.Batch
-	batch.Queue(pipelineSettings)
+	settings := pipelineSettings
+	if sqlconn.IsBrief(ctx) {
+		settings = briefPipelineSettings
+	}
+	batch.Queue(settings)
 	for i, text := range texts {
 		batch.Queue(text, values[i]...)
 	}

@@ -63,6 +63,9 @@ var Dialect = &sqlrun.Dialect{
 	},
 	Only:       func(string) string { return "" },
 	UpdateFrom: engine.UpdateFrom,
+	DeleteFrom: func(table string, key []string, pick string) string {
+		return "DELETE FROM " + table + " WHERE (" + strings.Join(key, ", ") + ") IN (" + pick + ")"
+	},
 
 	Next:      func(column string) string { return column + " = " + column + " + 1" },
 	Returning: func(column string) string { return "RETURNING " + column },

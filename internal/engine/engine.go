@@ -55,6 +55,11 @@ func UpdateFrom(table string, key []string, set, condition, pick string) string 
 		" FROM picked WHERE " + SameKey(table, key) + Also(" AND ", condition)
 }
 
+// DeleteFrom is Dialect.DeleteFrom for engines whose DELETE can have WITH and USING.
+func DeleteFrom(table string, key []string, pick string) string {
+	return "WITH picked AS MATERIALIZED (" + pick + ")\nDELETE FROM " + table + " USING picked WHERE " + SameKey(table, key)
+}
+
 // A Querier runs queries: a *sql.DB, *sql.Conn or *sql.Tx.
 type Querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)

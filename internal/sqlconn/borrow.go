@@ -10,9 +10,10 @@ import (
 
 // Borrow returns a pool of up to n connections taken from another pool. They return to it when the borrowed
 // pool is closed. So its user never waits for other users of the original pool, except to replace a broken
-// connection.
-func Borrow(pool *sql.DB, n int) *sql.DB {
-	borrowed := sql.OpenDB(lender{pool})
+// connection. prepare is called with each connection that is taken, and what it returns before that
+// connection goes back; nil: nothing has to be done.
+func Borrow(pool *sql.DB, n int, prepare func(context.Context, driver.Conn) (restore func() error, err error)) *sql.DB {
+	borrowed := sql.OpenDB(lender{pool, prepare})
 	borrowed.SetMaxOpenConns(n)
 	borrowed.SetMaxIdleConns(n)
 	return borrowed
@@ -21,7 +22,7 @@ func Borrow(pool *sql.DB, n int) *sql.DB {
 // BorrowThrough is Borrow for a pool whose connections pass each round trip through an Around, as those of
 // Intercept do. Its limits are database/sql's.
 func BorrowThrough(pool *sql.DB, opened func(context.Context, driver.Conn) (Around, error)) *sql.DB {
-	return sql.OpenDB(Intercept(lender{pool}, opened))
+	return sql.OpenDB(Intercept(lender{pool: pool}, opened))
 }
 
 // Fill makes a pool open all the connections it may have, so that none is missing later.
@@ -37,7 +38,10 @@ func Fill(ctx context.Context, pool *sql.DB) (err error) {
 }
 
 // A lender connects by taking connections from a pool.
-type lender struct{ pool *sql.DB }
+type lender struct {
+	pool    *sql.DB
+	prepare func(context.Context, driver.Conn) (restore func() error, err error)
+}
 
 func (l lender) Driver() driver.Driver { return l.pool.Driver() }
 
@@ -59,7 +63,13 @@ func (l lender) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, lent.Close())
 	}
-	return &conn{Conn: own, around: direct, lent: lent}, nil
+	c := &conn{Conn: own, around: direct, lent: lent}
+	if l.prepare != nil {
+		if c.restore, err = l.prepare(ctx, own); err != nil {
+			return nil, errors.Join(err, lent.Close())
+		}
+	}
+	return c, nil
 }
 
 // lentKey marks the contexts in which connections of a borrowed pool are reset before their next use.

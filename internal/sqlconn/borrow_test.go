@@ -18,7 +18,7 @@ func TestBorrow(t *testing.T) {
 		fault.Random = func() (bool, bool) { return true, false }
 		from := db.Broken(t, fault)
 		from.Pool().SetMaxOpenConns(3)
-		pool := sqlconn.Borrow(from.Pool(), 2)
+		pool := sqlconn.Borrow(from.Pool(), 2, nil)
 		over := from.Over(pool)
 		if err := sqlconn.Fill(t.Context(), pool); err != nil {
 			t.Fatal(err)

@@ -58,15 +58,22 @@ type conn struct {
 	around Around
 	cut    bool      // not shared, like all of a driver.Conn
 	lent   *sql.Conn // keeps the connection out of its pool; nil: not from a pool
+
+	restore func() error // called before it goes back to that pool; nil: nothing
 }
 
 // Close closes the connection or returns it to the pool that lent it, which closes it if it is no longer
 // usable.
 func (c *conn) Close() error {
-	if c.lent != nil {
-		return c.lent.Close()
+	if c.lent == nil {
+		return c.Conn.Close()
 	}
-	return c.Conn.Close()
+	if c.restore != nil && c.IsValid() {
+		if err := c.restore(); err != nil { // nobody may get it as it is
+			_ = c.lent.Raw(func(any) error { return driver.ErrBadConn })
+		}
+	}
+	return c.lent.Close()
 }
 
 func (c *conn) call(ctx context.Context, op string, f func() error) error {

@@ -50,6 +50,7 @@ type Session struct {
 	copies   *atomic.Int32 // shared likewise; never: the driver cannot copy
 	writing  *writing      // the right to write, on engines with one writer; otherwise nil
 	retry    bool          // each statement is its own transaction and may be retried
+	brief    bool          // it waits shortly for locks: see DB.Brief
 }
 
 var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,23}$`)
@@ -105,6 +106,35 @@ func (db *DB) Over(pool *sql.DB) *DB {
 	other := *db
 	other.pool, other.on, other.owned = pool, pool, false
 	return &other
+}
+
+// Brief returns db on connections that Borrow has taken with Dialect.Briefly: its statements, transactions
+// and pipelines wait for the lock of a row for a second at most, and then fail with an error that is a
+// Dialect.LockTimeout, without being retried. It is for work that is done for all, which a stranger's
+// transaction must not stop. On engines with one writer it is db itself.
+func (db *DB) Brief() *DB {
+	other := *db
+	other.brief = db.Dialect.LockTimeout != nil
+	return &other
+}
+
+// Exec is [Session.Exec]. A brief one is a transaction of its own, where an engine knows the limit only in
+// transactions.
+func (db *DB) Exec(ctx context.Context, stmt *Stmt, args Args) (int64, error) {
+	if db.brief && db.Dialect.Briefly == nil && db.Dialect.Pipeline != nil {
+		step := &Step{Stmt: stmt, Args: args}
+		err := db.Pipeline(ctx, step)
+		return step.Changed, err
+	}
+	return db.Session.Exec(ctx, stmt, args)
+}
+
+// heldTooLong recognizes the error of a brief statement, and says what it means.
+func (s *Session) heldTooLong(err error) error {
+	if !s.brief || err == nil || !s.Dialect.LockTimeout(err) {
+		return nil
+	}
+	return fmt.Errorf("another transaction has held a row for more than %v: %w", sqlconn.BriefWait, err)
 }
 
 // Options returns the options with the defaults filled in.
@@ -345,6 +375,9 @@ func (db *DB) begin(ctx context.Context, where interface {
 	if sqlconn.IsShort(ctx) {
 		onBegin = cmp.Or(db.Dialect.OnBeginShort, onBegin)
 	}
+	if db.brief {
+		onBegin = cmp.Or(db.Dialect.OnBeginBrief, onBegin)
+	}
 	if onBegin != "" {
 		if _, err := tx.ExecContext(ctx, onBegin); err != nil {
 			return db.unconnected(ctx, fmt.Errorf("begin: %w", err))
@@ -442,7 +475,9 @@ func (s *Session) retrying(ctx context.Context, f func() error) error {
 	wait.InitialInterval, wait.MaxInterval = 5*time.Millisecond, time.Second
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := f()
-		if err != nil && !s.Dialect.Retryable(err) {
+		if held := s.heldTooLong(err); held != nil {
+			err = backoff.Permanent(held)
+		} else if err != nil && !s.Dialect.Retryable(err) {
 			err = backoff.Permanent(err)
 		}
 		return struct{}{}, err

@@ -91,6 +91,13 @@ type Dialect struct {
 	// picked.x.
 	UpdateFrom func(table string, key []string, set, condition, pick string) string
 
+	// LocksReads reports that an UPDATE of several tables, and any DELETE, locks the rows that its
+	// subqueries read, and waits for them. An UPDATE of one table does not.
+	LocksReads bool
+
+	// DeleteFrom deletes those rows of table that pick selects by the columns of key.
+	DeleteFrom func(table string, key []string, pick string) string
+
 	// Next is the assignment in the SET of a one-row UPDATE that adds one to a column; see
 	// Session.Next. Returning ends such a statement; it is nil if the new value comes back by
 	// other means.
@@ -102,12 +109,18 @@ type Dialect struct {
 
 	OnBegin      string // run first in every transaction of DB.Tx; "" for nothing
 	OnBeginShort string // the same for DB.ShortTx; "": OnBegin
+	OnBeginBrief string // the same for a DB.Brief; "": OnBeginShort
+
+	// Briefly makes a connection wait for locks for sqlconn.BriefWait at most, until restore is called. It
+	// is nil where OnBeginBrief and Pipeline do that for a transaction, and on engines with one writer.
+	Briefly func(ctx context.Context, c driver.Conn) (restore func() error, err error)
 
 	Duplicate   func(error) bool // a unique key already holds the value
 	Missing     func(error) bool // a table does not exist
 	Denied      func(error) bool // the user lacks a right
 	Unknown     func(error) bool // the server lacks a language, function or feature
 	Retryable   func(error) bool // the transaction should be run again
+	LockTimeout func(error) bool // another transaction has held a row's lock for too long; nil on engines with one writer
 	Unavailable func(error) bool // the server is unreachable or not ready: try to connect again
 
 	// ReadOnly reports that the server refused a statement because it takes no writes. Nothing was

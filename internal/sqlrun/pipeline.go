@@ -127,6 +127,9 @@ func (db *DB) pipeline(ctx context.Context, steps []*Step) error {
 			return fmt.Errorf("%s: %w", step.Stmt.Name, err)
 		}
 	}
+	if db.brief {
+		ctx = sqlconn.Brief(ctx)
+	}
 	ctx, cancel := context.WithTimeout(ctx, db.timeout)
 	defer cancel()
 	c, err := db.pool.Conn(ctx)

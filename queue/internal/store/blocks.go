@@ -65,24 +65,23 @@ var (
 		FROM {prefix}queue_block AS b LEFT JOIN {prefix}node AS n ON n.name = b.lock_by
 		WHERE {in b.queue_id :queues} ORDER BY b.queue_id, b.divided`)
 
-	// TakeBlocks leases blocks that are free, or whose holders are not live. Of several takers of a block,
-	// the first one changes its fence; the others wait for its row's lock, and then no longer find the
-	// fence that they saw. A fence has one holder, so with the state that the taker saw, what it concluded
+	// FreeBlocks locks those of some blocks that are what their taker saw, and that are free or whose
+	// holders are not live. It passes over blocks that others are taking. TakeBlocks leases them in the same
+	// transaction. A fence has one holder, so with the state that the taker saw, what it concluded
 	// from that still holds: whether the holder died (1), which raises suspicion against its jobs, or lives
 	// and has said so (2), which proves nothing.
+	FreeBlocks = sqlrun.SQL("queue.free-blocks", `
+		SELECT b.queue_id, b.divided FROM {records rows: queue int, block int, seen int, was text}
+		{join_by_key {prefix}queue_block AS b} ON b.queue_id = record.queue AND b.divided = record.block
+		WHERE b.fence = record.seen AND b.state = record.was
+			AND (b.state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = b.lock_by AND n.state = 'live')) {skip_locked}`)
+
 	TakeBlocks = sqlrun.PerDialect("queue.take", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}queue_block", []string{"queue_id", "divided"},
 			`suspects = CASE picked.died WHEN 1 THEN suspects + 1 WHEN 2 THEN suspects ELSE 0 END, state = 'LEASED', lock_by = :node, lock_at = {now}, batch = :batch, fence = fence + 1`,
-			`{prefix}queue_block.fence = picked.seen AND {prefix}queue_block.state = picked.was AND (picked.was = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`,
-			`SELECT queue AS queue_id, block AS divided, seen, was, died FROM {records rows: queue int, block int, seen int, was text, died int}`)
+			`{prefix}queue_block.fence = picked.seen`,
+			`SELECT queue AS queue_id, block AS divided, seen, died FROM {records rows: queue int, block int, seen int, died int}`)
 	})
-
-	// Taken lists the blocks that TakeBlocks has leased. It runs in the same transaction, which holds
-	// their rows' locks. Only this worker writes its name, and only TakeBlocks with the next fence.
-	Taken = sqlrun.SQL("queue.taken", `
-		SELECT b.queue_id, b.divided FROM {records rows: queue int, block int, seen int}
-		{join_by_key {prefix}queue_block AS b} ON b.queue_id = record.queue AND b.divided = record.block
-		WHERE b.lock_by = :node AND b.fence = record.seen + 1`)
 
 	// HandOverBlocks frees blocks, and says for which kind of job each. Takers go by that, but only
 	// the time until the job begins depends on it. It compares the worker's fences, so it does not
@@ -90,20 +89,20 @@ var (
 	HandOverBlocks = sqlrun.PerDialect("queue.hand-over", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}queue_block", []string{"queue_id", "divided"}, `state = 'FREE', for_kind = picked.heir`,
 			`{prefix}queue_block.fence = picked.held AND {prefix}queue_block.lock_by = :node`,
-			`SELECT queue AS queue_id, block AS divided, held, heir FROM {records rows: queue int, block int, held int, heir text}`)
+			lockedBlocks(`held, heir`, `held int, heir text`))
 	})
 
 	// NoteBatch stores how many jobs the block's worker reads at once from now on. It compares
 	// the worker's fence, so it does not change a block that somebody else has taken.
-	NoteBatch = sqlrun.SQL("queue.note-batch", `
-		UPDATE {prefix}queue_block SET batch = :batch WHERE queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
+	NoteBatch = sqlrun.UpdateFree("queue.note-batch", "{prefix}queue_block", []string{"queue_id", "divided"}, `batch = :batch`,
+		`queue_id = :queue AND divided = :divided AND fence = :fence AND lock_by = :node`)
 
 	// TrustBlocks ends the suspicion that a job of some blocks crashed their worker. It compares the
 	// worker's fences, so it does not clear a block that somebody else has taken.
 	TrustBlocks = sqlrun.PerDialect("queue.trust", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}queue_block", []string{"queue_id", "divided"}, `suspects = 0`,
 			`{prefix}queue_block.fence = picked.held AND {prefix}queue_block.lock_by = :node`,
-			`SELECT queue AS queue_id, block AS divided, held FROM {records rows: queue int, block int, held int}`)
+			lockedBlocks(`held`, `held int`))
 	})
 
 	// StillMine is the last read of a transaction that moves jobs of a block. A taker of the
@@ -119,14 +118,22 @@ var (
 
 	// RetireBlocks removes the blocks of a drained generation. StrayBlocks finds a job that is
 	// committed later all the same.
-	RetireBlocks = sqlrun.SQL("queue.retire", `
-		DELETE FROM {prefix}queue_block WHERE queue_id = :queue AND generation = :generation`)
+	RetireBlocks = sqlrun.DeleteFree("queue.retire", "{prefix}queue_block", []string{"queue_id", "divided"},
+		`queue_id = :queue AND generation = :generation`)
 
 	// StrayBlocks finds the first block with jobs in each of some gaps between the existing
 	// blocks.
 	StrayBlocks = sqlrun.SQL("queue.strays", `SELECT `+firstBetween("job")+`, `+firstBetween("job_delayed")+
 		` FROM {records gaps: above int, below int}`)
 )
+
+// lockedBlocks picks blocks that are given by records, with more columns of these, and locks their
+// rows. It passes over rows that others have locked: handlers' transactions, which end with a locking read
+// of the block, and sessions at the prompt.
+func lockedBlocks(columns, records string) string {
+	return `SELECT b.queue_id, b.divided, ` + columns + ` FROM {records rows: queue int, block int, ` + records + `}
+		{join_by_key {prefix}queue_block AS b} ON b.queue_id = record.queue AND b.divided = record.block LIMIT 10000 {skip_locked}`
+}
 
 // anyIn returns a condition: some blocks have jobs in a table. It selects the first job by the
 // key. With EXISTS, an engine may begin anywhere in the table.

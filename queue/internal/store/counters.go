@@ -29,5 +29,5 @@ var (
 		FROM {prefix}job_count AS c JOIN {prefix}queue AS q ON q.queue_id = c.queue_id
 		WHERE c.minute >= {now + :since} GROUP BY c.minute, q.name ORDER BY c.minute, q.name`)
 
-	PurgeCounts = sqlrun.SQL("queue.purge-counts", `DELETE FROM {prefix}job_count WHERE minute < {now + :since}`)
+	PurgeCounts = sqlrun.DeleteFree("queue.purge-counts", "{prefix}job_count", []string{"minute", "queue_id", "kind"}, `minute < {now + :since}`)
 )

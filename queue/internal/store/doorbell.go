@@ -5,8 +5,7 @@ import "github.com/dbcron/dbcron/internal/sqlrun"
 // Addresses at which processes are told of new jobs.
 var (
 	// PutBell stores the address of a process's doorbell in the process's own row.
-	PutBell = sqlrun.SQL("queue.put-bell", `
-		UPDATE {prefix}node SET bell_at = :at, bell_key = :key WHERE name = :node AND state = 'live'`)
+	PutBell = sqlrun.UpdateFree("queue.put-bell", "{prefix}node", byName, `bell_at = :at, bell_key = :key`, `name = :node AND state = 'live'`)
 
 	// ListBells lists the doorbells of the workers of each queue.
 	ListBells = sqlrun.SQL("queue.list-bells", `

@@ -18,9 +18,9 @@ var (
 	RipeAny = sqlrun.SQL("queue.ripe-any-groups", `
 		SELECT g.id FROM {prefix}job_group AS g WHERE g.state = 'sealed' AND `+nonePending+` ORDER BY g.id LIMIT :limit`)
 
-	// LockGroup waits for those who are adding jobs to a group. EndGroup, which runs after it,
+	// LockGroup finds no group to which somebody is adding jobs. EndGroup, which runs after it,
 	// sees what they have added, and ends the group once.
-	LockGroup = sqlrun.SQL("queue.lock-group", `SELECT callback FROM {prefix}job_group WHERE id = :group AND state = 'sealed' {locked}`)
+	LockGroup = sqlrun.SQL("queue.lock-group", `SELECT callback FROM {prefix}job_group WHERE id = :group AND state = 'sealed' {skip_locked}`)
 	EndGroup  = sqlrun.SQL("queue.end-group", `
 		UPDATE {prefix}job_group SET state = 'done', ended_at = {now}, purge_at = CASE WHEN keep < 0 THEN NULL ELSE {now + keep} END
 		WHERE id = :group AND state = 'sealed' AND NOT EXISTS (SELECT 1 FROM {prefix}job_member AS m WHERE m.group_id = :group AND m.state = 'pending')`)
@@ -58,9 +58,8 @@ var (
 		SELECT id FROM {prefix}job_group WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit`)
 	SomeMembers = sqlrun.SQL("queue.some-members", `
 		SELECT job FROM {prefix}job_member WHERE group_id = :group ORDER BY job LIMIT :limit`)
-	PurgeMembers = sqlrun.SQL("queue.purge-members", `
-		DELETE FROM {prefix}job_member WHERE group_id = :group AND {in job :ids} {only job :n}`)
-	PurgeGroup = sqlrun.SQL("queue.purge-group", `DELETE FROM {prefix}job_group WHERE id = :group AND purge_at <= {now}`)
+	PurgeMembers = sqlrun.DeleteFree("queue.purge-members", "{prefix}job_member", []string{"group_id", "job"}, `group_id = :group AND {in job :ids}`)
+	PurgeGroup   = sqlrun.DeleteFree("queue.purge-group", "{prefix}job_group", []string{"id"}, `id = :group AND purge_at <= {now}`)
 )
 
 const nonePending = `NOT EXISTS (SELECT 1 FROM {prefix}job_member AS m WHERE m.group_id = g.id AND m.state = 'pending')`

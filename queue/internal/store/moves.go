@@ -18,11 +18,11 @@ var (
 	// LockLater and DivideAnew move jobs that are not due soon to other blocks, which may be in
 	// another queue. LockLater does not say IS NULL: MySQL would use hold_key's index to find
 	// the many jobs without one, lock them all and sort them. It hides the condition on the id
-	// from MySQL, too, which would look that up by the key.
+	// from MySQL, too, which would look that up by the key. It leaves locked rows to a later round.
 	LockLater = sqlrun.SQL("queue.lock-later", `
 		SELECT id, job_key, kind FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND run_at > {now + :soon} AND (`+notSentinel+`) IS TRUE AND (hold_key > '') IS NOT TRUE
-		ORDER BY run_at, id LIMIT :limit {locked}`)
+		ORDER BY run_at, id LIMIT :limit {skip_locked}`)
 
 	DivideAnew = sqlrun.SQL("queue.divide-anew", `
 		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+BodyColumns+`, `+progressColumns+`, attempt, crashes, error, run_at, hold_key)

@@ -11,18 +11,20 @@ var (
 
 	// Heartbeat renews the leases of some workers. A worker whose lease has expired does not
 	// become live again, even if nobody has noticed yet. If fewer rows change than there are
-	// names, the caller asks for each.
-	Heartbeat = sqlrun.SQL("queue.heartbeat", `
-		UPDATE {prefix}node SET expire_at = {now + :lease}, heartbeats = heartbeats + 1
-		WHERE name IN (:nodes) AND state = 'live' AND expire_at > {now}`)
+	// names, the caller asks for each, and then NodeLives whether the row is only locked.
+	Heartbeat = sqlrun.UpdateFree("queue.heartbeat", "{prefix}node", byName, `expire_at = {now + :lease}, heartbeats = heartbeats + 1`,
+		`name IN (:nodes) AND state = 'live' AND expire_at > {now}`)
 
-	// ExpelNode declares a process lost that has missed its heartbeats.
-	ExpelNode = sqlrun.SQL("queue.expel", `
-		UPDATE {prefix}node SET state = 'lost' WHERE name = :node AND state = 'live' AND expire_at <= {now}`)
+	// ExpelNode declares a process lost that has missed its heartbeats. One whose row is locked stays
+	// live meanwhile: a session that ends its jobs locks it, to keep them until its commit.
+	ExpelNode = sqlrun.UpdateFree("queue.expel", "{prefix}node", byName, `state = 'lost'`, `name = :node AND state = 'live' AND expire_at <= {now}`)
+
+	// NodeState tells, after ExpelNode, whether a process is no longer live: that is for good.
+	NodeState = sqlrun.SQL("queue.node-state", `SELECT state FROM {prefix}node WHERE name = :node`)
 
 	// ExpelIdleNodes does so with processes that held nothing that others waited for.
-	ExpelIdleNodes = sqlrun.SQL("queue.expel-idle", `
-		UPDATE {prefix}node SET state = 'lost' WHERE state = 'live' AND expire_at < {now + :since}`)
+	ExpelIdleNodes = sqlrun.UpdateFree("queue.expel-idle", "{prefix}node", byName, `state = 'lost'`,
+		`state = 'live' AND expire_at < {now + :since}`)
 
 	// SucceedNodes declares all processes lost that worked under a lock. Their leases are then
 	// free: their rows tell them so, as if they had missed their heartbeats.
@@ -39,17 +41,16 @@ var (
 
 	// ForgetNodes and ForgetWorkers remove the rows of processes that ended long ago. Their
 	// leases are free whether or not these rows exist.
-	ForgetNodes = sqlrun.SQL("queue.forget-nodes", `
-		DELETE FROM {prefix}node WHERE state <> 'live' AND expire_at < {now + :since}`)
+	ForgetNodes = sqlrun.DeleteFree("queue.forget-nodes", "{prefix}node", byName, `state <> 'live' AND expire_at < {now + :since}`)
 
-	ForgetWorkers = sqlrun.SQL("queue.forget-workers", `
-		DELETE FROM {prefix}queue_worker WHERE NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = node)`)
+	ForgetWorkers = sqlrun.DeleteFree("queue.forget-workers", "{prefix}queue_worker", []string{"queue_id", "node"},
+		`NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = node)`)
 
 	RegisterWorker = sqlrun.SQL("queue.register", `
 		INSERT INTO {prefix}queue_worker (queue_id, node, busy, kinds) VALUES {values rows: (:queue, :node, :busy, :does)} {ignore_duplicate node}`)
 
-	SetBusy = sqlrun.SQL("queue.set-busy", `
-		UPDATE {prefix}queue_worker SET busy = :busy, kinds = :does WHERE {in queue_id :queues} AND node = :node`)
+	SetBusy = sqlrun.UpdateFree("queue.set-busy", "{prefix}queue_worker", []string{"queue_id", "node"}, `busy = :busy, kinds = :does`,
+		`{in queue_id :queues} AND node = :node`)
 
 	// ListWorkers lists the workers of some queues: since when others may take their leases,
 	// whether they are drained, and which kinds they handle.
@@ -66,3 +67,6 @@ var (
 			COALESCE(SUM(CASE WHEN drained_at IS NULL THEN 0 ELSE 1 END), 0), COALESCE({us MAX(started_at)}, 0)
 		FROM {prefix}node WHERE state = 'live'`)
 )
+
+// byName is the key of processes.
+var byName = []string{"name"}

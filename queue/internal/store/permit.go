@@ -16,23 +16,25 @@ var (
 
 	// TakePermit leases a permit that is free, or whose holder is not live. It compares the
 	// fence that the taker saw, so one of several takers wins.
-	TakePermit = sqlrun.SQL("queue.take-permit", `
-		UPDATE {prefix}queue_permit SET state = 'LEASED', lock_by = :node, lock_at = {now}, fence = fence + 1
-		WHERE queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence
+	TakePermit = sqlrun.UpdateFree("queue.take-permit", "{prefix}queue_permit", bySlot,
+		`state = 'LEASED', lock_by = :node, lock_at = {now}, fence = fence + 1`,
+		`queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence
 			AND (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
 
-	ReturnPermit = sqlrun.SQL("queue.return-permit", `
-		UPDATE {prefix}queue_permit SET state = 'FREE' WHERE queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence AND lock_by = :node`)
+	ReturnPermit = sqlrun.UpdateFree("queue.return-permit", "{prefix}queue_permit", bySlot, `state = 'FREE'`,
+		`queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence AND lock_by = :node`)
 
 	// WaitForPermit records that a worker waits, unless one has recorded that a moment ago.
 	// Only the time until that worker gets a permit depends on it.
-	WaitForPermit = sqlrun.SQL("queue.wait-for-permit", `
-		UPDATE {prefix}queue_limit SET waiting_by = :node, waiting_until = {now + :lasts}
-		WHERE queue_id = :queue AND kind = :kind AND (waiting_until IS NULL OR waiting_until < {now + :soon})`)
+	WaitForPermit = sqlrun.UpdateFree("queue.wait-for-permit", "{prefix}queue_limit", []string{"queue_id", "kind"},
+		`waiting_by = :node, waiting_until = {now + :lasts}`,
+		`queue_id = :queue AND kind = :kind AND (waiting_until IS NULL OR waiting_until < {now + :soon})`)
 
 	// SweepPermits removes free permits that no limit has any more.
-	SweepPermits = sqlrun.SQL("queue.sweep-permits", `
-		DELETE FROM {prefix}queue_permit
-		WHERE (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))
+	SweepPermits = sqlrun.DeleteFree("queue.sweep-permits", "{prefix}queue_permit", bySlot,
+		`(state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))
 			AND NOT EXISTS (SELECT 1 FROM {prefix}queue_limit AS l WHERE l.queue_id = {prefix}queue_permit.queue_id AND l.kind = {prefix}queue_permit.kind)`)
 )
+
+// bySlot is the key of permits.
+var bySlot = []string{"queue_id", "kind", "slot"}

@@ -18,7 +18,7 @@ var (
 	EndRefused = sqlrun.SQL("queue.refused-ends", `
 		DELETE FROM {prefix}job_refused WHERE queue_id = :queue AND divided = :divided AND id = :id AND worker = :node`)
 
-	SweepRefused = sqlrun.SQL("queue.sweep-refused", `DELETE FROM {prefix}job_refused WHERE last_at < {now + :since}`)
+	SweepRefused = sqlrun.DeleteFree("queue.sweep-refused", "{prefix}job_refused", byJob, `last_at < {now + :since}`)
 
 	ListRefused = sqlrun.SQL("queue.list-refused", `
 		SELECT q.name, `+refusedColumns+` FROM {prefix}job_refused AS r JOIN {prefix}queue AS q ON q.queue_id = r.queue_id

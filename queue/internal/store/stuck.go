@@ -5,9 +5,8 @@ import "github.com/dbcron/dbcron/internal/sqlrun"
 var (
 	// NoteStuck records why the attempt of a job has failed whose handler has not returned, under the
 	// conditions of SaveProgress. Whoever adopts the row gives it another state.
-	NoteStuck = sqlrun.SQL("queue.note-stuck", `
-	UPDATE {prefix}job_running SET state = 'stuck', error = :error
-	WHERE queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node AND state <> 'handed' AND attempt = :attempt`)
+	NoteStuck = sqlrun.UpdateFree("queue.note-stuck", "{prefix}job_running", byJob, `state = 'stuck', error = :error`,
+		`queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node AND state <> 'handed' AND attempt = :attempt`)
 
 	// StuckJobs counts such jobs by queue.
 	StuckJobs = sqlrun.SQL("queue.stuck-jobs", `

@@ -1,0 +1,273 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"maps"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
+
+// A stranger's transaction, such as a session at the SQL prompt that was left open, may hold any row of
+// ours for hours. What a worker does for all its queues, blocks, groups or limits waits for no such row.
+// These are the statements of package queue that lock rows, who runs them, and why those that wait may
+// do so. A new one belongs into one of the lists.
+
+// A free statement passes over locked rows.
+type freeStatement struct {
+	stmt *sqlrun.Stmt
+	at   int         // which job of the world it is about
+	with sqlrun.Args // other arguments than those of told
+}
+
+// passes has statements that are run in rounds, by goroutines that serve all of a worker.
+var passes = map[string][]freeStatement{
+	"the round in which blocks are shared": {
+		{store.ExpelNode, 0, sqlrun.Args{"node": "late"}},
+		{store.SetBusy, 0, nil},
+		{store.FreeBlocks, 0, sqlrun.Args{"rows": []sqlrun.Args{
+			{"queue": 1, "block": 5, "seen": 5, "was": "FREE", "died": 0}, {"queue": 1, "block": 7, "seen": 5, "was": "LEASED", "died": 1},
+		}}},
+		{store.HandOverBlocks, 0, nil},
+		{store.TrustBlocks, 0, nil},
+		{store.RetireBlocks, 0, nil},
+		{store.LockLater, inDelayed, nil},
+		{store.AdoptRunning, inRunning, sqlrun.Args{"id": 30, "died": 1, "lost": 0, "charged": "", "had": ""}},
+		{store.HandRunning, inRunning, nil},
+		{store.SetTrial, inRunning, nil},
+		{store.NoteStuck, inRunning, sqlrun.Args{"attempt": 0, "error": ""}},
+		{store.TakeBack, inRunning, sqlrun.Args{"had": "", "n": 0, "charged": "", "clears": 0}},
+	},
+	"the renewal of the leases of all workers of a client": {{store.Heartbeat, 0, sqlrun.Args{"nodes": []string{"me", "left"}}}},
+	"a flusher, which serves one block after the other":    {{store.NoteBatch, 0, nil}},
+	"the poll for new jobs":                                {{store.PutBell, 0, sqlrun.Args{"at": "", "key": ""}}},
+	"the keeper of all limits": {
+		{store.TakePermit, 0, sqlrun.Args{"kind": "x", "slot": 0, "fence": 0}},
+		{store.ReturnPermit, 0, sqlrun.Args{"kind": "x", "slot": 1, "fence": 5}},
+		{store.WaitForPermit, 0, sqlrun.Args{"kind": "x", "lasts": 1, "soon": 1}},
+	},
+	"the goroutine that ends groups": {{store.LockGroup, 0, sqlrun.Args{"group": 1}}},
+	"the sweep": {
+		{store.ExpelIdleNodes, 0, sqlrun.Args{"since": int64(1e15)}},
+		{store.ForgetNodes, 0, sqlrun.Args{"since": int64(1e15)}},
+		{store.ForgetWorkers, 0, nil},
+		{store.SweepPermits, 0, nil},
+		{store.OutdatedDead, 0, nil},
+		{store.OutdatedDone, 0, nil},
+		{store.SurplusDead, inDead, nil},
+		{store.OldKeys, 0, nil},
+		{store.PurgeCounts, 0, sqlrun.Args{"since": int64(1e15)}},
+		{store.SweepRefused, 0, sqlrun.Args{"since": int64(1e15)}},
+		{store.PurgeMembers, 0, sqlrun.Args{"group": 1}},
+		{store.PurgeGroup, 0, sqlrun.Args{"group": 1}},
+	},
+}
+
+// mayWait has statements that wait, for a reason.
+var mayWait = map[string][]*sqlrun.Stmt{
+	"rows that the same transaction has locked before": {
+		store.TakeBlocks,
+		store.PurgeDead, store.PurgeDone, store.PurgeKeys, store.EndGroup, store.AccuseGroup, store.SetDrawn,
+		store.DivideAnew, store.PassReady, store.PassKeys, store.PartingKeys, store.FinishMembers,
+		store.KeepReady, store.KeepDelayed, store.KeepRunning, store.BuryReady, store.BuryDelayed, store.BuryRunning,
+		store.DelayReady, store.DelayRunning, store.Redelay, store.CheckOutReady, store.CheckOutDelayed,
+	},
+	"the end of a job, by whoever ends it; a worker writes it for a block": {
+		store.AckReady, store.AckDelayed, store.AckRunning, store.LockJobs, store.LockDelayed, store.LockRunning,
+		store.FreeKeys, store.StillMine, store.ClaimHolds,
+	},
+	"new rows, which nobody can hold, and the worker's own at its begin and end": {
+		store.JoinNode, store.LeaveNode, store.HandLast, store.ResignNodes, store.RegisterWorker, store.CreatePermits, store.CreateBlocks,
+		store.PlaceReadySentinels, store.PlaceDelayedSentinel, store.RemoveReadySentinels, store.RemoveDelayedSentinel,
+	},
+	"counts and reports, in goroutines of their own":                            {store.AddCounts, store.AgainRefused, store.AddRefused, store.EndRefused},
+	"the draw of tokens, whose result has to be known":                          {store.LockLimit},
+	"a successor, which may not begin before its predecessor's leases are free": {store.SucceedNodes},
+	"a handler that saves its progress, for its own job":                        {store.SaveProgress},
+}
+
+// byCallers matches the statements of callers: producers, operators and test helpers wait for themselves.
+var byCallers = regexp.MustCompile(`^queue\.(insert|create$|create-group|add-members|enter-group|seal-group|drop-group|get-now|take-keys|take-over-key|keep-keys|key-holders|` +
+	`lock$|lock-some|lock-checked-out|lock-dead|lock-done|set$|set-ordered|mark-deleted|insert-|update-|delete-|subscribe|unsubscribe|advance|hasten|revive|remove-running)`)
+
+// rowLocks recognizes statements that lock rows.
+var rowLocks = regexp.MustCompile(`\b(UPDATE|DELETE|INSERT|LOCK IN SHARE MODE|FOR SHARE)\b`)
+
+// Each statement of the package that locks rows is in one of the lists.
+func TestWhoWaits(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		listed := map[*sqlrun.Stmt]int{}
+		for _, list := range passes {
+			for _, s := range list {
+				listed[s.stmt]++
+			}
+		}
+		for _, list := range mayWait {
+			for _, stmt := range list {
+				listed[stmt]++
+			}
+		}
+		seen := 0
+		for _, stmt := range sqlrun.Statements() {
+			if !strings.HasPrefix(stmt.Name, "queue.") {
+				continue
+			}
+			n := listed[stmt]
+			if byCallers.MatchString(stmt.Name) {
+				n++
+			}
+			locks := rowLocks.MatchString(stmt.Text(db.Dialect))
+			if locks && n != 1 {
+				t.Errorf("%s locks rows, and is in %d lists: say who runs it, and whether it may wait for a stranger's transaction", stmt.Name, n)
+			}
+			if locks {
+				seen++
+			}
+		}
+		if seen < 60 {
+			t.Errorf("only %d statements were found that lock rows", seen)
+		}
+	})
+}
+
+// held are the tables whose rows the stranger holds.
+var held = []string{
+	"queue", "queue_block", "node", "queue_worker", "queue_limit", "queue_permit", "job", "job_delayed", "job_running", "job_dead", "job_done",
+	"job_unique", "job_group", "job_member", "job_count", "job_refused",
+}
+
+// strangers is the world, with rows in all tables for the statements in passes.
+func strangers(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	world(t, db)
+	byHand(
+		t, db,
+		`INSERT INTO {prefix}node (name, state, expire_at) VALUES ('late', 'live', `+ago+`), ('nobody', 'lost', `+ago+`)`,
+		`INSERT INTO {prefix}queue_worker (queue_id, node) VALUES (1, 'forgotten')`,
+		`INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by, fence) VALUES (1, 7, 'LEASED', 'nobody', 5)`,
+		`INSERT INTO {prefix}queue_limit (queue_id, kind) VALUES (1, 'x')`,
+		`INSERT INTO {prefix}queue_permit (queue_id, kind, slot, state, lock_by, fence) VALUES (1, 'x', 0, 'LEASED', 'nobody', 0), (1, 'x', 1, 'LEASED', 'me', 5), (1, 'y', 0, 'FREE', '', 0)`,
+		`INSERT INTO {prefix}job_group (id, state, purge_at) VALUES (1, 'sealed', `+ago+`)`,
+		`INSERT INTO {prefix}job_member (group_id, job, queue_id, kind, state) VALUES (1, 7, 1, 'x', 'done')`,
+		`INSERT INTO {prefix}job_unique (queue_id, unique_key, job, pending, free_at) VALUES (1, 'u', 7, 'no', `+ago+`)`,
+		`INSERT INTO {prefix}job_count (minute, queue_id, kind) VALUES (`+ago+`, 1, 'x')`,
+		`INSERT INTO {prefix}job_refused (queue_id, divided, id, kind, what, error, worker, tries, first_at, last_at) VALUES (1, 3, 7, 'x', 'done', '', 'me', 1, {now}, {now})`,
+	)
+}
+
+// None of the statements that serve all of a worker waits for a row that a stranger's transaction holds,
+// and each finds the row when it is free.
+func TestRoundsPassAStranger(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		strangers(t, db)
+		run := func(on *sqlrun.Session, s freeStatement) (n int64, err error) {
+			args := told(s.at)
+			maps.Copy(args, s.with)
+			if !strings.HasPrefix(s.stmt.Text(db.Dialect), "SELECT") {
+				return on.Exec(t.Context(), s.stmt, args)
+			}
+			rows, err := sqlrun.Select(t.Context(), on, s.stmt, args, func(*sql.Rows) (none struct{}, err error) { return none, nil })
+			return int64(len(rows)), err
+		}
+		errUndo := errors.New("undone")
+		brief := db.DB
+		if db.Dialect.LockTimeout != nil {
+			pool := sqlconn.Borrow(db.Pool(), 1, db.Dialect.Briefly)
+			defer pool.Close()
+			brief = db.Over(pool).Brief()
+		}
+		all := func(leftOut func(s freeStatement) bool, check func(who string, s freeStatement, n int64, err error)) {
+			for who, list := range passes {
+				for _, s := range list {
+					if leftOut(s) {
+						continue
+					}
+					err := brief.Tx(t.Context(), func(_ context.Context, tx *sqlrun.Session) error {
+						n, err := run(tx, s)
+						check(who, s, n, err)
+						return errUndo
+					})
+					if !errors.Is(err, errUndo) {
+						t.Error(err)
+					}
+				}
+			}
+		}
+		all(func(freeStatement) bool { return false }, func(_ string, s freeStatement, n int64, err error) {
+			if err != nil || n == 0 {
+				t.Errorf("%s reaches %d rows without the stranger (%v)", s.stmt.Name, n, err)
+			}
+		})
+		if db.Dialect.SkipLocked == "" {
+			return // one writer at a time
+		}
+		for _, table := range append(held, "") {
+			tx := db.Begin(t, &sql.TxOptions{Isolation: db.Dialect.Isolation})
+			for _, one := range held {
+				if table != "" && one != table {
+					continue
+				}
+				rows, err := sqlrun.Select(t.Context(), db.On(tx), sqlrun.Unlisted("SELECT * FROM {prefix}"+one+" {locked}"), nil,
+					func(*sql.Rows) (none struct{}, err error) { return none, nil })
+				if must(t, err); len(rows) == 0 {
+					t.Errorf("the stranger holds no row of %s", one)
+				}
+			}
+			// They wait for a second there: see UpdateFree.
+			waits := func(s freeStatement) bool {
+				text := s.stmt.Text(db.Dialect)
+				return db.Dialect.LocksReads && !strings.HasPrefix(text, "SELECT") && strings.Contains(text, "(SELECT 1 FROM")
+			}
+			all(waits, func(who string, s freeStatement, n int64, err error) {
+				if err != nil || table == "" && n != 0 {
+					t.Errorf("%s, in %s, with the rows of %s held by a stranger, reaches %d rows: %v", s.stmt.Name, who, cmp.Or(table, "all tables"), n, err)
+				}
+			})
+			must(t, tx.Rollback())
+		}
+	})
+}
+
+// A stranger's transaction holds a process that is late, as a session at the prompt does that has ended a
+// job and does not commit. Other processes that died are noticed meanwhile, in all queues, and the job of
+// the stranger's that is checked out is adopted when the transaction has ended.
+func TestDeathsBesideAStranger(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		if db.Dialect.SkipLocked == "" {
+			t.Skip("one writer at a time")
+		}
+		patient := db.Another(t, dialect.Options{StatementTimeout: longWait, MaxConns: 10})
+		c := client(t, patient, Options{})
+		var log record
+		w := worker(t, c, WorkerOptions{Queues: []string{"s", "w"}, Lease: longWait})
+		must(t, w.HandleOthers(func(_ context.Context, d *Delivery) error {
+			log.add("%s", d.Kind)
+			return nil
+		}))
+		enqueue(t, c, Job{Queue: "s", Kind: "of the stranger"})
+		byHand(
+			t, db,
+			`INSERT INTO {prefix}node (name, state, expire_at) VALUES ('stranger', 'live', `+ago+`), ('dead', 'live', `+ago+`)`,
+			`UPDATE {prefix}queue_block SET state = 'LEASED', lock_by = 'stranger'`,
+		)
+		enqueue(t, c, Job{Queue: "w", Kind: "of the dead"})
+		byHand(t, db, `UPDATE {prefix}queue_block SET state = 'LEASED', lock_by = 'dead' WHERE lock_by = ''`)
+		tx := db.Begin(t, &sql.TxOptions{Isolation: db.Dialect.Isolation})
+		_, err := sqlrun.Select(t.Context(), db.On(tx), sqlrun.Unlisted(`SELECT * FROM {prefix}node WHERE name = 'stranger' {locked}`), nil,
+			func(*sql.Rows) (none struct{}, err error) { return none, nil })
+		must(t, err)
+		start(t, w)
+		log.wants(t, "of the dead")
+		must(t, tx.Rollback())
+		log.wants(t, "of the dead", "of the stranger")
+	})
+}
