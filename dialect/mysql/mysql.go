@@ -85,7 +85,8 @@ var Dialect = &sqlrun.Dialect{
 	},
 	LocksReads: true,
 	DeleteFrom: func(table string, key []string, pick string) string {
-		return "DELETE " + table + " FROM (" + pick + ") AS picked STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY) ON " + engine.SameKey(table, key)
+		return "DELETE " + table + " FROM (" + pick + ") AS picked STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY) ON " +
+			engine.SameKey(table, key)
 	},
 
 	// The connection remembers the value, and the answer carries it.
