@@ -412,6 +412,22 @@ func orExec(db *dbtest.DB, stmt *sqlrun.Stmt, args sqlrun.Args) error {
 	return err
 }
 
+// Blocks that are handed over, or trusted, are those that are named, and no others of the same worker with the same fence.
+func TestOthersBlocksStay(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		byHand(t, db, `INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by, fence, suspects) VALUES
+			(1, 3, 'LEASED', 'me', 5, 3), (1, 4, 'LEASED', 'me', 5, 3), (2, 3, 'LEASED', 'me', 5, 3), (2, 4, 'LEASED', 'me', 5, 3)`)
+		for _, stmt := range []*sqlrun.Stmt{store.TrustBlocks, store.HandOverBlocks} {
+			rows := []sqlrun.Args{{"queue": 1, "block": 3, "held": 5, "heir": ""}}
+			if n, err := db.Exec(t.Context(), stmt, sqlrun.Args{"rows": rows, "node": "me"}); n != 1 || err != nil {
+				t.Errorf("%s changed %d blocks: %v", stmt.Name, n, err)
+			}
+		}
+		wantRows(t, db, "blocks", `SELECT queue_id, divided, state, suspects FROM {prefix}queue_block ORDER BY queue_id, divided`,
+			"1 3 FREE 0", "1 4 LEASED 3", "2 3 LEASED 3", "2 4 LEASED 3")
+	})
+}
+
 // Blocks are taken that are free or whose holders are not live, once, if they are what the taker saw. Their
 // jobs come under suspicion if the holder died.
 func TestTake(t *testing.T) {

@@ -79,8 +79,8 @@ var (
 	TakeBlocks = sqlrun.PerDialect("queue.take", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}queue_block", []string{"queue_id", "divided"},
 			`suspects = CASE picked.died WHEN 1 THEN suspects + 1 WHEN 2 THEN suspects ELSE 0 END, state = 'LEASED', lock_by = :node, lock_at = {now}, batch = :batch, fence = fence + 1`,
-			`{prefix}queue_block.fence = picked.seen`,
-			`SELECT queue AS queue_id, block AS divided, seen, died FROM {records rows: queue int, block int, seen int, died int}`)
+			"", // FreeBlocks has locked them
+			`SELECT queue AS queue_id, block AS divided, died FROM {records rows: queue int, block int, died int}`)
 	})
 
 	// HandOverBlocks frees blocks, and says for which kind of job each. Takers go by that, but only
