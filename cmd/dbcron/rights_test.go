@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/health"
@@ -224,4 +226,26 @@ func TestRunsUnderDocumentedGrants(t *testing.T) {
 		runScript(t, filepath.Join(root(t), "testdata", "cli", "grants", scripts[role.User]), bin,
 			map[string]string{"DBCRON_DATABASE_URL": asUser, "ENDPOINT": endpoint.URL})
 	})
+}
+
+// The rights are read from the statements' texts by a pattern, which sees all that write.
+func TestRightsOfAllWrites(t *testing.T) {
+	writes := 0
+	for _, d := range engines.All {
+		for _, stmt := range sqlrun.Statements() {
+			verb, _, _ := strings.Cut(strings.TrimSpace(stmt.Text(d)), " ")
+			if !slices.Contains([]string{"INSERT", "UPDATE", "DELETE"}, verb) {
+				continue
+			}
+			writes++
+			rights := sqlrun.Rights{}
+			rights.Add(stmt, d)
+			if all := slices.Concat(slices.Collect(maps.Values(rights))...); !slices.Contains(all, verb) {
+				t.Errorf("%s: %s on %s seems to need only %v", stmt.Name, verb, d.Name, rights)
+			}
+		}
+	}
+	if writes < 300 {
+		t.Errorf("only %d statements write", writes)
+	}
 }

@@ -15,7 +15,7 @@ var Verbs = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 
 var (
 	quotedText = regexp.MustCompile(`'[^']*'`)
-	namedTable = regexp.MustCompile(`\b(INSERT INTO|DELETE FROM|UPDATE|FROM|JOIN|STRAIGHT_JOIN)\s+dbcron_([a-z_]+)`)
+	namedTable = regexp.MustCompile(`\b(INSERT INTO|DELETE FROM|DELETE|UPDATE|FROM|JOIN|STRAIGHT_JOIN)\s+dbcron_([a-z_]+)`)
 	locksRows  = regexp.MustCompile(`\b(FOR UPDATE|FOR SHARE|LOCK IN SHARE MODE)\b`)
 	orUpdates  = regexp.MustCompile(`\b(ON DUPLICATE KEY|DO) UPDATE\b`)
 	readsBack  = regexp.MustCompile(`\b(ON CONFLICT \(|RETURNING\b)`)
@@ -38,7 +38,7 @@ func (r Rights) Add(s *Stmt, d *Dialect) {
 			if readsBack.MatchString(text) {
 				r.Hold(table, "SELECT")
 			}
-		case "DELETE FROM":
+		case "DELETE FROM", "DELETE": // the latter of rows that are joined
 			r.Hold(table, "SELECT", "DELETE") // SELECT because of its WHERE
 		case "UPDATE":
 			r.Hold(table, "SELECT", "UPDATE")
