@@ -505,7 +505,7 @@ func TestBadInput(t *testing.T) {
 		if n := rows(t, db, "job"); n != 1 || rows(t, db, "queue") != 1 {
 			t.Errorf("%d jobs, %d queues", n, rows(t, db, "queue"))
 		}
-		if logs := s.logs.String(); strings.Contains(logs, "hunter2") || !strings.Contains(logs, "path=/api/v1/jobs status=422") {
+		if logs := s.logs.String(); strings.Contains(logs, "hunter2") || !strings.Contains(logs, "status=422 method=POST path=/api/v1/jobs ") {
 			t.Errorf("the log has\n%s", logs)
 		}
 	})
