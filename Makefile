@@ -4,7 +4,7 @@
 export GOFLAGS := $(strip $(shell go env GOFLAGS) -buildvcs=false)
 
 # These packages' tests take longest. They start first, so that the run does not end with one of them alone.
-LONGEST := ./queue ./cmd/dbcron ./faults ./httpapi
+LONGEST := ./queue ./cmd/dbcron ./faults ./scheduler ./sqlschema
 
 VERSION  ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),devel)
 PKG      ?= $(LONGEST) ./...
