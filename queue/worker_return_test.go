@@ -200,7 +200,9 @@ func TestAppeal(t *testing.T) {
 		})
 		f.off.Store(false)
 		eventually(t, "somebody has it, and charges nobody", func() bool {
-			return slices.Equal(db.List(t, `SELECT crashes, losses FROM {prefix}job_running`, nil), []string{"0 1"})
+			// A slow machine may lose more leases.
+			found := db.List(t, `SELECT crashes, CASE WHEN losses > 0 THEN 1 ELSE 0 END FROM {prefix}job_running`, nil)
+			return slices.Equal(found, []string{"0 1"})
 		})
 		close(other.goOn)
 		close(f.goOn)
