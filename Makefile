@@ -55,7 +55,7 @@ deps: ## install what the tests need (Debian, root), or list what is missing
 	$(call timed,deps,tools/test-deps)
 
 test: deps ## run all tests on all engines; PKG=./lock ARGS='-v -run Renew'
-	@$(TEST) -parallel $(PARALLEL) -timeout 30m $(ARGS) $(PKG)
+	@$(TEST) -p 3 -parallel $(PARALLEL) -timeout 30m $(ARGS) $(PKG)
 
 # Mutants and plans are about statements.
 race: deps ## test the packages with goroutines with the race detector, on PostgreSQL and SQLite

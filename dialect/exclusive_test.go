@@ -81,10 +81,7 @@ func TestExclusiveEndsWithTheContext(t *testing.T) {
 
 // A driver that is interrupted in the middle of a statement may not say why the statement ended.
 func TestExclusiveSaysThatTheContextHasEnded(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("the lock is no session's")
-		}
+	dbtest.SeveralWriters.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := errors.New("ended")
 		pool, _ := interceptedPool(t, db, func(int, func() error) error {

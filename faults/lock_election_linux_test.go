@@ -2,7 +2,6 @@ package faults
 
 import (
 	"context"
-	"net/url"
 	"slices"
 	"syscall"
 	"testing"
@@ -111,10 +110,7 @@ func (e *election) followed() {
 // The leader's network freezes, and the server sees its connections end, as when a firewall or
 // load balancer resets them on that side alone.
 func TestLockLeaderIsCutOffOnOneSide(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		if u, err := url.Parse(db.URL); err != nil || u.Host == "" {
-			t.Skip("there is no network to this database")
-		}
+	dbtest.Network.Each(t, func(t *testing.T, db *dbtest.DB) {
 		w := newWire(t, db.URL)
 		p := part{URL: db.URL, Name: "half cut", TTL: 30 * time.Second}
 		behind := p

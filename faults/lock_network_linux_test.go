@@ -111,10 +111,7 @@ func (w *wire) close() {
 // that of this host.
 func TestLockNetworkFrozen(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		if u, err := url.Parse(db.URL); err != nil || u.Host == "" {
-			t.Skip("there is no network to this database")
-		}
+	dbtest.Network.Each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, way := range []struct {
 			name   string
 			frozen func(*wire) []*sync.RWMutex

@@ -68,11 +68,11 @@ func locks(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.Locks.Each(t, f, (*testing.T).Parallel)
 }
 
-// having is each on the engines that have something: see dbtest.Having.
-func having(t *testing.T, has func(*sqlrun.Dialect) bool, f func(t *testing.T, db *dbtest.DB)) {
+// having is each on the engines that have something: see dbtest.With.
+func having(t *testing.T, has dbtest.With, f func(t *testing.T, db *dbtest.DB)) {
 	t.Helper()
 	t.Parallel()
-	dbtest.Having(t, has, f, (*testing.T).Parallel)
+	has.Each(t, f, (*testing.T).Parallel)
 }
 
 // cuts is how the connection breaks at a round trip: before the server has done the work, or after it. Where

@@ -32,7 +32,7 @@ type prompt struct {
 // atPrompt runs a test for engines with routines, each with a session of its own.
 func atPrompt(t *testing.T, f func(t *testing.T, db *dbtest.DB, p *prompt)) {
 	t.Helper()
-	having(t, func(d *sqlrun.Dialect) bool { return d.Routines }, func(t *testing.T, db *dbtest.DB) {
+	having(t, dbtest.Routines, func(t *testing.T, db *dbtest.DB) {
 		f(t, db, newPrompt(t, db))
 	})
 }

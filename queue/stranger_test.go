@@ -241,10 +241,7 @@ func TestRoundsPassAStranger(t *testing.T) {
 // job and does not commit. Other processes that died are noticed meanwhile, in all queues, and the job of
 // the stranger's that is checked out is adopted when the transaction has ended.
 func TestDeathsBesideAStranger(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("one writer at a time")
-		}
+	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		patient := db.Another(t, dialect.Options{StatementTimeout: longWait, MaxConns: 10})
 		c := client(t, patient, Options{})
 		var log record

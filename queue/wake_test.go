@@ -186,7 +186,7 @@ func waiters(w *Worker) int {
 // waits, and nobody otherwise.
 func TestTellsWhoWaits(t *testing.T) {
 	dbtest.SkipBare(t, "it has no notifications")
-	having(t, func(d *sqlrun.Dialect) bool { return d.Notify != nil }, func(t *testing.T, db *dbtest.DB) {
+	having(t, dbtest.Notifications, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
 		heard, ready := make(chan string, 100), make(chan bool)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -126,10 +126,7 @@ func TestMoveRefused(t *testing.T) {
 
 // Another worker may be quicker at a block that was free. Jobs are moved when it leaves that.
 func TestMoveWaitsForAQuickerWorker(t *testing.T) {
-	locks(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("a worker that takes blocks keeps all others from writing")
-		}
+	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		elsewhere(t, c, "to", 1)
 		enqueue(t, c, Job{Kind: "x"})

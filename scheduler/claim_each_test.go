@@ -122,10 +122,7 @@ func TestEnqueueBroken(t *testing.T) {
 
 // Jobs wait for locks on their queues: commands do not wait with them.
 func TestEnqueueBehindALock(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("writers are alone anyway")
-		}
+	clockedHaving(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		addEnqueuing(t, db, "job", "@every 1h", func(s *Schedule) { s.Job.Queue = "busy" })
 		add(t, db, "command", "@every 1h")
 		s := daemon(t, db, Options{})

@@ -29,10 +29,7 @@ func quick(s *Scheduler, lane string) { s.noteTook(lane, time.Microsecond) }
 // A claim that has locked as many rows as it may starts another one in parallel, before it
 // commits, on engines that can skip locked rows.
 func TestHerdIsClaimedSideBySide(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("one writer at a time")
-		}
+	clockedHaving(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		lane := addHerd(t, db, claimBatch+20)
 		var locks, moves atomic.Int32
 		second := make(chan struct{}) // closed when the second claim has locked its schedules

@@ -87,6 +87,19 @@ func clocked(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.EachClock(t, f, (*testing.T).Parallel)
 }
 
+// having and clockedHaving are each and clocked on the engines that have something: see dbtest.With.
+func having(t *testing.T, has dbtest.With, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	has.Each(t, f, (*testing.T).Parallel)
+}
+
+func clockedHaving(t *testing.T, has dbtest.With, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	has.EachClock(t, f, (*testing.T).Parallel)
+}
+
 // memory is each on the engines for what happens in memory: see dbtest.Memory.
 func memory(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	t.Helper()

@@ -244,10 +244,7 @@ func TestNothingIsOverlooked(t *testing.T) {
 // What another transaction holds locked for long is found when it is free: the
 // floor stays below it.
 func TestTheFloorStaysBelowWhatIsHeld(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("one writer at a time: it would keep the daemon from all")
-		}
+	clockedHaving(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "held", "@every 1h")
 		add(t, db, "other", "@every 1m")
 		db.Advance(t, time.Hour)
@@ -283,10 +280,7 @@ func TestTheFloorStaysBelowWhatWaitsForRoom(t *testing.T) {
 // Where there are notifications, a daemon that polls once a minute does at once
 // what somebody asks for; elsewhere it would find it in a minute.
 func TestNotifications(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Notify == nil {
-			t.Skip("no notifications")
-		}
+	having(t, dbtest.Notifications, func(t *testing.T, db *dbtest.DB) {
 		command, pids := sleeper(t, false)
 		addJob(t, db, Schedule{Name: "job", Spec: "@manual", Command: command, Policy: Policy{Overlap: "queue"}})
 		s := daemon(t, db, Options{Poll: 10 * time.Minute}) // eventually waits for one

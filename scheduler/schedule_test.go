@@ -414,10 +414,7 @@ func TestEditRefuses(t *testing.T) {
 
 // Daemons that claim while a schedule is edited lose no slot, and run none twice.
 func TestEditBesideAClaim(t *testing.T) {
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("one writer at a time")
-		}
+	clockedHaving(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		add(t, db, "job", "0 * * * *")
 		db.Advance(t, time.Hour)
 		free := lockRow(t, db, `UPDATE {prefix}schedule SET stdin = 'x' WHERE name = 'job'`)

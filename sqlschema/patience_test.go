@@ -16,10 +16,7 @@ import (
 // A transaction that has used a table and stays open, such as a dump or a report, delays a change of the
 // tables, but nobody else.
 func TestAChangeThatWaitsLetsOthersGoOn(t *testing.T) {
-	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.TableLocks == nil {
-			t.Skip("readers are in nobody's way")
-		}
+	emptyHaving(t, dbtest.TableLocks, func(t *testing.T, db *dbtest.DB) {
 		latest := sqlschema.Latest(db.Dialect)
 		if err := sqlschema.To(t.Context(), db.DB, 31); err != nil { // 32 changes dbcron_queue
 			t.Fatal(err)
@@ -80,10 +77,7 @@ func waits(t *testing.T, db *dbtest.DB, open, touch string, change func(context.
 
 // A connection that has changed tables goes back into the pool as it was.
 func TestABoundOnLocksEndsWithItsTransaction(t *testing.T) {
-	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.TableLocks == nil {
-			t.Skip("there is none")
-		}
+	emptyHaving(t, dbtest.TableLocks, func(t *testing.T, db *dbtest.DB) {
 		setting := `SELECT current_setting('lock_timeout')`
 		if !db.Dialect.DDLInTx {
 			setting = `SELECT @@SESSION.lock_wait_timeout`

@@ -44,10 +44,7 @@ func TestPromptIsMadeAnew(t *testing.T) {
 // A user with the rights that used to be sufficient gets the tables, and gets the rest once it has
 // the rights.
 func TestPromptIsLeftOutWithoutRights(t *testing.T) {
-	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.DDLInTx {
-			t.Skip("who may make tables may make views and functions")
-		}
+	emptyHaving(t, func(d *sqlrun.Dialect) bool { return !d.DDLInTx }, func(t *testing.T, db *dbtest.DB) {
 		u, err := url.Parse(db.URL)
 		if err != nil {
 			t.Fatal(err)
@@ -91,10 +88,7 @@ func TestPromptIsLeftOutWithoutRights(t *testing.T) {
 
 // A user who may call dbcron_enqueue still may after an upgrade, after a downgrade, and when it is made anew.
 func TestEnqueueKeepsItsGrants(t *testing.T) {
-	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-		if !db.Dialect.DDLInTx || !db.Dialect.Routines {
-			t.Skip("a procedure's grants go with it, and docs/grants.md says so")
-		}
+	emptyHaving(t, func(d *sqlrun.Dialect) bool { return d.DDLInTx && d.Routines }, func(t *testing.T, db *dbtest.DB) {
 		to := func(version int64) {
 			t.Helper()
 			if err := sqlschema.To(t.Context(), db.DB, version); err != nil {

@@ -31,6 +31,12 @@ func eachEmpty(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.EachEmpty(t, f, (*testing.T).Parallel)
 }
 
+// emptyHaving is eachEmpty on the engines that have something: see dbtest.With.
+func emptyHaving(t *testing.T, has dbtest.With, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	has.EachEmpty(t, f, (*testing.T).Parallel)
+}
+
 // onSQLite is eachEmpty for what is the same on all engines, or changes with a migration only, each of which
 // TestUpDownUp and TestRowsOfTheReleaseSurvive run on all engines: see dbtest.Memory.
 func onSQLite(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {

@@ -70,15 +70,54 @@ func (p Proves) engines(all []*engine) (some []*engine) {
 	return some
 }
 
-// Having is Each on the engines that have what a test is about. The others have no subtest.
-func Having(t *testing.T, has func(*sqlrun.Dialect) bool, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
+// With is what an engine must have for a test to mean something there. Each, EachClock, EachEmpty and
+// Anew are those of the package on the engines that have it; the others have no subtest.
+type With func(*sqlrun.Dialect) bool
+
+var (
+	// SeveralWriters is missing where one transaction writes at a time.
+	SeveralWriters With = func(d *sqlrun.Dialect) bool { return d.SkipLocked != "" }
+
+	// Network is missing where the database is a file.
+	Network With = func(d *sqlrun.Dialect) bool { return d != sqlite.Dialect }
+
+	// Notifications is missing where programs must poll.
+	Notifications With = func(d *sqlrun.Dialect) bool { return d.Notify != nil }
+
+	// Routines is missing where SQL has no functions of ours.
+	Routines With = func(d *sqlrun.Dialect) bool { return d.Routines }
+
+	// TableLocks is missing where a change of tables waits for no reader.
+	TableLocks With = func(d *sqlrun.Dialect) bool { return d.TableLocks != nil }
+)
+
+// Each is dbtest.Each on the engines that have it.
+func (w With) Each(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
-	on := slices.DeleteFunc(slices.Clone(tested), func(e *engine) bool { return !has(e.dialect) })
-	each(t, on, pooled, f, first...)
+	each(t, w.engines(tested), pooled, f, first...)
 }
 
-// SeveralWriters is for Having: on the other engines one transaction writes at a time.
-func SeveralWriters(d *sqlrun.Dialect) bool { return d.SkipLocked != "" }
+// EachClock is dbtest.EachClock on the engines that have it.
+func (w With) EachClock(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
+	t.Helper()
+	w.Each(t, clocked(f), first...)
+}
+
+// EachEmpty is dbtest.EachEmpty on the engines that have it.
+func (w With) EachEmpty(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
+	t.Helper()
+	each(t, w.engines(tested), empty, f, first...)
+}
+
+// Anew is dbtest.Anew on the engines that have it.
+func (w With) Anew(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
+	t.Helper()
+	each(t, w.engines(tested), made, f, first...)
+}
+
+func (w With) engines(all []*engine) []*engine {
+	return slices.DeleteFunc(slices.Clone(all), func(e *engine) bool { return !w(e.dialect) })
+}
 
 // Long reports whether the long proofs run as well, and each test on all engines:
 // DBCRON_TEST_LONG=true, as make proof sets it.

@@ -6,15 +6,13 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/queuetest"
 )
 
 func TestRun(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Name != "postgres" {
-			t.Skip("the program is for PostgreSQL")
-		}
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
 		for range 2 { // the second time its tables and its schedule are there
 			if err := run(t.Context(), db.URL); err != nil {
 				t.Fatal(err)
