@@ -12,8 +12,10 @@ import (
 	"io"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/joblines"
 	"github.com/dbcron/dbcron/queue"
@@ -42,6 +44,8 @@ type parcel struct {
 	at    []int    // where they are in their batch
 	lines [][]byte // the jobs as JSON
 	size  int
+
+	beside bool // the batch has others, which end with it
 }
 
 // parcels divides a batch, whose jobs are these lines of JSON, by what a request may have.
@@ -88,14 +92,23 @@ func (s *sender) handleBatch(ctx context.Context, batch []*queue.Delivery) error
 	}
 	all := parcels(s.endpoint.Load(), batch, lines)
 	results := make(queue.Results, len(batch))
-	for _, p := range all {
-		for i, err := range s.sendParcel(ctx, p) {
-			if err != nil && s.aborted.Err() != nil {
-				err = queue.Snooze(0)
+	var sending sync.WaitGroup
+	for _, p := range all { // side by side: one that is not answered holds up no other
+		p.beside = len(all) > 1
+		sending.Go(func() {
+			var errs []error
+			if _, err := barrier.Do(func() { errs = s.sendParcel(ctx, p) }); err != nil {
+				errs = p.all(err)
 			}
-			results[p.at[i]] = err
-		}
+			for i, err := range errs {
+				if err != nil && s.aborted.Err() != nil {
+					err = queue.Snooze(0)
+				}
+				results[p.at[i]] = err
+			}
+		})
 	}
+	sending.Wait()
 	return results
 }
 
@@ -141,9 +154,13 @@ func (p *parcel) all(err error) []error {
 	return errs
 }
 
-// limit returns the timeout of the request: the shortest of the jobs' timeouts.
+// limit returns the timeout of the request: the shortest of the jobs' timeouts. While other requests of the batch wait for its
+// end, it is not longer than what is usual for the queue.
 func (p *parcel) limit(e *Endpoint) time.Duration {
 	limit := limitOf(e, p.jobs[0])
+	if p.beside {
+		limit = min(limit, usualLimit(e))
+	}
 	for _, d := range p.jobs[1:] {
 		limit = min(limit, limitOf(e, d))
 	}

@@ -79,12 +79,21 @@ func triesOf(e *Endpoint, d *queue.Delivery) int {
 	return e.tries
 }
 
+// longestOwnTimeout limits the timeout of a job itself, unless its queue or the endpoint has a longer one: whoever enqueues a job
+// should not keep a slot for a day.
+const longestOwnTimeout = time.Hour
+
 // limitOf returns the timeout of a request: the job's, its queue's, or the endpoint's.
 func limitOf(e *Endpoint, d *queue.Delivery) time.Duration {
-	switch {
-	case d.Timeout > 0:
-		return min(d.Timeout, longestTimeout)
-	case e.limit > 0:
+	if d.Timeout > 0 {
+		return min(d.Timeout, max(longestOwnTimeout, usualLimit(e)))
+	}
+	return usualLimit(e)
+}
+
+// usualLimit is the timeout of a request for jobs without one: their queue's, or the endpoint's.
+func usualLimit(e *Endpoint) time.Duration {
+	if e.limit > 0 {
 		return min(e.limit, longestTimeout)
 	}
 	return e.Timeout

@@ -30,6 +30,7 @@ type sender struct {
 	client   *http.Client
 	hosts    *Hosts
 	throttle *throttle // shared by all senders
+	gate     *gate
 	agent    string
 	now      func() time.Time
 	ending   context.Context // when it ends, no more requests begin
@@ -43,7 +44,7 @@ type sender struct {
 
 func newSender(ending context.Context, d *Dispatcher, e *Endpoint) *sender {
 	s := &sender{
-		hosts: d.opt.Hosts, throttle: &d.throttle, agent: "dbcron/" + d.opt.Version, now: d.queues.Now,
+		hosts: d.opt.Hosts, throttle: &d.throttle, gate: newGate(e.Concurrency), agent: "dbcron/" + d.opt.Version, now: d.queues.Now,
 		ending: ending, aborted: d.aborted, log: d.log, observed: d.opt.Observe, node: d.node, reporter: &d.reporter,
 	}
 	s.endpoint.Store(e)
@@ -196,7 +197,19 @@ func (s *sender) admit(ctx context.Context, d *queue.Delivery) (e *Endpoint, v *
 		if err != nil { // somebody wrote it by hand
 			return nil, nil, queue.Bury(fmt.Errorf("endpoint: %w", err))
 		}
+		if d.Endpoint == "" {
+			s.gate.pass(at.origin)
+		} else if wait := s.gate.enter(at.origin, e.URL != ""); wait > 0 {
+			return nil, nil, queue.Snooze(wait)
+		}
 		v, wait, changed := s.throttle.enter(at)
+		if d.Endpoint != "" {
+			if v == nil {
+				s.gate.leave(at.origin)
+			} else {
+				v.gate = s.gate
+			}
+		}
 		if v != nil {
 			if waited {
 				d.Extend(limitOf(e, d) + time.Second)

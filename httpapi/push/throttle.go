@@ -75,6 +75,7 @@ type visit struct {
 	t     *throttle
 	at    target
 	tries *cooldown // of at.answers, if the request is a probe
+	gate  *gate     // of which it has a slot; nil: none
 }
 
 // enter begins a request. Otherwise it returns how long to wait at most before the next try, and a channel
@@ -96,7 +97,7 @@ func (t *throttle) enter(at target) (v *visit, wait time.Duration, changed <-cha
 			is.until = now.Add(probeFor)
 		}
 	}
-	return &visit{t, at, t.places[at.answers]}, 0, nil
+	return &visit{t: t, at: at, tries: t.places[at.answers]}, 0, nil
 }
 
 // dialed records whether a host could be connected to, by an attempt that began at an instant. A failure
@@ -121,6 +122,9 @@ func (v *visit) answered() {
 // leave ends a request and records the state of the place that answered. A request sent before the place
 // was found busy says nothing about the time since.
 func (v *visit) leave(s state, after time.Duration) {
+	if v.gate != nil {
+		v.gate.leave(v.at.origin)
+	}
 	t := v.t
 	t.mu.Lock()
 	defer t.mu.Unlock()

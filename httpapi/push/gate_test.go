@@ -1,0 +1,123 @@
+package push
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue"
+)
+
+// deaf serves an endpoint that accepts requests and does not answer them before the test ends.
+func deaf(t *testing.T) *receiver {
+	t.Helper()
+	over := make(chan struct{})
+	r := receive(t, func(http.ResponseWriter, *http.Request) { <-over })
+	t.Cleanup(func() { close(over) }) // before the server is closed
+	return r
+}
+
+// An endpoint that accepts requests and does not answer does not stop the jobs of a queue that go elsewhere, neither to its URL nor
+// to endpoints of their own. What belongs to the class: whatever somebody can keep for as long as he likes by what he sends, and
+// others need. Room for requests' bodies is: see TestSlowSendersHoldUpThemselves.
+func TestDeafEndpoint(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		for _, k := range []struct {
+			name        string
+			concurrency int
+			batch       int
+			url         bool
+		}{{"with a URL", 4, 1, true}, {"without", 4, 1, false}, {"in batches", 2, 5, true}} {
+			t.Run(k.name, func(t *testing.T) {
+				c, hangs := client(t, db), deaf(t)
+				well := receive(t, nil)
+				if k.batch > 1 {
+					well = receiveBatches(t).receiver
+				}
+				url, own := well.URL, ""
+				if !k.url {
+					url, own = "", well.URL
+				}
+				point(t, db, c, "q", url, func(e *Endpoint) { e.Concurrency, e.Batch = k.concurrency, k.batch })
+				for range 3 * k.concurrency * k.batch {
+					enqueue(t, c, queue.Job{Endpoint: hangs.URL, Timeout: 24 * time.Hour})
+				}
+				start(t, db, Options{})
+				hangs.wait(t, 1)
+				for range 3 {
+					becomes(t, c, enqueue(t, c, queue.Job{Endpoint: own}), "")
+				}
+				if n := len(hangs.got()); n > k.concurrency {
+					t.Errorf("%d requests hang", n)
+				}
+			})
+		}
+	})
+}
+
+// Half of the slots are for one origin while there are others, and all but one if not. The longer it has none, the longer its jobs
+// stay away.
+func TestGate(t *testing.T) {
+	g, now := newGate(8), instant.Instant(1)
+	g.now = func() instant.Instant { return now }
+	enter := func(origin string, url bool) (n int) {
+		for g.enter(origin, url) == 0 {
+			n++
+		}
+		return n
+	}
+	if n := enter("a", false); n != 7 {
+		t.Errorf("alone it gets %d", n)
+	}
+	if n := enter("b", false); n != 1 {
+		t.Errorf("the other gets %d", n)
+	}
+	for range 4 {
+		g.leave("a")
+	}
+	if n := enter("a", false); n != 1 { // it has three
+		t.Errorf("beside the other it gets %d", n)
+	}
+	if n := enter("b", true); n != 2 {
+		t.Errorf("the other gets %d, and one is for the URL", n)
+	}
+	now = now.Add(50 * time.Second)
+	if away := g.enter("a", true); away < 25*time.Second || away > 75*time.Second {
+		t.Errorf("it is away for %v", away)
+	}
+	for range 4 {
+		g.leave("a")
+	}
+	for range 3 {
+		g.leave("b")
+	}
+	now = now.Add(lately / 2)
+	if n := enter("c", true); n != 4 || g.own != 4 {
+		t.Errorf("one that comes after a gets %d of %d", n, g.own)
+	}
+	if one := newGate(1); one.enter("a", true) != 0 || one.enter("a", true) == 0 {
+		t.Error("of one slot it gets not one")
+	}
+}
+
+// A job's own timeout has a limit, unless somebody who may change the queue has set a longer one. Where others wait for its
+// request it is no longer than what is usual.
+func TestOwnTimeouts(t *testing.T) {
+	for _, k := range []struct{ own, queue, endpoint, want, beside time.Duration }{
+		{0, 0, time.Second, time.Second, time.Second},
+		{time.Millisecond, time.Minute, time.Second, time.Millisecond, time.Millisecond},
+		{time.Minute, 0, time.Second, time.Minute, time.Second},
+		{24 * time.Hour, 0, time.Second, time.Hour, time.Second},
+		{24 * time.Hour, 0, 2 * time.Hour, 2 * time.Hour, 2 * time.Hour},
+		{24 * time.Hour, 3 * time.Hour, time.Second, 3 * time.Hour, 3 * time.Hour},
+		{0, 48 * time.Hour, time.Second, 24 * time.Hour, 24 * time.Hour},
+	} {
+		e, d := &Endpoint{limit: k.queue, Timeout: k.endpoint}, &queue.Delivery{Job: queue.Job{Timeout: k.own}}
+		p := &parcel{jobs: []*queue.Delivery{d}, beside: true}
+		if got, beside := limitOf(e, d), p.limit(e); got != k.want || beside != k.beside {
+			t.Errorf("%+v: got %v and %v", k, got, beside)
+		}
+	}
+}
