@@ -38,8 +38,9 @@ type figures struct {
 type queueFigures struct {
 	name, state string
 	admin.Counts
-	age   time.Duration // of the oldest ready job
-	stuck int           // jobs whose handlers do not return
+	age    time.Duration // of the oldest ready job
+	stuck  int           // jobs whose handlers do not return
+	hungry int           // workers whose handlers wait for connections
 }
 
 // A sampler reads figures for everyone who needs them, at most once every five seconds.
@@ -111,8 +112,12 @@ func (s *sampler) readQueues(ctx context.Context, f *figures) error {
 	if err != nil {
 		return err
 	}
+	starved, err := s.queues.Starved(ctx)
+	if err != nil {
+		return err
+	}
 	for i := range all {
-		q := queueFigures{name: all[i].Name, state: all[i].State, stuck: stuck[all[i].Name]}
+		q := queueFigures{name: all[i].Name, state: all[i].State, stuck: stuck[all[i].Name], hungry: starved[all[i].Name]}
 		var oldest time.Time
 		if q.Counts, oldest, err = s.queues.CountAndOldest(ctx, q.name, countedTo); err != nil {
 			return err
@@ -171,6 +176,7 @@ func (s *sampler) addUp(ctx context.Context, f *figures) error {
 		was, t := s.seen[key], f.totals[m.Queue]
 		if s.seen != nil {
 			t.Done, t.Failed, t.Dead = t.Done+max(0, m.Done-was.Done), t.Failed+max(0, m.Failed-was.Failed), t.Dead+max(0, m.Dead-was.Dead)
+			t.Late += max(0, m.Late-was.Late)
 			t.Waited, t.Took = t.Waited+max(0, m.Waited-was.Waited), t.Took+max(0, m.Took-was.Took)
 		}
 		seen[key], f.totals[m.Queue] = m, t

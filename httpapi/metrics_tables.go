@@ -21,11 +21,15 @@ var (
 	descPaused = description("queue_paused", "Whether the queue is paused.", "queue")
 	descStuck  = description("queue_stuck_jobs",
 		"Jobs whose handlers have not returned though their timeouts are over: each takes a slot of its worker.", "queue")
+	descStarved = description("queue_starved_workers",
+		"Workers whose handlers have all waited for connections of their pool for ten seconds.", "queue")
 	descDone = description("jobs_done_total",
 		"Jobs that all workers have done since this daemon began to look: the same at each daemon, so take one.", "queue")
 	descFailed = description("job_attempts_failed_total", "Attempts that failed and are followed by another, likewise.", "queue")
 	descDead   = description("jobs_dead_total", "Jobs that were given up, likewise.", "queue")
-	descWait   = description("job_wait_seconds_total",
+	descTardy  = description("jobs_found_late_total",
+		"Jobs that workers found late since the transactions that enqueued them took longer than two seconds, likewise.", "queue")
+	descWait = description("job_wait_seconds_total",
 		"How long attempts waited from when they could begin, all together, likewise.", "queue")
 	descWork     = description("job_work_seconds_total", "How long attempts took, all together, likewise.", "queue")
 	descPlans    = description("schedules", "Schedules by state.", "state")
@@ -52,7 +56,7 @@ var (
 // Describe lists the metrics.
 func (*tables) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descUp, descJobs, descAge, descPaused, descStuck, descDone, descFailed, descDead, descWait, descWork, descPlans,
+		descUp, descJobs, descAge, descPaused, descStuck, descStarved, descDone, descFailed, descDead, descTardy, descWait, descWork, descPlans,
 		descDue, descLate, descOpenRuns, descLocks,
 		descNodes, descOffset, descSuccess, descDuration, descFailures, descRunning, descLateness, descOmitted,
 	} {
@@ -83,9 +87,10 @@ func (t *tables) Collect(to chan<- prometheus.Metric) {
 		gauge(descAge, q.age.Seconds(), q.name)
 		gauge(descPaused, map[bool]float64{true: 1}[q.state == "paused"], q.name)
 		gauge(descStuck, float64(q.stuck), q.name)
+		gauge(descStarved, float64(q.hungry), q.name)
 		done := f.totals[q.name]
 		for d, v := range map[*prometheus.Desc]float64{
-			descDone: float64(done.Done), descFailed: float64(done.Failed), descDead: float64(done.Dead),
+			descDone: float64(done.Done), descFailed: float64(done.Failed), descDead: float64(done.Dead), descTardy: float64(done.Late),
 			descWait: done.Waited.Seconds(), descWork: done.Took.Seconds(),
 		} {
 			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, q.name)

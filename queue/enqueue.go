@@ -70,7 +70,11 @@ func (c *Client) enqueueMany(ctx context.Context, jobs []Job) (all []Enqueued, e
 	if err := c.prepare(ctx, jobs, rows); err != nil {
 		return nil, err
 	}
-	err = c.insist(ctx, func() error { return c.writeAnew(ctx, rows) })
+	err = c.insist(ctx, func() error {
+		ctx, end := c.spared(ctx)
+		defer end()
+		return c.writeAnew(ctx, rows)
+	})
 	switch err = uncertain(c.db.Dialect, err); {
 	case errors.Is(err, ErrUnknownOutcome):
 		c.late.mark(rows)
@@ -165,6 +169,8 @@ func (c *Client) prepare(ctx context.Context, jobs []Job, rows []jobRow) error {
 		return err
 	}
 	return c.insist(ctx, func() error {
+		ctx, end := c.spared(ctx)
+		defer end()
 		return c.db.Undone((&source{c: c, at: instant.Now()}).address(ctx, jobs, rows))
 	})
 }

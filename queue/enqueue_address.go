@@ -67,11 +67,11 @@ func (s *source) address(ctx context.Context, jobs []Job, rows []jobRow) error {
 }
 
 // on returns the session to read on.
-func (s *source) on() *sqlrun.Session {
+func (s *source) on(ctx context.Context) *sqlrun.Session {
 	if s.tx != nil {
 		return s.tx
 	}
-	return &s.c.db.Session
+	return &s.c.dbOf(ctx).Session
 }
 
 // routes returns routes that are recent enough.
@@ -107,7 +107,7 @@ func (s *source) queue(ctx context.Context, name string, j *Job) (*store.Queue, 
 	if s.remembers() && q != nil && s.fresh(q.At) {
 		return q, nil
 	}
-	q, err := s.c.readOn(ctx, s.on(), name)
+	q, err := s.c.readOn(ctx, s.on(ctx), name)
 	switch {
 	case errors.Is(err, ErrNotFound) && len(j.Payload) > store.DefaultMaxPayload: // a job that is refused creates no queue
 		return nil, tooLarge(j, name, store.DefaultMaxPayload)
@@ -192,7 +192,7 @@ func tooLarge(j *Job, queue string, limit int) error {
 func (s *source) order(ctx context.Context, q *store.Queue) error {
 	args := sqlrun.Args{"queue": q.ID}
 	if s.tx == nil {
-		if _, err := s.c.db.Exec(ctx, store.SetOrdered, args); err != nil {
+		if _, err := s.c.dbOf(ctx).Exec(ctx, store.SetOrdered, args); err != nil {
 			return err
 		}
 		_, err := s.c.read(ctx, q.Name)

@@ -16,18 +16,18 @@ import (
 // An id is drawn once there is a connection, and in a transaction that has begun. So it is not
 // older than its statement, however long the caller has waited for either.
 
-// write gives rows their ids and inserts them, all or none. Calling it again draws new ids: do so
-// only if nothing was committed.
-func (c *Client) write(ctx context.Context, rows []jobRow) error {
-	if !c.atOnce(rows) {
-		return c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+// write gives rows their ids and inserts them, all or none, atOnce with one statement. Calling it again
+// draws new ids: do so only if nothing was committed.
+func (c *Client) write(ctx context.Context, rows []jobRow, atOnce bool) error {
+	if !atOnce {
+		return c.dbOf(ctx).ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 			if err := c.name(ctx, tx, rows); err != nil {
 				return err
 			}
 			return c.insertAll(ctx, tx, rows)
 		})
 	}
-	return c.db.WithConn(ctx, func(ctx context.Context, on *sqlrun.Session) error {
+	return c.dbOf(ctx).WithConn(ctx, func(ctx context.Context, on *sqlrun.Session) error {
 		if err := c.name(ctx, on, rows); err != nil {
 			return err
 		}
@@ -56,17 +56,31 @@ func (c *Client) insert(ctx context.Context, on *sqlrun.Session, rows []jobRow) 
 		}
 	}
 	all := stored(rows)
-	_, err := on.Exec(ctx, store.Insertion(all), sqlrun.Args{"rows": all})
+	_, err := on.ExecWhole(ctx, store.Insertion(all), sqlrun.Args{"rows": all})
+	return onlyTooLong(rows, err)
+}
+
+// onlyTooLong says of a statement that was too long that its only job is.
+func onlyTooLong(rows []jobRow, err error) error {
+	if len(rows) == 1 && errors.Is(err, sqlrun.ErrTooLong) {
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
 	return err
 }
 
 // writeAnew is write, and draws new ids for all rows if one id is taken. New ids for only some
 // would change a key's order.
 func (c *Client) writeAnew(ctx context.Context, rows []jobRow) error {
+	atOnce := c.atOnce(rows)
 	for tries := 0; ; tries++ {
-		err := c.write(ctx, rows)
-		if errors.Is(err, errors.ErrUnsupported) {
-			continue // now it is known that the driver cannot copy
+		err := c.write(ctx, rows, atOnce)
+		switch {
+		case errors.Is(err, errors.ErrUnsupported): // now it is known that the driver cannot copy
+			atOnce = c.atOnce(rows)
+			continue
+		case errors.Is(err, sqlrun.ErrTooLong) && atOnce && len(rows) > 1:
+			atOnce = false
+			continue
 		}
 		if err == nil || !c.taken(err) || tries == 3 {
 			return err
@@ -94,7 +108,7 @@ func (c *Client) atOnce(rows []jobRow) bool {
 	if slices.ContainsFunc(rows, func(r jobRow) bool { return r.Delay > 0 || !r.RunAt.IsZero() }) {
 		return false
 	}
-	return len(rows) <= store.Chunk && weightOf(rows) <= sqlrun.MaxBytes || c.db.CanCopy()
+	return len(rows) <= store.Chunk && weightOf(rows) <= c.db.Roomy() || c.db.CanCopy()
 }
 
 // weight returns the maximum size of a row in an INSERT, in bytes.
@@ -213,7 +227,7 @@ func (c *Client) insertBy(ctx context.Context, tx *sqlrun.Session, rows []jobRow
 	for _, part := range slices.Concat(parts(ready), parts(delayed)) {
 		all := stored(part)
 		if _, err := tx.Exec(ctx, of(all), sqlrun.Args{"rows": all, "channel": c.bells.channel()}); err != nil {
-			return err
+			return onlyTooLong(part, err)
 		}
 	}
 	return nil

@@ -13,6 +13,9 @@ import (
 // its block carries a mark: its id ends in [store.Follower]. A worker that reads such an id reads the
 // whole block before it goes on.
 //
+// A producer that learns that its commit came later than Window also says so to the workers, which then
+// read from its first id on.
+//
 // An id of another origin ends so by chance once in 4096 times. That costs one more read and
 // nothing else.
 
@@ -105,4 +108,19 @@ func (l *late) mark(rows []jobRow) {
 			l.blocks[store.BlockID{Queue: r.queue, Divided: r.divided}] = l.n
 		}
 	}
+}
+
+// lateFrom returns the first ids, by queue, of ready rows that were committed too late to be found. They
+// are now.
+func lateFrom(rows []jobRow) map[int]int64 {
+	if len(rows) == 0 || since(rows[0].drawn) <= Window {
+		return nil
+	}
+	first := map[int]int64{}
+	for i := range rows {
+		if r := &rows[i]; r.id != 0 && r.runAt == 0 {
+			first[r.queue] = least(first[r.queue], r.id)
+		}
+	}
+	return first
 }

@@ -24,7 +24,7 @@ func (r *routes) queue(kind string) string { return store.RouteOf(r.of, kind) }
 // back. Of two concurrent reads, the later one counts.
 func (c *Client) readRoutes(ctx context.Context, tx *sqlrun.Session) (*routes, error) {
 	at := instant.Now()
-	all, err := store.RoutesByKind(ctx, cmp.Or(tx, &c.db.Session))
+	all, err := store.RoutesByKind(ctx, cmp.Or(tx, &c.dbOf(ctx).Session))
 	if err != nil {
 		return nil, err
 	}

@@ -133,7 +133,7 @@ func (s *sender) take() []*sending {
 	now := s.client.clock.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := store.PartOf(s.waiting, sqlrun.MaxBytes, func(one **sending) int { return (*one).rows[0].weight() })
+	n := store.PartOf(s.waiting, s.client.db.Roomy(), func(one **sending) int { return (*one).rows[0].weight() })
 	for i := range n {
 		if s.waiting[i].jobs[0].waits(now) != s.waiting[0].jobs[0].waits(now) {
 			n = i
@@ -174,7 +174,9 @@ func (s *sender) attempt(part []*sending) (taken []*sending, rows []jobRow, err 
 	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
 	defer cancel()
 	c := s.client
-	err = c.db.WithConn(ctx, func(ctx context.Context, on *sqlrun.Session) error {
+	ctx, end := c.spared(ctx)
+	defer end()
+	err = c.dbOf(ctx).WithConn(ctx, func(ctx context.Context, on *sqlrun.Session) error {
 		if part == nil {
 			part = s.take()
 		}
@@ -200,12 +202,19 @@ func (s *sender) seal(part []*sending, rows []jobRow) []jobRow {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	still := rows[:0]
+	var drawn instant.Instant
+	if len(rows) > 0 {
+		drawn = rows[0].drawn
+	}
 	for i, one := range part {
 		if one.gone {
 			continue
 		}
 		one.rows[0], one.sent = rows[i], true
 		still = append(still, rows[i])
+	}
+	if len(still) > 0 {
+		still[0].drawn = drawn
 	}
 	return still
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/queue/internal/bell"
+	"github.com/dbcron/dbcron/queue/internal/board"
 )
 
 // drawEarly draws the ids of jobs of the default queue, and returns a function that
@@ -172,4 +174,78 @@ func TestLookBackOverAWholeWindow(t *testing.T) {
 			t.Errorf("%s begins, and a job is left", got)
 		}
 	})
+}
+
+// A job of a transaction that took longer than its window is found when a look goes back that far, in a
+// block that is quiet and in one that is not, and is counted. It is found at once if its producer says so:
+// to workers here, and to those of other processes by a bell.
+func TestLookBackBeyondTheWindow(t *testing.T) {
+	const took = Window + Window/2
+	deepLook := func(w *Worker, b *block) {
+		w.mu.Lock()
+		b.reads.Depths = board.Depths{} // the time of each look has come
+		w.mu.Unlock()
+	}
+	finds := map[string]func(t *testing.T, w *Worker, b *block, rows []jobRow) (counted string){
+		"by a read": func(t *testing.T, w *Worker, b *block, _ []jobRow) string {
+			deepLook(w, b)
+			w.mu.Lock()
+			w.enlist(b)
+			w.mu.Unlock()
+			return "1"
+		},
+		"by a look": func(t *testing.T, w *Worker, b *block, _ []jobRow) string {
+			deepLook(w, b)
+			w.lookSoon()
+			if n, err := w.lookForNew(t.Context(), false); n != 1 || err != nil {
+				t.Errorf("a look into a quiet block found %d, %v", n, err)
+			}
+			return "1"
+		},
+		"by its producer": func(_ *testing.T, w *Worker, b *block, rows []jobRow) string {
+			rows[0].drawn = instant.Now().Add(-took)
+			w.c.bells.ring(rows)
+			return "0"
+		},
+		"by a bell": func(_ *testing.T, w *Worker, b *block, rows []jobRow) string {
+			w.heard(bell.Blocks(b.q.id, map[int]bool{b.divided: true}) + bell.From(b.q.id, rows[0].id))
+			return "0"
+		},
+	}
+	for name, find := range finds {
+		t.Run(name, func(t *testing.T) {
+			locks(t, func(t *testing.T, db *dbtest.DB) {
+				w, b := idleWorker(t, db)
+				w.whole = time.Hour
+				flushDry(t, w, b)
+				jobs := []Job{{Kind: "x", Payload: []byte("1")}}
+				rows := make([]jobRow, 1)
+				must(t, w.c.prepare(t.Context(), jobs, rows))
+				must(t, w.c.name(t.Context(), &w.c.db.Session, rows))
+				enqueue(t, w.c, Job{Kind: "x", Payload: []byte("0")})
+				flushDry(t, w, b)
+				if got := begun(t, w, b); got != "0" {
+					t.Fatalf("%s begins", got)
+				}
+				elapse(w, took)
+				w.ring(b.q.id, b.divided)
+				flushDry(t, w, b)
+				must(t, w.c.db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error { return w.c.insertAll(ctx, tx, rows) }))
+				w.ring(b.q.id, b.divided)
+				flushDry(t, w, b)
+				if got := begun(t, w, b); got != "none" {
+					t.Fatalf("%s begins: it was not missed", got)
+				}
+				counted := find(t, w, b, rows)
+				flushDry(t, w, b)
+				if got := begun(t, w, b); got != "1" {
+					t.Errorf("%s begins, and a job is left", got)
+				}
+				must(t, w.tally.addCounts(t.Context()))
+				if got := db.List(t, `SELECT COALESCE(SUM(late), 0) FROM {prefix}job_count`, nil); len(got) != 1 || got[0] != counted {
+					t.Errorf("late jobs counted: %q, want %s", got, counted)
+				}
+			})
+		})
+	}
 }

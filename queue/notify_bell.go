@@ -26,6 +26,7 @@ type bells struct {
 	mu      sync.Mutex
 	workers map[*Worker]bool
 	pending map[int]map[int]bool // blocks by queue
+	late    map[int]int64        // by queue, the first id of those that were committed late
 	telling bool
 	flow    flow
 
@@ -66,6 +67,7 @@ func (f *flow) pace() time.Duration {
 
 func (b *bells) init(c *Client) {
 	b.client, b.hub, b.workers, b.pending = c, bell.Of(c.db), map[*Worker]bool{}, map[int]map[int]bool{}
+	b.late = map[int]int64{}
 	b.ears = make(chan struct{}, 1)
 }
 
@@ -88,8 +90,12 @@ func (b *bells) remove(w *Worker) {
 func (b *bells) ring(rows []jobRow) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	late := lateFrom(rows)
 	for w := range b.workers {
 		w.ringRows(rows)
+		for queue, id := range late {
+			w.ringFrom(queue, id)
+		}
 	}
 	if b.client.db.Dialect.Notify == nil && !b.rings() {
 		return
@@ -106,6 +112,9 @@ func (b *bells) ring(rows []jobRow) {
 			b.pending[r.queue] = map[int]bool{}
 		}
 		b.pending[r.queue][r.divided] = true
+	}
+	for queue, id := range late {
+		b.late[queue] = least(b.late[queue], id)
 	}
 	if !b.telling {
 		b.telling = true
@@ -247,6 +256,10 @@ func (b *bells) payloads() map[int]string {
 		}
 		delete(b.pending, queue)
 		all[queue] = bell.Blocks(queue, blocks)
+		if id := b.late[queue]; id != 0 {
+			delete(b.late, queue)
+			all[queue] += bell.From(queue, id)
+		}
 		size += len(all[queue])
 	}
 	return all
@@ -311,6 +324,10 @@ func (w *Worker) heardJobs(payload string) {
 		}
 		if list == "" {
 			w.ringAll(queue)
+			continue
+		}
+		if first, ok := bell.FromID(list); ok {
+			w.ringFrom(queue, first)
 			continue
 		}
 		for block := range strings.SplitSeq(list, ",") {

@@ -118,7 +118,7 @@ func cmpName(queue string) string { return cmp.Or(queue, store.DefaultQueue) }
 
 // create creates a queue with its blocks; concurrent creators share the result.
 func (c *Client) create(ctx context.Context, name string, n int) error {
-	return c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error { return store.MakeQueue(ctx, tx, name, n, false) })
+	return c.dbOf(ctx).ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error { return store.MakeQueue(ctx, tx, name, n, false) })
 }
 
 // Options adjusts a Client. The zero value is ready to use.

@@ -119,6 +119,7 @@ type Worker struct {
 	whole      time.Duration // interval between reads of a whole block
 	patience   time.Duration // how long jobs wait for older ones: see worker_order.go
 	returns    time.Duration // how long a handler may take to return: see worker_stuck.go
+	starves    time.Duration // how long handlers may wait for connections: see worker_starved.go
 	miscounted func(was, is int)
 
 	// Each subject has a struct, with the methods that need no more than its fields. The mutex
@@ -128,7 +129,8 @@ type Worker struct {
 	handlerSlots
 	trialPlaces
 	outbox
-	limits limitKeeper
+	starved starvation
+	limits  limitKeeper
 	kindHandlers
 	lifetime
 	choice kindChoice
@@ -257,7 +259,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 	w := &Worker{
 		core:  core{c: c, db: c.db, leases: c.db, opt: opt},
 		reads: reads, slow: slow, proven: provenAfter, appeal: appealFor, rotate: rotation,
-		whole: wholeEvery, patience: patience, returns: returnGrace, miscounted: miscounted,
+		whole: wholeEvery, patience: patience, returns: returnGrace, starves: starvedAfter, miscounted: miscounted,
 		wakeups:      wakeups{tick: make(chan struct{}, 1), called: make(chan struct{}, 1)},
 		handlerSlots: handlerSlots{taken: map[*Delivery]bool{}},
 		outbox: outbox{
@@ -403,7 +405,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 		helpers.Go(func() { w.answer(working, w.bell) })
 	}
 	for _, help := range []func(context.Context){
-		w.lease.keep, w.share, w.watch, w.listen, w.poll, w.ends.conclude,
+		w.lease.keep, w.share, w.watch, w.watchPool, w.listen, w.poll, w.ends.conclude,
 		w.tally.addUp, w.limits.keepLimiters, w.sweeper.sweepOften, w.book.keepBook,
 	} {
 		helpers.Go(func() { help(working) })
@@ -451,6 +453,19 @@ func (w *Worker) ringAll(queue int) {
 		if q.id == queue {
 			for _, b := range q.blocks {
 				w.rouse(b)
+			}
+		}
+	}
+}
+
+// ringFrom reports that jobs were committed late, from an id on.
+func (w *Worker) ringFrom(queue int, id int64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, q := range w.queues {
+		if q.id == queue {
+			for _, b := range q.blocks {
+				b.readFrom(id)
 			}
 		}
 	}

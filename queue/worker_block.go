@@ -268,7 +268,8 @@ func (b *block) crowded() bool {
 const (
 	// Window is how far back workers look for jobs that were committed late. A transaction that
 	// enqueues jobs should not last longer: then its jobs are found at once, and those of a key
-	// in order. Jobs committed later are found too, but with a delay.
+	// in order. Jobs committed later are found too, but with a delay: of up to twice the time that
+	// their transaction took, and of a minute at most.
 	Window = board.Window
 
 	lookEvery  = board.LookEvery
@@ -290,11 +291,16 @@ func (b *block) plan(at instant.Instant, closed int64) (r board.Read, ok bool) {
 	if !due {
 		return r, false
 	}
-	r = b.reads.Plan(at, b.q.w.whole, b.rowsAtOnce(), store.TickOf(closed-Window.Microseconds()), b.keyed, b.seenAfter)
+	r = b.reads.Plan(at, b.q.w.whole, b.rowsAtOnce(), agoOf(closed), b.keyed, b.seenAfter)
 	if r.Routine {
 		clear(b.followed) // the reread jobs schedule a read of the block
 	}
 	return r, true
+}
+
+// agoOf returns the ids of past times, given the time in µs of which no id is drawn any more.
+func agoOf(closed int64) board.Ago {
+	return func(d time.Duration) int64 { return store.TickOf(closed - d.Microseconds()) }
 }
 
 // open reports whether jobs of the block may be read.
@@ -321,6 +327,15 @@ func (b *block) noteRead(d *Delivery) {
 	}
 }
 
+// late reports whether a job, if it is new here, was committed later than Window, and was not put back.
+func (b *block) late(d *Delivery, r board.Read) bool {
+	if d.from != tableReady || r.Back || !b.reads.Late(d.Priority, d.ID) {
+		return false
+	}
+	l := b.keyQueues[d.line()]
+	return d.line() == "" || l == nil || l.Skipped() == 0
+}
+
 // wants reports whether a flusher has work here.
 func (b *block) wants(at instant.Instant) bool {
 	if len(b.acks) > 0 || len(b.moves) > 0 || len(b.missed) > 0 || b.loads() || len(b.retries(at)) > 0 {
@@ -329,7 +344,7 @@ func (b *block) wants(at instant.Instant) bool {
 	if !b.open() || !b.room() {
 		return false
 	}
-	return b.dues.Ripe || !b.crowded() && (b.reads.Due(at, b.q.w.whole) || b.rereads() != 0) || b.checkDue(at)
+	return b.dues.Ripe || b.dues.LookDue(at) || !b.crowded() && (b.reads.Due(at, b.q.w.whole) || b.rereads() != 0) || b.checkDue(at)
 }
 
 // checkDue reports whether to check that the jobs waiting here still exist.

@@ -36,6 +36,7 @@ type countKey struct {
 type count struct {
 	done, failed, dead int64
 	waited, ran        int64 // total in µs
+	late               int64 // jobs that were found late
 }
 
 // A tally has the counts that are not in the table yet.
@@ -50,7 +51,7 @@ type tally struct {
 
 func (c *count) add(o *count) {
 	c.done, c.failed, c.dead = c.done+o.done, c.failed+o.failed, c.dead+o.dead
-	c.waited, c.ran = c.waited+o.waited, c.ran+o.ran
+	c.waited, c.ran, c.late = c.waited+o.waited, c.ran+o.ran, c.late+o.late
 }
 
 // counter returns the counter for a key, which is usually the one used last. mu is held.
@@ -87,6 +88,11 @@ func (t *tally) count(d *Delivery, what verdict, skew int64, at instant.Instant)
 	default:
 		c.failed++
 	}
+}
+
+// countLate counts a job that was found late, at an instant. mu is held.
+func (t *tally) countLate(d *Delivery, skew int64, at instant.Instant) {
+	t.counter(countKey{(skew + at.Sub(0).Microseconds()) / time.Minute.Microseconds(), d.b.q.id, d.Kind}).late++
 }
 
 func (t *tally) logDone(d *Delivery, waited, ran int64) {
@@ -140,7 +146,7 @@ func (c *Client) addCounts(ctx context.Context, counts map[countKey]*count) erro
 			n := counts[key]
 			rows[i] = sqlrun.Args{
 				"since_us": key.minute * time.Minute.Microseconds(), "queue": key.queue, "name": key.kind,
-				"done": n.done, "failed": n.failed, "dead": n.dead, "waited": n.waited, "ran": n.ran,
+				"done": n.done, "failed": n.failed, "dead": n.dead, "waited": n.waited, "ran": n.ran, "late": n.late,
 			}
 		}
 		if _, err := c.dbOf(ctx).Exec(ctx, store.AddCounts, sqlrun.Args{"rows": rows}); err != nil {

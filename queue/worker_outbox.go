@@ -134,9 +134,9 @@ func (w *Worker) round(b *block) *round {
 	if !t.reads {
 		t.batch = 0
 	}
-	if b.open() && b.room() && (b.dues.Ripe || t.read.Whole) {
+	if b.open() && b.room() && (b.dues.Ripe || t.read.Whole || b.dues.LookDue(at)) {
 		t.delayed = true
-		t.due = b.dues.Plan(at, w.c.clock.closed(at)-2*Window.Microseconds(), b.atOnce(), len(b.seen), t.read.Whole, b.keyed)
+		t.due = b.dues.Plan(at, duesUpto(w.c.clock.closed(at)), b.atOnce(), len(b.seen), t.read.Whole, b.keyed)
 	}
 	t.room = w.allow()
 	t.loads = b.toLoad(t.room.left)
@@ -224,7 +224,7 @@ func (w *Worker) tookRead(t *round) {
 	b.reads.Shaken = b.reads.Shaken || since(t.at) > Window // a key stands still
 	if t.reads {
 		b.reads.Took(t.read, t.got, fresh, instant.Now())
-		b.restWhole(t.read, since(t.at))
+		b.restAfter(t.read, since(t.at))
 		b.hasReadAgain(t.read)
 	}
 	b.putBack()
@@ -284,12 +284,16 @@ func (w *Worker) addFresh(t *round) (fresh int) {
 				w.ends.noteEnd(d)
 			}
 			b.keyed = b.keyed || d.line() != ""
+			late := b.late(d, t.read)
 			if d.from == tableReady && !t.read.Back && b.skips(d, t.read) {
 				continue
 			}
 			was := b.seen[d.ID]
 			if b.add(d) {
 				fresh++
+				if late {
+					w.tally.countLate(d, w.c.clock.skew(), t.at)
+				}
 			} else if d.from == tableDelayed && (was.from != tableDelayed || was.runAt != d.runAt) {
 				b.dues.Missed(d.due()) // another attempt than the one in memory
 			}

@@ -127,9 +127,10 @@ func (w *Worker) pace(q *workQueue, blocks int, waits bool) time.Duration {
 // their number.
 func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err error) {
 	var rows []lookRow
-	var whole []*block
+	var back []*block
 	w.mu.Lock()
 	at, blocks := instant.Now(), 0
+	closed := w.c.clock.closed(at)
 	for _, q := range w.queues {
 		blocks += len(q.blocks)
 	}
@@ -145,9 +146,9 @@ func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err err
 				continue
 			}
 			row := lookRow{b.at(), b.reads.Cursor()}
-			if b.still() && b.reads.LookDue(at, w.whole) { // late commits are found by a look back, if there are any
-				row.after = board.Cursor{}
-				whole = append(whole, b)
+			if from, due := b.reads.LookFrom(at, w.whole, agoOf(closed)); due && b.still() { // it finds late commits, if there are any
+				row.after = from
+				back = append(back, b)
 			}
 			rows, byID[row.at] = append(rows, row), b
 		}
@@ -173,21 +174,21 @@ func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err err
 		b.q.look = at
 		w.rouse(b)
 	}
-	closed, took := w.c.clock.closed(at), since(at)
-	for _, b := range whole {
+	took := since(at)
+	for _, b := range back {
 		if !there[b.at()] && !b.gone && b.still() {
-			b.foundEmpty(at, closed)
-			b.restWhole(board.Read{Whole: true}, took)
+			b.restAfter(b.foundEmpty(at, w.whole, closed), took)
 		}
 	}
 	return found, nil
 }
 
-// foundEmpty records that a block had no ready job at an instant, as if it had been read from
-// the beginning.
-func (b *block) foundEmpty(at instant.Instant, closed int64) {
-	r := b.reads.Plan(at, 0, 1, store.TickOf(closed-Window.Microseconds()), false, func(board.Cursor) int { return 0 })
+// foundEmpty records that a block had no ready job where a look back was due at an instant, as if it
+// had been read from there. It is due from the beginning if every is 0.
+func (b *block) foundEmpty(at instant.Instant, every time.Duration, closed int64) board.Read {
+	r := b.reads.Plan(at, every, 1, agoOf(closed), false, func(board.Cursor) int { return 0 })
 	b.reads.Took(r, board.Fetched{}, 0, at)
+	return r
 }
 
 // lookAbove returns the blocks that have jobs above some ids. Workers of a client that move

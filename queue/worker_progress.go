@@ -70,6 +70,9 @@ func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 	if err == nil && n == 0 {
 		err = lostJob(d)
 	}
+	if errors.Is(err, sqlrun.ErrTooLong) {
+		err = fmt.Errorf("%w: state: %w", ErrTooLarge, err)
+	}
 	err = orLost(ctx, err)
 	w.mu.Lock()
 	defer w.mu.Unlock()

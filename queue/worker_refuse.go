@@ -53,7 +53,7 @@ func (f *flusher) refuses(err error) bool {
 
 func refuses(d *sqlrun.Dialect, err error) bool {
 	return err != nil && !errors.Is(err, errBlockLost) && !d.Retryable(err) && !d.Unavailable(err) &&
-		(d.Refused(err) || errors.Is(err, store.ErrShort))
+		(d.Refused(err) || errors.Is(err, sqlrun.ErrTooLong) || errors.Is(err, store.ErrShort))
 }
 
 // A refusal describes a job whose end, check-out or claim is refused. The worker's mutex guards

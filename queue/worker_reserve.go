@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -65,16 +66,38 @@ func (k *core) reserve() (release func(), err error) {
 	r.use(1, k.opt.Connections, most)
 	k.own = r
 	k.db, k.leases = k.c.db.Over(r.work).Brief(), k.c.db.Over(r.lease).Brief()
-	return sync.OnceFunc(func() {
-		reserves.Lock()
-		defer reserves.Unlock()
-		if r.use(-1, -k.opt.Connections, most); r.users == 0 {
-			delete(reserves.of, pool)
-			if err := errors.Join(r.lease.Close(), r.work.Close()); err != nil {
-				k.log.Debug("giving connections back", "err", err)
-			}
+	return sync.OnceFunc(func() { r.leave(pool, k.opt.Connections, most, k.log) }), nil
+}
+
+// leave ends the use of a reserve, and gives its connections back if nobody uses it any more.
+func (r *reserve) leave(pool *sql.DB, connections, most int, log *slog.Logger) {
+	reserves.Lock()
+	defer reserves.Unlock()
+	if r.use(-1, -connections, most); r.users == 0 {
+		delete(reserves.of, pool)
+		if err := errors.Join(r.lease.Close(), r.work.Close()); err != nil {
+			log.Debug("giving connections back", "err", err)
 		}
-	}), nil
+	}
+}
+
+// spared returns a context in which this client enqueues on connections of the workers, if all others of
+// the pool are taken. end is to be called afterwards. Handlers may hold all those others in transactions,
+// and wait for jobs that they enqueue beside them: nobody would ever go on. The workers' connections are
+// held only for a moment.
+func (c *Client) spared(ctx context.Context) (on context.Context, end func()) {
+	if ctx.Value(ownDB{}) != nil || !c.db.Full() {
+		return ctx, func() {}
+	}
+	pool, most := c.db.Pool(), c.db.MaxConns()
+	reserves.Lock()
+	defer reserves.Unlock()
+	r := reserves.of[pool]
+	if r == nil {
+		return ctx, func() {}
+	}
+	r.use(1, 0, most)
+	return context.WithValue(ctx, ownDB{}, c.db.Over(r.work)), func() { r.leave(pool, 0, most, c.opt.Logger) }
 }
 
 // listeners returns how many clients may listen for notifications, which takes a connection

@@ -51,7 +51,8 @@ type rounds struct {
 	alert   instant.Instant // until then it checks the workers of its queues
 	longs   int             // consecutive checks that found all slots taken by long jobs
 	isBusy  bool            // it is busy with long jobs: its share is for others
-	said    string          // what the others were told: its kinds, and whether it is busy
+	said    string          // what the others were told: its kinds
+	hungry  bool            // and that its handlers wait for connections
 	stirred map[*block]bool // its blocks that are not still
 	unrung  instant.Instant // when an unannounced job was last found; 0: never
 }
@@ -247,13 +248,13 @@ func (w *Worker) idleEvery() time.Duration {
 // restate reports whether the others have to be told something new about this worker: whether
 // it is busy with long jobs, or which kinds it handles. mu is held.
 func (w *Worker) restate() (changed bool) {
-	busy := w.findBusy()
+	busy := w.findBusy() || w.starved.is
 	says := ""
 	if w.choice.picks {
 		says = w.choice.does.text
 	}
-	changed = busy != w.isBusy || says != w.said
-	w.isBusy, w.said = busy, says
+	changed = busy != w.isBusy || says != w.said || w.starved.is != w.hungry
+	w.isBusy, w.said, w.hungry = busy, says, w.starved.is
 	return changed
 }
 
@@ -403,20 +404,28 @@ func (w *Worker) dueRows(due []*workQueue) (rows []dueRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := instant.Now()
+	upto := duesUpto(w.c.clock.closed(at))
 	for _, q := range due {
 		for _, b := range q.blocks {
 			if b.leaving || b.dues.Ripe {
 				continue
 			}
 			from := b.dues.Horizon()
-			if b.still() && at.Sub(b.swept) >= w.whole { // late commits
-				from, b.swept = 0, at
+			if b.still() { // late commits
+				from = b.dues.LookFrom(at, upto)
+				if at.Sub(b.swept) >= w.whole {
+					from, b.swept = 0, at
+				}
 			}
 			rows = append(rows, dueRow{b, from})
 		}
 	}
 	return rows
 }
+
+// duesUpto returns the time in µs up to which all due jobs are committed, if they are in time. No id is
+// drawn any more of the time closed.
+func duesUpto(closed int64) int64 { return closed - 2*Window.Microseconds() }
 
 // A dueRow is a block, and the time in µs after which its next delayed job is wanted.
 type dueRow struct {

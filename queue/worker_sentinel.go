@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -74,10 +75,8 @@ func (w *Worker) retire(ctx context.Context, q *workQueue, generation sqlrun.Arg
 	})
 }
 
-// restWhole delays the next read of the whole block after one that took long: such a read walks
-// over everything deleted, and should take at most a twentieth of the time.
-func (b *block) restWhole(r board.Read, took time.Duration) {
-	if r.Whole && b.reads.Whole != 0 { // otherwise it is to be read again at once
-		b.reads.Whole = b.reads.Whole.Add(min(20*took, 5*time.Minute))
-	}
+// restAfter delays the next read of the whole block, or look far back, after one that took long:
+// such a read walks over what is deleted, and should take at most a twentieth of the time.
+func (b *block) restAfter(r board.Read, took time.Duration) {
+	b.reads.Rest(r, instant.Now(), min(20*took, 5*time.Minute))
 }

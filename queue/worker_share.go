@@ -28,7 +28,7 @@ const settingsEvery = 2 * time.Second
 
 type workerRow struct {
 	node   string
-	busy   int // 1: busy with long jobs; or busyMoving
+	busy   int // 1: busy with long jobs; or busyMoving, or busyStarved
 	inTime bool
 
 	drained bool // it is drained
@@ -172,6 +172,9 @@ func (w *Worker) introduce(ctx context.Context, due []*workQueue, name string) (
 			at, busy := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name }), 0
 			if q.busy || at >= 0 && all[at].drained { // workers of 0.1 know the former, and not the latter
 				busy = 1
+			}
+			if w.hungry {
+				busy = busyStarved
 			}
 			switch {
 			case at < 0:

@@ -329,8 +329,7 @@ func (w *Worker) lookInto(ctx context.Context, all []*block) {
 		case err != nil:
 			b.dues.Ripe = true
 		case !there[b.at()] && !b.reads.Told && !b.gone && !b.leaving:
-			b.foundEmpty(at, closed)
-			b.restWhole(board.Read{Whole: true}, took)
+			b.restAfter(b.foundEmpty(at, 0, closed), took)
 			if b.still() && !b.wants(instant.Now()) {
 				continue
 			}

@@ -431,6 +431,7 @@ var hostile = map[string]map[string][2][]string{
 		}},
 	},
 	"mariadb": {
+		"small packets":      {{`SET GLOBAL max_allowed_packet = 65536`}, {`SET GLOBAL max_allowed_packet = 16777216`}},
 		"serializable":       {{`SET GLOBAL tx_isolation = 'SERIALIZABLE'`}, {`SET GLOBAL tx_isolation = DEFAULT`}},
 		"without autocommit": {{`SET GLOBAL autocommit = 0`}, {`SET GLOBAL autocommit = 1`}},
 		"safe updates":       {{`SET GLOBAL sql_safe_updates = 1`}, {`SET GLOBAL sql_safe_updates = 0`}},
@@ -443,6 +444,7 @@ var hostile = map[string]map[string][2][]string{
 		},
 	},
 	"mysql": {
+		"small packets":      {{`SET GLOBAL max_allowed_packet = 65536`}, {`SET GLOBAL max_allowed_packet = 67108864`}},
 		"serializable":       {{`SET GLOBAL transaction_isolation = 'SERIALIZABLE'`}, {`SET GLOBAL transaction_isolation = DEFAULT`}},
 		"without autocommit": {{`SET GLOBAL autocommit = 0`}, {`SET GLOBAL autocommit = 1`}},
 		"safe updates":       {{`SET GLOBAL sql_safe_updates = 1`}, {`SET GLOBAL sql_safe_updates = 0`}},

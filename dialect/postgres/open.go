@@ -26,7 +26,8 @@ func Open(ctx context.Context, rawURL string, opt dialect.Options) (*dialect.DB,
 
 // Wrap uses a pgxpool.Pool that the program has. Close leaves the pool open.
 func Wrap(ctx context.Context, pool *pgxpool.Pool, opt dialect.Options) (*dialect.DB, error) {
-	return sqlrun.WrapOwned(ctx, only, stdlib.OpenDBFromPool(pool, pings), int(pool.Config().MaxConns), sqlrun.Options(opt))
+	inUse := func() int { return int(pool.Stat().AcquiredConns()) }
+	return sqlrun.WrapOwned(ctx, only, stdlib.OpenDBFromPool(pool, pings), int(pool.Config().MaxConns), inUse, sqlrun.Options(opt))
 }
 
 // WrapDB is Wrap for a pool of database/sql, with pgx's stdlib or another driver whose errors have the

@@ -226,13 +226,17 @@ func Depths(ctx context.Context, c *admin.Client, queues []admin.Queue, limit in
 	return all, nil
 }
 
-// OfQueues finds queues that lag behind, have stuck handlers or are paused, and counts the dead letters of the last day by
-// queue. minutes is the recent throughput.
+// OfQueues finds queues that lag behind, are paused, or have handlers that are stuck or starved, and counts
+// the dead letters of the last day by queue. minutes is the recent throughput.
 func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []admin.Minute, dead map[string]int,
 	now time.Time,
 ) ([]Problem, error) {
 	var behind, stuck, died, paused []Problem
 	unreturned, err := c.Stuck(ctx)
+	if err != nil {
+		return nil, err
+	}
+	starved, err := c.Starved(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -256,15 +260,7 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 				"give it more workers, or find what holds them up: dbcron job list --state running --queue "+argument(q.Name)
 			behind = append(behind, p)
 		}
-		if n := unreturned[q.Name]; n > 0 {
-			stuck = append(stuck, Problem{
-				Of: Queues, Name: q.Name, Bad: true, what: plain.Plural(n, "handler", "handlers") + " of queue %s " +
-					map[bool]string{true: "does", false: "do"}[n == 1] + " not return",
-				Why: "each takes a slot of its worker though its job's timeout is over",
-				Do: "see which: dbcron job list --state running --queue " + argument(q.Name) +
-					"; have the handler end with its context, and restart its process",
-			})
-		}
+		stuck = append(stuck, ofHandlers(q.Name, unreturned[q.Name], starved[q.Name])...)
 		if n := dead[q.Name]; n > 0 {
 			died = append(died, Problem{
 				Of: Queues, Name: q.Name, Dead: true, what: plain.Plural(n, "job", "jobs") + " of queue %s died", Why: "in the last day",
@@ -280,6 +276,29 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 		}
 	}
 	return slices.Concat(behind, stuck[:min(len(stuck), Most)], died[:min(len(died), Most)], paused[:min(len(paused), Most)]), nil
+}
+
+// ofHandlers reports handlers of a queue that do not return, and workers whose handlers wait for connections.
+func ofHandlers(queue string, stuck, starved int) (all []Problem) {
+	if stuck > 0 {
+		all = append(all, Problem{
+			Of: Queues, Name: queue, Bad: true, what: plain.Plural(stuck, "handler", "handlers") + " of queue %s " +
+				map[bool]string{true: "does", false: "do"}[stuck == 1] + " not return",
+			Why: "each takes a slot of its worker though its job's timeout is over",
+			Do: "see which: dbcron job list --state running --queue " + argument(queue) +
+				"; have the handler end with its context, and restart its process",
+		})
+	}
+	if starved > 0 {
+		all = append(all, Problem{
+			Of: Queues, Name: queue, Bad: true,
+			what: "The handlers of " + plain.Plural(starved, "worker", "workers") + " of queue %s wait for connections",
+			Why:  "no connection of the pool has been free for ten seconds, and no handler has ended: each may hold one in a transaction, and need another",
+			Do: "in its program, make the pool larger (MaxConns, SetMaxOpenConns: Concurrency and six more), make Concurrency less, " +
+				"or do all of a handler's work in its transaction, as EnqueueTx does",
+		})
+	}
+	return all
 }
 
 // unattended adds that no worker leases any block of a queue that lags behind.

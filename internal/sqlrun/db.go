@@ -28,6 +28,8 @@ type DB struct {
 	owned bool // opened by Open, so Close closes it
 	limit int  // connections at most, if the pool does not know; 0: ask the pool
 
+	inUse func() int // how many of them are in use, likewise; nil: ask the pool
+
 	isolation sql.IsolationLevel // the level that transactions must ask for
 	lacks     map[Feature]string // missing features, and why each is missing
 }
@@ -100,6 +102,20 @@ func (db *DB) Pool() *sql.DB { return db.pool }
 
 // MaxConns returns the largest number of connections in the pool; 0 means no limit.
 func (db *DB) MaxConns() int { return cmp.Or(db.limit, db.pool.Stats().MaxOpenConnections) }
+
+// Full reports whether all connections of the pool are in use, so that the next caller has to wait. It is
+// false for a pool without a limit, and for one that hides its own.
+func (db *DB) Full() bool {
+	most := db.MaxConns()
+	if most == 0 {
+		return false
+	}
+	n := db.pool.Stats().InUse
+	if db.inUse != nil {
+		n = db.inUse()
+	}
+	return n >= most
+}
 
 // Over returns db on another pool of the same database, such as one made by Borrow.
 func (db *DB) Over(pool *sql.DB) *DB {
@@ -192,20 +208,33 @@ func (s *Session) Hold(ctx context.Context) (held *Session, release func(), err 
 func (s *Session) Execer() Execer { return s.on }
 
 // Exec runs a statement and returns the number of rows it changed or, for an UPDATE through Open,
-// matched.
-func (s *Session) Exec(ctx context.Context, stmt *Stmt, args Args) (int64, error) {
-	var n int64
-	err := s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
+// matched. If the server does not take so long a statement, Exec divides its rows over several, of which,
+// outside of a transaction, only some may have been committed when it returns an error.
+func (s *Session) Exec(ctx context.Context, stmt *Stmt, args Args) (n int64, err error) {
+	err = s.runParts(ctx, stmt, args, s.adds(&n))
+	return n, err
+}
+
+// ExecWhole is Exec for all rows or none, in one statement: it returns an [ErrTooLong] if the server does
+// not take it.
+func (s *Session) ExecWhole(ctx context.Context, stmt *Stmt, args Args) (n int64, err error) {
+	err = s.run(ctx, stmt, args, s.adds(&n))
+	return n, err
+}
+
+// adds executes a statement and adds the number of rows that it changed.
+func (s *Session) adds(n *int64) func(context.Context, string, []any) error {
+	return func(ctx context.Context, query string, values []any) error {
 		return s.inTurn(ctx, func(on Execer) error {
 			r, err := on.ExecContext(ctx, query, values...)
 			if err != nil {
 				return err
 			}
-			n, err = r.RowsAffected()
+			changed, err := r.RowsAffected()
+			*n += changed
 			return err
 		})
-	})
-	return n, err
+	}
 }
 
 // ExecText runs a statement written by a user, verbatim, and returns the number of rows it changed.
@@ -260,8 +289,8 @@ func (s *Session) Get(ctx context.Context, stmt *Stmt, args Args, dest ...any) e
 // Select runs a query and converts each row with scan.
 func Select[T any](ctx context.Context, s *Session, stmt *Stmt, args Args, scan func(*sql.Rows) (T, error)) ([]T, error) {
 	var all []T
-	err := s.run(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
-		all = nil
+	err := s.runParts(ctx, stmt, args, func(ctx context.Context, query string, values []any) error {
+		before := len(all)
 		rows, err := s.on.QueryContext(ctx, query, values...)
 		if err != nil {
 			return err
@@ -270,11 +299,16 @@ func Select[T any](ctx context.Context, s *Session, stmt *Stmt, args Args, scan 
 		for rows.Next() {
 			one, err := scan(rows)
 			if err != nil {
+				all = all[:before]
 				return err
 			}
 			all = append(all, one)
 		}
-		return rows.Err()
+		if err := rows.Err(); err != nil {
+			all = all[:before]
+			return err
+		}
+		return nil
 	})
 	return all, err
 }
@@ -283,6 +317,9 @@ func Select[T any](ctx context.Context, s *Session, stmt *Stmt, args Args, scan 
 func (s *Session) run(ctx context.Context, stmt *Stmt, args Args, call func(context.Context, string, []any) error) error {
 	query, values, err := s.render(stmt, args)
 	if err != nil {
+		return fmt.Errorf("%s: %w", stmt.Name, err)
+	}
+	if err := s.fits(ctx, query, values); err != nil {
 		return fmt.Errorf("%s: %w", stmt.Name, err)
 	}
 	once := func() error {

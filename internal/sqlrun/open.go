@@ -102,13 +102,13 @@ func Wrap(ctx context.Context, among []*Dialect, pool *sql.DB, opt Options) (*DB
 }
 
 // WrapOwned is Wrap for a pool that borrows the connections of another pool, maxConns at most. Close
-// closes it, and so does an error.
-func WrapOwned(ctx context.Context, among []*Dialect, pool *sql.DB, maxConns int, opt Options) (*DB, error) {
+// closes it, and so does an error. inUse returns how many connections of the other pool are in use.
+func WrapOwned(ctx context.Context, among []*Dialect, pool *sql.DB, maxConns int, inUse func() int, opt Options) (*DB, error) {
 	db, err := Wrap(ctx, among, pool, opt)
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
-	db.owned, db.limit = true, maxConns
+	db.owned, db.limit, db.inUse = true, maxConns, inUse
 	return db, nil
 }
 

@@ -157,7 +157,7 @@ func (s *Session) step(ctx context.Context, step *Step) (err error) {
 		step.Changed, err = s.Exec(ctx, step.Stmt, step.Args)
 		return err
 	}
-	return s.run(ctx, step.Stmt, step.Args, func(ctx context.Context, query string, values []any) error {
+	return s.runParts(ctx, step.Stmt, step.Args, func(ctx context.Context, query string, values []any) error {
 		rows, err := s.on.QueryContext(ctx, query, values...)
 		if err != nil {
 			return err

@@ -44,6 +44,7 @@ type Minute struct {
 	Queue              string
 	Done, Failed, Dead int           // as in Finished
 	Waited, Took       time.Duration // sums over all attempts: the time until they began, and then until they ended
+	Late               int           // jobs found late, since their transactions took long: see docs/queue.md
 }
 
 // FinishedByMinute is [Client.Finished] by minute and queue, for programs that accumulate the
@@ -55,7 +56,7 @@ func (c *Client) FinishedByMinute(ctx context.Context, last time.Duration) ([]Mi
 	return sqlrun.Select(ctx, &c.db.Session, store.MinuteCounts, sqlrun.Args{"since": -last.Microseconds()},
 		func(rows *sql.Rows) (m Minute, err error) {
 			var at, waited, ran int64
-			err = rows.Scan(&at, &m.Queue, &m.Done, &m.Failed, &m.Dead, &waited, &ran)
+			err = rows.Scan(&at, &m.Queue, &m.Done, &m.Failed, &m.Dead, &waited, &ran, &m.Late)
 			m.Begins, m.Waited, m.Took = time.UnixMicro(at).UTC(), time.Duration(waited)*time.Microsecond, time.Duration(ran)*time.Microsecond
 			return m, err
 		})

@@ -63,6 +63,7 @@ CREATE TABLE dbcron_job_count (
   dead bigint NOT NULL DEFAULT 0 COMMENT 'Jobs that were given up',
   wait_us bigint NOT NULL DEFAULT 0 COMMENT 'For how long they had waited, in µs, all together',
   run_us bigint NOT NULL DEFAULT 0 COMMENT 'How long they took, in µs, all together',
+  late bigint NOT NULL DEFAULT 0 COMMENT 'Jobs that were committed long after they were enqueued, and found late',
   PRIMARY KEY (minute,queue_id,kind)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What workers have done, by minute, queue and kind';
 

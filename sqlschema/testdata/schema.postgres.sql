@@ -63,6 +63,7 @@ CREATE TABLE dbcron_job_count (
     dead bigint NOT NULL DEFAULT 0 -- Jobs that were given up
     wait_us bigint NOT NULL DEFAULT 0 -- For how long they had waited, in µs, all together
     run_us bigint NOT NULL DEFAULT 0 -- How long they took, in µs, all together
+    late bigint NOT NULL DEFAULT 0 -- Jobs that were committed long after they were enqueued, and found late
     CONSTRAINT dbcron_job_count_key PRIMARY KEY (minute, queue_id, kind)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- What workers have done, by minute, queue and kind
 

@@ -63,7 +63,7 @@ CREATE TABLE dbcron_job_count ( -- What workers have done, by minute, queue and 
     failed          INTEGER NOT NULL DEFAULT 0, -- Attempts that failed, and were followed by another
     dead            INTEGER NOT NULL DEFAULT 0, -- Jobs that were given up
     wait_us         INTEGER NOT NULL DEFAULT 0, -- For how long they had waited, in µs, all together
-    run_us          INTEGER NOT NULL DEFAULT 0, -- How long they took, in µs, all together
+    run_us          INTEGER NOT NULL DEFAULT 0, late INTEGER NOT NULL DEFAULT 0, -- How long they took, in µs, all together
     CONSTRAINT dbcron_job_count_key PRIMARY KEY (minute, queue_id, kind)
 ) WITHOUT ROWID;
 

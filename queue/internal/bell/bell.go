@@ -51,6 +51,22 @@ func Blocks(queue int, blocks map[int]bool) string {
 	return text.String()
 }
 
+// From is the message that jobs of a queue were committed late: from an id on. Versions that do not
+// know it ignore it.
+func From(queue int, id int64) string { return fmt.Sprintf("%d:%s%d;", queue, from, id) }
+
+// FromID returns the id in the list of a message made by [From].
+func FromID(list string) (id int64, ok bool) {
+	text, ok := strings.CutPrefix(list, from)
+	if !ok {
+		return 0, false
+	}
+	id, err := strconv.ParseInt(text, 10, 64)
+	return id, err == nil
+}
+
+const from = "@"
+
 // Groups is the message that some groups may be able to end.
 func Groups(ids []int64) string {
 	text := Ended

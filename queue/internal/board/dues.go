@@ -36,6 +36,9 @@ type Dues struct {
 	horizon Due             // see above
 	late    bool            // an unread job may be due before the cursor
 	looked  instant.Instant // last read from the horizon
+	depths  Depths
+	planned instant.Instant // the last read
+	rose    instant.Instant // when a read last raised the cursor
 }
 
 // A DueRead describes a read to make: up to Limit jobs, those after After.
@@ -49,11 +52,35 @@ type DueRead struct {
 // due later may be new.
 func (s *Dues) Horizon() int64 { return s.horizon.At }
 
+// LookDue reports whether to look back for jobs that were not in time.
+func (s *Dues) LookDue(at instant.Instant) bool { return s.depths.Due(at, s.rose) > 0 }
+
+// LookFrom returns the time in µs after which a look finds unread jobs, in a block with no others.
+// upto is that of the next read.
+func (s *Dues) LookFrom(at instant.Instant, upto int64) int64 {
+	depth := s.depths.Due(at, s.rose)
+	if depth == 0 {
+		return s.horizon.At
+	}
+	s.depths.Look(at, depth)
+	return min(s.horizon.At, upto-depth.Microseconds())
+}
+
 // Plan plans the next read: limit jobs, plus up to had jobs that were read before. A read of
 // all jobs starts from the beginning.
 func (s *Dues) Plan(at instant.Instant, upto int64, limit, had int, all, keyed bool) DueRead {
-	if all {
+	s.planned = at
+	switch depth := s.depths.Due(at, s.rose); {
+	case all:
 		s.horizon, s.late = Due{}, true
+	case depth > 0 && s.horizon != Due{}:
+		s.depths.Look(at, depth)
+		if back := (Due{At: upto - depth.Microseconds()}); back.Before(s.horizon) {
+			s.horizon, s.late = back, true
+		}
+	}
+	if (s.horizon == Due{}) {
+		s.depths.Look(at, Window<<deepest)
 	}
 	r := DueRead{After: s.cursor, Limit: limit, Upto: upto}
 	switch {
@@ -70,7 +97,7 @@ func (s *Dues) Took(r DueRead, rows int, last Due) {
 	s.Ripe = rows >= r.Limit
 	behind := s.Ripe && last.Before(s.cursor) // the read was cut off before the cursor
 	if s.cursor.Before(last) {
-		s.cursor = last
+		s.cursor, s.rose = last, s.planned
 	}
 	if s.horizon.Before(r.After) {
 		return

@@ -158,22 +158,22 @@ func TestDues(t *testing.T) {
 	})
 }
 
-// A backlog is read without going back: what was done is not passed again.
+// A backlog that was due long ago is read without going back: what was done is not passed again.
 func TestDuesGoOn(t *testing.T) {
 	var s Dues
 	at, r := instant.Instant(time.Hour), DueRead{}
 	for i := range int64(9) {
-		r = s.Plan(at, 1_000_000, 5, 100, i == 0, i%2 == 1)
+		r = s.Plan(at, 1_000_000_000, 5, 100, i == 0, i%2 == 1)
 		if r.After.At != i || i > 0 && r.Limit != 5 {
 			t.Fatalf("read %d is %+v", i, r)
 		}
 		s.Took(r, r.Limit, Due{i + 1, 7})
 		at = at.Add(time.Minute)
 	}
-	if s.Took(s.Plan(at, 1_000_000, 5, 100, false, false), 0, Due{}); s.Ripe || s.Horizon() != 9 {
+	if s.Took(s.Plan(at, 1_000_000_000, 5, 100, false, false), 0, Due{}); s.Ripe || s.Horizon() != 9 {
 		t.Errorf("all was read: %+v", s)
 	}
-	if r := s.Plan(at, 1_000_000, 5, 100, false, false); r.After != (Due{9, 7}) {
+	if r := s.Plan(at, 1_000_000_000, 5, 100, false, false); r.After != (Due{9, 7}) {
 		t.Errorf("it goes on as %+v", r)
 	}
 }

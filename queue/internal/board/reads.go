@@ -33,9 +33,10 @@ type Cursor [Priorities + 1]int64
 // may be unread jobs in between, and the block is read from the horizon every LookEvery. When a
 // job of a key is read, all jobs before it that are in time have been read.
 //
-// Jobs committed later than Window are found by reading the whole block. That happens every now
-// and then; after an outage, since it delayed producers too; and when the database's clock was
-// set, since ids from before and after cannot be compared.
+// Jobs committed later than Window are found by deeper looks back (see [Depths]), which lower the
+// horizon, and by reading the whole block. That happens every now and then; after an outage, since
+// it delayed producers too; and when the database's clock was set, since ids from before and after
+// cannot be compared.
 //
 // It is not safe for concurrent use.
 type Reads struct {
@@ -55,6 +56,11 @@ type Reads struct {
 	Shaken bool            // an outage may not be over yet
 	Again  instant.Instant // when to read from the beginning once more after an outage; 0: never
 
+	Depths Depths          // plans deeper looks
+	rose   instant.Instant // when a read last raised the cursor
+	was    Cursor          // the cursor then
+	top    Cursor          // the horizon before it was lowered to look for late jobs
+
 	passed map[int64]int // priorities, by id, of jobs above the horizon that stay in their table
 }
 
@@ -66,6 +72,7 @@ type Read struct {
 
 	Whole   bool // it covers the whole block
 	Routine bool // and only because that is due periodically
+	Deep    bool // it looks back beyond Window
 	Back    bool // it covers jobs that were put back
 }
 
@@ -103,18 +110,51 @@ func (s *Reads) Distrust() { s.Whole, s.Shaken = 0, true }
 
 // From makes the next read include jobs from an id on.
 func (s *Reads) From(id int64) {
-	for p := range s.horizon {
-		s.horizon[p] = min(s.horizon[p], id-1)
+	s.lower(id - 1)
+	for p := range s.top {
+		s.top[p] = min(s.top[p], id-1)
 	}
 	s.late = true
 	s.Rouse() // even if a read from further on is under way
 }
 
+// lower lowers the horizon to an id.
+func (s *Reads) lower(id int64) {
+	for p := range s.horizon {
+		s.horizon[p] = min(s.horizon[p], id)
+	}
+}
+
 // LookDue reports whether to look back: every LookEvery while jobs may come below the cursor,
-// and at the whole block at longer intervals. A quiet block relies on announcements of new
-// jobs.
+// further at longer intervals, and at the whole block now and then. A quiet block relies on
+// announcements of new jobs.
 func (s *Reads) LookDue(at instant.Instant, every time.Duration) bool {
-	return s.wholeDue(at, every) || at.Sub(s.Looked) >= LookEvery && !s.Level()
+	return s.wholeDue(at, every) || at.Sub(s.Looked) >= LookEvery && !s.Level() || s.Depths.Due(at, s.rose) > 0
+}
+
+// LookFrom returns from where to look back in a quiet block, if that is due.
+func (s *Reads) LookFrom(at instant.Instant, every time.Duration, ago Ago) (from Cursor, due bool) {
+	depth := s.Depths.Due(at, s.rose)
+	switch {
+	case s.wholeDue(at, every):
+		return from, true
+	case depth == 0:
+		return from, false
+	}
+	for p, id := range s.below() {
+		from[p] = min(id, ago(depth))
+	}
+	return from, true
+}
+
+// Rest delays the next read of a kind after one that took long.
+func (s *Reads) Rest(r Read, at instant.Instant, by time.Duration) {
+	switch {
+	case r.Whole && s.Whole != 0: // otherwise it is to be read again at once
+		s.Whole = s.Whole.Add(by)
+	case r.Deep:
+		s.Depths.Rest(at.Add(by))
+	}
 }
 
 // Due reports whether there is reason to read.
@@ -136,13 +176,27 @@ func (s *Reads) wholeDue(at instant.Instant, every time.Duration) bool {
 }
 
 // Plan begins a read, if there is reason for one: of limit jobs, plus as many as were read
-// before behind the cursor, which seen counts. No job in time has an uncommitted id up to upto.
-func (s *Reads) Plan(at instant.Instant, every time.Duration, limit int, upto int64, keyed bool, seen func(Cursor) int) Read {
+// before behind the cursor, which seen counts.
+func (s *Reads) Plan(at instant.Instant, every time.Duration, limit int, ago Ago, keyed bool, seen func(Cursor) int) Read {
 	back := s.LookDue(at, every)
-	r := Read{After: s.cursor, Limit: limit, Upto: upto, Whole: s.wholeDue(at, every)}
-	if r.Whole {
-		r.Routine = s.Whole != 0
+	r := Read{After: s.cursor, Limit: limit, Upto: ago(Window), Whole: s.wholeDue(at, every)}
+	r.Routine = r.Whole && s.Whole != 0
+	depth := s.Depths.Due(at, s.rose)
+	if r.Deep = !r.Whole && depth > 0; r.Deep || r.Routine {
+		for p := range s.top {
+			s.top[p] = max(s.top[p], s.horizon[p])
+		}
+	}
+	switch {
+	case r.Whole:
 		s.Whole, s.Again, s.horizon = at, 0, Cursor{}
+		s.Depths.Look(at, Window<<deepest)
+		if !r.Routine {
+			s.top = Cursor{}
+		}
+	case r.Deep:
+		s.lower(ago(depth))
+		s.Depths.Look(at, depth)
 	}
 	if back || s.late || keyed {
 		s.Looked, r.After = at, s.below()
@@ -164,6 +218,10 @@ func (s *Reads) PlanBack(first int64, limit int) Read {
 
 // ReadUpto returns the id up to which all jobs in time have been read.
 func (s *Reads) ReadUpto() int64 { return slices.Min(s.horizon[1:]) }
+
+// Late reports whether a job that was read for the first time was committed later than Window, or
+// came into the block later.
+func (s *Reads) Late(priority int, id int64) bool { return id <= s.top[priority] }
 
 // Read raises the cursor to a job that was read.
 func (s *Reads) Read(priority int, id int64) { s.cursor[priority] = max(s.cursor[priority], id) }
@@ -198,6 +256,9 @@ func (s *Reads) Took(r Read, got Fetched, fresh int, at instant.Instant) {
 		return
 	}
 	s.Unseen, s.Told = false, s.rung
+	if s.cursor != s.was {
+		s.was, s.rose = s.cursor, at
+	}
 	complete := s.FromHorizon(r)
 	if s.Full = got.Rows >= r.Limit; s.Full {
 		s.ReadTo = got.Last

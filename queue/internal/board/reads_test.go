@@ -50,7 +50,7 @@ func (m *readModel) plan(limit int, keyed bool) (r Read, ok bool) {
 	if !m.reads.Due(m.at, never) {
 		return r, false
 	}
-	return m.reads.Plan(m.at, never, limit, (m.us-Window.Microseconds())<<12, keyed, func(after Cursor) (n int) {
+	return m.reads.Plan(m.at, never, limit, func(d time.Duration) int64 { return (m.us - d.Microseconds()) << 12 }, keyed, func(after Cursor) (n int) {
 		for id, p := range m.read {
 			if id > after[p] {
 				n++

@@ -15,8 +15,8 @@ var (
 	// that two workers cannot deadlock. The counts are approximate: if the answer is lost, they
 	// are added again.
 	AddCounts = sqlrun.PerDialect("queue.add-counts", func(d *sqlrun.Dialect) string {
-		return insertInto(d, "job_count", "minute={time since_us} int, queue_id=queue int, kind=name text, done=done int, failed=failed int, dead=dead int, wait_us=waited int, run_us=ran int") +
-			" " + d.AddDuplicate("{prefix}job_count", "minute, queue_id, kind", []string{"done", "failed", "dead", "wait_us", "run_us"})
+		return insertInto(d, "job_count", "minute={time since_us} int, queue_id=queue int, kind=name text, done=done int, failed=failed int, dead=dead int, wait_us=waited int, run_us=ran int, late=late int") +
+			" " + d.AddDuplicate("{prefix}job_count", "minute, queue_id, kind", []string{"done", "failed", "dead", "wait_us", "run_us", "late"})
 	})
 
 	SumCounts = sqlrun.SQL("queue.sum-counts", `
@@ -25,7 +25,7 @@ var (
 		WHERE c.minute >= {now + :since} GROUP BY q.name, c.kind ORDER BY q.name, c.kind`)
 
 	MinuteCounts = sqlrun.SQL("queue.minute-counts", `
-		SELECT {us c.minute}, q.name, SUM(c.done), SUM(c.failed), SUM(c.dead), SUM(c.wait_us), SUM(c.run_us)
+		SELECT {us c.minute}, q.name, SUM(c.done), SUM(c.failed), SUM(c.dead), SUM(c.wait_us), SUM(c.run_us), SUM(c.late)
 		FROM {prefix}job_count AS c JOIN {prefix}queue AS q ON q.queue_id = c.queue_id
 		WHERE c.minute >= {now + :since} GROUP BY c.minute, q.name ORDER BY c.minute, q.name`)
 

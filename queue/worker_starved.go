@@ -1,0 +1,107 @@
+package queue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// Handlers that hold transactions, and need another connection beside them, may wait for each other: each
+// holds one, and the pool has no more. What this package does for them needs no connection of theirs (see
+// spared), but a statement of their own does. Nobody can resolve that from outside, so the worker says it:
+// in the log, and in its rows of queue_worker, where doctor and the metrics find it.
+
+const (
+	// starvedAfter is how long no handler may begin or end, and no connection be free, for handlers to
+	// count as waiting for each other's connections.
+	starvedAfter = 10 * time.Second
+
+	// busyStarved is how such a worker announces itself to the others, for which it is busy.
+	busyStarved = 3
+)
+
+// A starvation is what a worker knows of handlers that wait for connections.
+type starvation struct {
+	begun, taken int             // jobs that had begun, and slots that were taken
+	since        instant.Instant // when these changed, or a connection was free
+	is           bool
+	warned       instant.Instant
+}
+
+// watchPool asks the pool for a connection while no handler begins or ends. It waits in line with them.
+func (w *Worker) watchPool(ctx context.Context) {
+	tick := time.NewTicker(w.starves / 10)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if w.standsStill() {
+			w.askPool(ctx)
+		}
+	}
+}
+
+// standsStill reports whether handlers run, and none has begun or ended for a while.
+func (w *Worker) standsStill() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.goesOn() {
+		w.fed(instant.Now())
+	}
+	return w.starved.taken > 0 && since(w.starved.since) >= w.starves/2
+}
+
+// goesOn reports whether a handler has begun or ended since the last call. mu is held.
+func (w *Worker) goesOn() bool {
+	s, taken := &w.starved, 0
+	for _, unit := range w.slots {
+		if unit != nil {
+			taken++
+		}
+	}
+	same := w.begun == s.begun && taken == s.taken
+	s.begun, s.taken = w.begun, taken
+	return !same
+}
+
+// fed records that handlers go on. mu is held.
+func (w *Worker) fed(at instant.Instant) {
+	s := &w.starved
+	if s.since = at; s.is {
+		s.is = false
+		w.log.Info("handlers get connections again")
+	}
+}
+
+// askPool asks the pool for a connection for as long as handlers may wait for one.
+func (w *Worker) askPool(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, w.starves/2)
+	defer cancel()
+	c, err := w.c.db.Pool().Conn(bounded)
+	if err == nil {
+		_ = c.Close()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s, at := &w.starved, instant.Now()
+	switch {
+	case err == nil, w.goesOn():
+		w.fed(at)
+		return
+	case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+		return
+	}
+	if s.is = true; s.warned != 0 && at.Sub(s.warned) < time.Minute {
+		return
+	}
+	s.warned = at
+	w.log.Warn("no handler has ended, and no connection of the pool was free: handlers that hold a transaction and need a second connection "+
+		"wait for each other; make the pool larger (dialect.Options.MaxConns, SetMaxOpenConns, or pgxpool's MaxConns), make Concurrency less, "+
+		"or do all of a handler's work in its transaction, as EnqueueTx does",
+		"for", at.Sub(s.since), "running", s.taken, "handlers", len(w.slots), "pool", w.c.db.MaxConns(), "pool_needed", len(w.slots)+w.opt.Connections+4)
+}
