@@ -78,6 +78,50 @@ func TestStuckHandler(t *testing.T) {
 	})
 }
 
+// What waits for a stuck job's place in a FIFO queue, or for its permit, waits until its handler returns, in
+// its own process and in another.
+func TestWhatWaitsForAStuckHandler(t *testing.T) {
+	for name, prepare := range map[string]func(t *testing.T, c *Client){
+		"fifo":   func(t *testing.T, c *Client) { edit(t, c, func(q *admin.Queue) { impatient(q); fifo(q) }) },
+		"permit": func(t *testing.T, c *Client) { edit(t, c, impatient); limit(t, c, "deaf", 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory(t, func(t *testing.T, db *dbtest.DB) {
+				c := client(t, db, Options{})
+				prepare(t, c)
+				var r record
+				goOn := make(chan struct{})
+				for range 2 {
+					w := worker(t, c, WorkerOptions{Concurrency: 2})
+					w.returns = 10 * time.Millisecond
+					must(t, w.HandleWith("deaf", RetryPolicy{Timeout: 20 * time.Millisecond}, func(ctx context.Context, d *Delivery) error {
+						if d.Key != "first" {
+							r.add("%s", d.Key)
+							return nil
+						}
+						return unheeding(&r, goOn)(ctx, d)
+					}))
+					start(t, w)
+				}
+				id := enqueue(t, c, Job{Kind: "deaf", Key: "first"})
+				enqueue(t, c, Job{Kind: "deaf", Key: "second"})
+				eventually(t, "its failure is shown", func() bool {
+					i, err := adminOf(c).Job(t.Context(), "", id)
+					return err == nil && strings.Contains(i.Error, "its handler has not returned")
+				})
+				if got := r.all(); !slices.Equal(got, []string{"first 1"}) {
+					t.Errorf("begun meanwhile: %q", got)
+				}
+				close(goOn)
+				empty(t, db)
+				if r.count("second") != 1 || r.count("first 2") != 1 {
+					t.Errorf("got %q", r.all())
+				}
+			})
+		})
+	}
+}
+
 // A worker that is stopped has not handed over a stuck job as if it had not been tried: the attempt counts.
 func TestStuckHandlerOfTheStopped(t *testing.T) {
 	memory(t, func(t *testing.T, db *dbtest.DB) {

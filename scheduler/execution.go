@@ -41,11 +41,13 @@ type execution struct {
 	until    instant.Instant
 	begun    instant.Instant // when its work began; 0: it has not
 	halted   chan struct{}   // closed when it is stopped
+	left     chan struct{}   // closed when this daemon waits for it no longer
+	unheard  string          // why its work should have ended by now, while it has not; "": it is in time
 	ahead    bool            // it was claimed ahead: see executors.go
 }
 
 func newExecution(r run) *execution {
-	return &execution{run: r, until: r.deadline, halted: make(chan struct{})}
+	return &execution{run: r, until: r.deadline, halted: make(chan struct{}), left: make(chan struct{})}
 }
 
 // A stop is a reason why the daemon ends work.
@@ -71,6 +73,9 @@ func (e *execution) stopFor(s stop, kill bool) {
 		e.stopped = s
 		close(e.halted)
 	}
+	if s.cause == drained || s.cause == abandoned {
+		e.leave()
+	}
 	work := e.effort
 	e.mu.Unlock()
 	switch {
@@ -79,6 +84,15 @@ func (e *execution) stopFor(s stop, kill bool) {
 		work.Kill()
 	default:
 		work.Stop()
+	}
+}
+
+// leave ends the wait for work that does not return. mu is held.
+func (e *execution) leave() {
+	select {
+	case <-e.left:
+	default:
+		close(e.left)
 	}
 }
 
@@ -167,7 +181,34 @@ func (s *Scheduler) execute(e *execution) guardian.Result {
 		defer close(ended)
 		go e.watchProgress(work, e.what.Stall, ended)
 	}
-	return work.Wait()
+	r := work.Wait()
+	if t, ok := work.(*task); ok && errors.Is(r.Err, errUnfinished) {
+		return s.outlast(e, t, r)
+	}
+	return r
+}
+
+// outlast waits for work inside this process that ignores that its time is over, or that it was cancelled.
+// It cannot be ended from outside, and while it goes on, its run does: it keeps its place and its lease, and
+// the next slot and the next attempt wait for it, as they would if it were in time. The run says so. The
+// wait ends with the work, with the lease, or with the daemon.
+func (s *Scheduler) outlast(e *execution, t *task, r guardian.Result) guardian.Result {
+	why := e.why()
+	if why.cause != timedOut && why.cause != cancelled {
+		return r
+	}
+	e.mu.Lock()
+	e.unheard, e.shown = why.why+"; its work has not returned, and runs on", -1
+	e.mu.Unlock()
+	s.opt.Logger.Warn("work does not return though it was told to end: its place is taken, and its schedule waits, until it does",
+		"schedule", e.schedule, "id", e.id, "due", e.due, "attempt", e.attempt, "why", why.why)
+	select {
+	case <-t.done:
+		s.opt.Logger.Info("work that did not return has returned", "schedule", e.schedule, "id", e.id, "took", t.result.Took)
+		return guardian.Result{Cause: r.Cause, ExitCode: -1, Output: t.result.Output, Took: t.result.Took}
+	case <-e.left:
+		return r
+	}
 }
 
 // watchProgress ends work whose output stands still, until it has ended.

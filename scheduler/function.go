@@ -33,8 +33,9 @@ func (r *Running) Write(p []byte) (int, error) { return r.out.Write(p) }
 
 // A Func is the work of a schedule of kind func. Its context ends when the lease cannot be
 // renewed, when the run is cancelled or exceeds the schedule's timeout, or when the daemon stops.
-// The function must return then, because another daemon will begin the next attempt. An error or
-// a panic fails the attempt.
+// The function must return then: after a timeout or a cancellation its run, its place and the next
+// slot wait until it does, and after a lost lease another daemon begins the next attempt beside it.
+// An error or a panic fails the attempt.
 type Func func(ctx context.Context, run *Running) error
 
 // Handle registers f as the work of schedules of kind func whose command is name. Only processes

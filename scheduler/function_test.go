@@ -3,6 +3,7 @@
 package scheduler
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -291,10 +292,63 @@ func TestDrainTellsFunctions(t *testing.T) {
 	})
 }
 
-// A function that continues after being told to end may still do its work. When the daemon
-// stops, nothing is written, so that its lease ends the run; a timeout and a cancellation are
-// recorded, and say that it may be continuing.
+// A function that goes on after its timeout, or though it was cancelled, keeps its run, its lease and its
+// place: the next slot and the next attempt do not run beside it, and the run says why. The class: what waits for
+// the end of work begins when the work has ended, not when somebody has lost patience.
 func TestFunctionsThatDoNotReturn(t *testing.T) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
+		var log bytes.Buffer
+		s := daemon(t, db, Options{Lease: 3 * time.Hour, KillGrace: 10 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		goOn, begun := make(chan struct{}), make(chan struct{}, 2)
+		for _, name := range []string{"timeout", "cancel"} {
+			handle(t, s, name, func(_ context.Context, run *Running) error {
+				_, _ = io.WriteString(run, "busy")
+				begun <- struct{}{}
+				<-goOn
+				return nil
+			})
+		}
+		// Its next slots wait for it, and so does its next attempt.
+		addFunc(t, db, "timeout", Policy{Timeout: time.Second, Overlap: "queue", MaxAttempts: 2, RetryDelay: time.Second})
+		addFunc(t, db, "cancel", Policy{})
+		db.Advance(t, time.Hour)
+		beginDue(t, s)
+		<-begun
+		<-begun
+		cancelRun(t, db, s, only(t, db, "cancel").ID, "")
+		ctx, cancel := context.WithCancel(t.Context())
+		var showing sync.WaitGroup
+		showing.Go(func() { s.show(ctx) })
+		for name, why := range map[string]string{"timeout": "it took longer than 1s", "cancel": "cancelled by hand"} {
+			eventually(t, "its run says that it goes on", func() bool {
+				r := only(t, db, name)
+				return r.State == "running" && r.Error == why+"; its work has not returned, and runs on" && r.Output == "busy"
+			})
+		}
+		cancel()
+		showing.Wait()
+		db.Advance(t, time.Hour)
+		beginDue(t, s)
+		if n := s.busy(); n != 2 {
+			t.Errorf("%d runs are executed", n)
+		}
+		close(goOn)
+		eventually(t, "both are recorded", func() bool { return s.busy() == 0 })
+		wantRows(t, db, "cancel", "3600 1 cancelled", "7200 1 skipped to 7200: 1")
+		if r := rows(t, db, "timeout"); len(r) < 2 || r[0] != "3600 1 timeout" {
+			t.Errorf("got %q", r)
+		}
+		for _, line := range []string{"work does not return though it was told to end", "work that did not return has returned"} {
+			if !strings.Contains(log.String(), line) {
+				t.Errorf("no line %q in %s", line, log.String())
+			}
+		}
+	})
+}
+
+// A daemon that stops waits for no such function. Nothing is written of a run that had time: its lease ends it.
+// A timeout and a cancellation are recorded, and say that the work may go on.
+func TestAStopWaitsForNoFunctionThatDoesNotReturn(t *testing.T) {
 	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
 		forever := make(chan struct{})
 		defer close(forever)
@@ -318,7 +372,18 @@ func TestFunctionsThatDoNotReturn(t *testing.T) {
 			<-begun
 		}
 		cancelRun(t, db, s, only(t, db, "cancel").ID, "")
-		eventually(t, "two are recorded", func() bool { return s.busy() == 1 })
+		eventually(t, "two should have ended", func() bool {
+			n := 0
+			s.each(func(e *execution) {
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				if e.unheard != "" {
+					n++
+				}
+			})
+			return n == 2
+		})
+		s.drain(func() {})
 		for name, state := range map[string]string{"timeout": "timeout", "cancel": "cancelled"} {
 			r := only(t, db, name)
 			said := r.Output == "busy" || r.Output == "" && name == "timeout" // its time may be over before it has said so
@@ -326,7 +391,6 @@ func TestFunctionsThatDoNotReturn(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		}
-		s.drain(func() {})
 		if r := only(t, db, "drain"); r.State != "running" || r.Error != "" || !r.Next.Equal(at(time.Hour+30*time.Second)) {
 			t.Errorf("%+v", r)
 		}

@@ -140,30 +140,32 @@ func (s *Scheduler) show(ctx context.Context) {
 		case <-tick.C:
 		}
 		for _, e := range s.held() {
-			text, ok := e.news()
+			text, wrong, ok := e.news()
 			if !ok {
 				continue
 			}
 			// Output that cannot be written now is written with the outcome.
-			_, _ = s.db.Exec(ctx, publish, sqlrun.Args{"id": e.id, "claim": e.claim, "output": text})
+			_, _ = s.db.Exec(ctx, publish, sqlrun.Args{"id": e.id, "claim": e.claim, "output": text, "error": wrong})
 		}
 	}
 }
 
-// news returns the output if it has grown since the last snapshot.
-func (e *execution) news() (text string, ok bool) {
+// news returns the output if it has grown since the last snapshot, and what is wrong with the run.
+func (e *execution) news() (text, wrong string, ok bool) {
 	e.mu.Lock()
-	work, before := e.effort, e.shown
+	work, before, wrong := e.effort, e.shown, e.unheard
 	e.mu.Unlock()
 	if work == nil {
-		return "", false
+		return "", "", false
 	}
 	text, snapshot := work.Output()
 	if snapshot == before {
-		return "", false
+		return "", "", false
 	}
 	e.mu.Lock()
-	e.shown = snapshot
+	if e.shown == before {
+		e.shown = snapshot
+	}
 	e.mu.Unlock()
-	return text, true
+	return text, wrong, true
 }

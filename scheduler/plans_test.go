@@ -98,7 +98,7 @@ func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
 		pausing:     {"lane": "default", "since": -1, "limit": len(ids)},
 		acquit:      {"ids": ids},
 		forget:      {"claim": "nobody's", "names": names},
-		publish:     {"id": ids[0], "claim": "nobody's", "output": ""},
+		publish:     {"id": ids[0], "claim": "nobody's", "output": "", "error": ""},
 		unwanted:    {"ids": ids},
 		dismiss:     {"ids": ids, "why": ""},
 		outdated:    {"limit": len(ids)},

@@ -252,9 +252,9 @@ var (
 		UPDATE {prefix}run SET state = 'retry', next_exec = {now}, error = 'the answer to the claim was lost'
 		WHERE claim = :claim AND schedule IN (:names) AND state = 'running' AND `+unended)
 
-	// publish writes the output of a run that is still running.
+	// publish writes the output of a run that is still running, and that it should have ended.
 	publish = sqlrun.SQL("scheduler.publish", `
-		UPDATE {prefix}run SET output = :output WHERE id = :id AND claim = :claim AND state = 'running'`)
+		UPDATE {prefix}run SET output = :output, error = :error WHERE id = :id AND claim = :claim AND state = 'running'`)
 
 	// unwanted returns the runs whose cancellation was requested.
 	unwanted = sqlrun.SQL("scheduler.unwanted", `

@@ -210,7 +210,7 @@ func TestLiveOutputOfALostRun(t *testing.T) {
 		db.Advance(t, time.Hour)
 		held := claimed(t, daemon(t, db, Options{}), 1)
 		show := func() int64 {
-			n, err := db.Exec(t.Context(), publish, map[string]any{"id": held[0].id, "claim": held[0].claim, "output": "news"})
+			n, err := db.Exec(t.Context(), publish, map[string]any{"id": held[0].id, "claim": held[0].claim, "output": "news", "error": ""})
 			if err != nil {
 				t.Fatal(err)
 			}

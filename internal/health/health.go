@@ -152,7 +152,11 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 	if err != nil {
 		return nil, err
 	}
-	all = append(all, suspects...)
+	unheeding, err := ofUnheeding(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.Concat(all, unheeding, suspects)
 	for _, name := range names[:min(len(names), Most)] {
 		f := by[name]
 		why := f.last.State
@@ -174,6 +178,20 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 		})
 	}
 	return all, nil
+}
+
+// ofUnheeding finds runs whose work has not returned though it was told to end.
+func ofUnheeding(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
+	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"running"}, Limit: 200})
+	for i := range runs {
+		if r := &runs[i]; r.Error != "" && len(all) < Most {
+			all = append(all, Problem{
+				Of: Runs, Name: r.Schedule, Run: r.ID, Bad: true, what: "The work of %s does not end", Why: plain.Cut(r.Error, 200), Since: r.Started,
+				Do: "have its function end with its context, and restart its process; its next slots wait: dbcron schedule explain " + argument(r.Schedule),
+			})
+		}
+	}
+	return all, err
 }
 
 // suspiciousFor is how long a run is reported that was handed back since its daemons were stopped.

@@ -84,6 +84,14 @@ func TestSchedulesAndRuns(t *testing.T) {
 		}
 		all, err = OfRuns(t.Context(), db.DB, now.Add(25*time.Hour))
 		wants(t, all, err)
+
+		for _, wrong := range []string{"", "it took longer than 1s; its work has not returned, and runs on"} {
+			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, next_exec, exec_by, error)
+				VALUES (:name, {now}, 1, 'running', {now}, {now + 60000000}, 'host:1:x', :error)`,
+				sqlrun.Args{"name": "deaf" + wrong[:min(1, len(wrong))], "error": wrong})
+		}
+		all, err = OfRuns(t.Context(), db.DB, now.Add(25*time.Hour))
+		wants(t, all, err, "!The work of deafi does not end: it took longer than 1s; …has not returned…dbcron schedule explain deafi")
 	})
 }
 
