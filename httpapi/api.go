@@ -97,10 +97,11 @@ type API struct {
 
 	endpoints *push.Endpoints
 
-	mux    *http.ServeMux
-	docs   huma.API
-	routes map[string]*route // by the mux's pattern
-	bodies *bodies
+	mux     *http.ServeMux
+	docs    huma.API
+	routes  map[string]*route // by the mux's pattern
+	bodies  *bodies
+	answers *pool // for what is answered
 
 	proxies []netip.Prefix
 }
@@ -142,8 +143,9 @@ func New(db *dialect.DB, opt Options) (*API, error) {
 	if a.locks, err = lock.New(db, lock.Options{}); err != nil {
 		return nil, err
 	}
-	a.pulls = newPulls(a.queues, a.admin, a.log)
+	a.pulls = newPulls(db, a.queues, a.admin, a.log)
 	a.pulls.logDone = opt.LogDone
+	a.answers.freed = a.pulls.resume
 	return a, nil
 }
 
@@ -185,7 +187,7 @@ func describe(opt Options) (*API, error) {
 	}
 	a := &API{
 		opt: opt, proxies: proxies, log: opt.Logger, mux: http.NewServeMux(), routes: map[string]*route{},
-		bodies: newBodies(opt.MaxBody),
+		bodies: newBodies(opt.MaxBody), answers: newPool(answersSize),
 	}
 	a.docs = humago.New(a.mux, a.config())
 	a.routes["GET "+prefix+"/openapi.json"] = &route{}
@@ -268,6 +270,7 @@ type operation struct {
 	summary, more    string
 	scope            Scope
 	body             bodySize
+	answer           answerSize
 	status           int   // default: 200, or 204 without an answer
 	also             int   // another status with the same answer; 0: none
 	errors           []int // besides those of all operations
@@ -295,7 +298,14 @@ func register[I, O any](a *API, o operation, handle func(ctx context.Context, in
 		DefaultStatus: o.status, Errors: errs, MaxBodyBytes: -1, BodyReadTimeout: -1, SkipValidateBody: true, // see checkBody
 		Security: []map[string][]string{{"token": {string(o.scope)}}},
 	}, func(ctx context.Context, in *I) (*O, error) {
-		out, err := handle(ctx, in)
+		w := senderOf(ctx).reply
+		w.body.decoded()
+		err := a.makeRoom(ctx, w, o.answer)
+		var out *O
+		if err == nil {
+			out, err = handle(ctx, in)
+		}
+		w.body.leave() // who reads the answer slowly keeps only that
 		var held *lock.HeldError
 		switch {
 		case errors.As(err, &held):

@@ -146,7 +146,7 @@ type auditOutput struct {
 // audit registers the operation that lists the audit log.
 func (a *API) audit() {
 	register(a, operation{
-		id: "list-audit", method: http.MethodGet, path: "/audit", tag: "audit", scope: ScopeRead,
+		id: "list-audit", method: http.MethodGet, path: "/audit", tag: "audit", scope: ScopeRead, answer: answerList,
 		summary: "List what operators did, the newest first",
 		more:    "From the command line, the API and the dashboard. What programs do as their work is not there: they enqueue, claim and lock. Entries are kept for 90 days, unless the daemons say otherwise.",
 	}, a.listAudit)

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,57 +22,75 @@ const (
 	// tokensBody limits a body with the tokens of 1000 claims.
 	tokensBody = 4 << 20
 
-	// smallBodies and largeBodies limit the total size of all bodies in memory.
+	// smallBodies and largeBodies limit the total size of all bodies in memory. Of the latter an account's quarter is one body of
+	// the default maximum.
 	smallBodies = 4 << 20
-	largeBodies = 16 << 20
+	largeBodies = 64 << 20
 
-	// bodyPatience is how long a request waits for others to finish.
-	bodyPatience = 10 * time.Second
+	// workedOn limits the total size of large bodies that are decoded and worked on, which takes a multiple of their size.
+	workedOn = 16 << 20
+
+	// firstRead is what a body takes before anything of it has arrived, in bytes.
+	firstRead = 512
 )
 
 // bodies limits the memory of all request bodies together. A request waits until there is room for its
-// body, and frees it when it has been answered. Waiting is better than refusing at once, since requests
-// take milliseconds, and a burst of large ones is nobody's fault. Small bodies have room of their own,
-// so that slow senders of large bodies do not block them.
+// body. Waiting is better than refusing at once, since requests take milliseconds, and a burst of large
+// ones is nobody's fault. Small bodies have room of their own, so that large ones do not block them.
 type bodies struct {
-	small, large *semaphore.Weighted
-	largeSize    int64
-	patience     time.Duration
+	small, large *pool
+
+	// working is taken for a whole large body once it has arrived, so nobody is waited for who could be slow.
+	working     *semaphore.Weighted
+	workingSize int64
 }
 
 func newBodies(maxBody int64) *bodies {
-	size := max(largeBodies, maxBody) // room for at least one of the largest
-	return &bodies{small: semaphore.NewWeighted(smallBodies), large: semaphore.NewWeighted(size), largeSize: size, patience: bodyPatience}
-}
-
-// A room is the memory reserved for a body.
-type room struct {
-	of    *semaphore.Weighted
-	bytes int64
-}
-
-// enter waits until there is room for a body.
-func (b *bodies) enter(ctx context.Context, bytes int64) (*room, error) {
-	r := &room{of: b.large, bytes: bytes}
-	if bytes <= smallBody {
-		r.of = b.small
+	size := max(workedOn, maxBody) // room for at least one of the largest
+	return &bodies{
+		small: newPool(smallBodies), large: newPool(max(largeBodies, 4*maxBody)),
+		working: semaphore.NewWeighted(size), workingSize: size,
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.patience)
+}
+
+// A taken is what a request's body has of the memory. The zero value has nothing.
+type taken struct {
+	room    *room
+	working *semaphore.Weighted // nil: the body is small
+	weight  int64               // of the body, there
+}
+
+// leave gives everything back. It may be called again.
+func (t *taken) leave() {
+	if t.working != nil {
+		t.working.Release(t.weight)
+		t.working = nil
+	}
+	t.room.leave()
+	t.room = nil
+}
+
+// decoded is called when the body has been decoded, before the handler. What is decoded of a small body is small; a large one is
+// what the handler works on.
+func (t *taken) decoded() {
+	if t.working == nil {
+		t.leave()
+	}
+}
+
+// work waits until a large body that has arrived may be worked on.
+func (b *bodies) work(ctx context.Context, t *taken) error {
+	if t.room.in == b.small {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.large.patience)
 	defer cancel()
-	return r, r.of.Acquire(ctx, bytes)
-}
-
-// shrink frees what a body of undeclared length did not need.
-func (r *room) shrink(bytes int64) {
-	r.of.Release(r.bytes - bytes)
-	r.bytes = bytes
-}
-
-// leave frees everything. A nil room has nothing.
-func (r *room) leave() {
-	if r != nil {
-		r.of.Release(r.bytes)
+	t.weight = min(t.room.bytes, b.workingSize)
+	if b.working.Acquire(ctx, t.weight) != nil {
+		return errNoRoom
 	}
+	t.working = b.working
+	return nil
 }
 
 // readBody reads and checks the whole body before anything else happens.
@@ -93,17 +110,22 @@ func (a *API) readBody(w *reply, r *http.Request, to *route) *huma.ErrorModel {
 	if expected < 0 {
 		expected = limit
 	}
-	taken, err := a.bodies.enter(r.Context(), expected)
-	if err != nil {
-		w.Header().Set("Retry-After", "1")
-		return problem(http.StatusServiceUnavailable, "other requests use all the memory for bodies; send it again in a moment")
+	of := a.bodies.large
+	if limit <= smallBody || expected <= smallBody {
+		of = a.bodies.small
 	}
-	w.room = taken
+	var err error
+	if w.body.room, err = of.enter(r.Context(), w.account(r), expected); err != nil {
+		return noRoom(w)
+	}
 	text, p := readAll(w, r, limit)
 	if p != nil {
 		return p
 	}
-	taken.shrink(int64(len(text)))
+	w.body.room.shrink(int64(cap(text)))
+	if a.bodies.work(r.Context(), &w.body) != nil {
+		return noRoom(w)
+	}
 	r.Body = &handed{text}
 	// The server's read deadline is near, and would end the handler's context.
 	_ = http.NewResponseController(w.ResponseWriter).SetReadDeadline(time.Time{}) // a test's writer has none
@@ -117,13 +139,35 @@ func (a *API) readBody(w *reply, r *http.Request, to *route) *huma.ErrorModel {
 	return nil
 }
 
-// readAll reads the bytes of a body.
+// noRoom is the answer to a request for whose body there is no room.
+func noRoom(w *reply) *huma.ErrorModel {
+	w.Header().Set("Retry-After", "1")
+	return problem(http.StatusServiceUnavailable, "other requests use all the memory for bodies; send it again in a moment")
+}
+
+// readAll reads the bytes of a body, and takes room for them as they arrive.
 func readAll(w *reply, r *http.Request, limit int64) ([]byte, *huma.ErrorModel) {
-	var text bytes.Buffer
-	if r.ContentLength > 0 {
-		text.Grow(int(r.ContentLength) + bytes.MinRead) // avoid growing and copying
+	body := http.MaxBytesReader(w.ResponseWriter, r.Body, limit)
+	most := limit
+	if r.ContentLength >= 0 {
+		most = r.ContentLength
 	}
-	_, err := text.ReadFrom(http.MaxBytesReader(w.ResponseWriter, r.Body, limit))
+	var text []byte
+	var err error
+	for n := 0; err == nil; {
+		if len(text) == cap(text) {
+			size := min(max(firstRead, 2*int64(cap(text))), most+1) // the last byte is for its end
+			if w.body.room.grow(r.Context(), size-int64(cap(text))) != nil {
+				return nil, noRoom(w)
+			}
+			text = append(make([]byte, 0, size), text...)
+		}
+		n, err = body.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+	}
+	if errors.Is(err, io.EOF) {
+		return text, nil
+	}
 	var large *http.MaxBytesError
 	var slow net.Error
 	switch {
@@ -131,11 +175,9 @@ func readAll(w *reply, r *http.Request, limit int64) ([]byte, *huma.ErrorModel) 
 		return nil, tooLarge(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &slow) && slow.Timeout():
 		return nil, problem(http.StatusRequestTimeout, "the body did not come in time")
-	case err != nil:
-		return nil, problem(http.StatusBadRequest, "the body could not be read to its end",
-			&huma.ErrorDetail{Location: "body", Message: "it is incomplete"})
 	}
-	return text.Bytes(), nil
+	return nil, problem(http.StatusBadRequest, "the body could not be read to its end",
+		&huma.ErrorDetail{Location: "body", Message: "it is incomplete"})
 }
 
 func tooLarge(limit int64) *huma.ErrorModel {

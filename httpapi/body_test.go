@@ -212,14 +212,13 @@ func TestRoomForBodies(t *testing.T) {
 		s := serve(t, db.DB, Options{})
 		b := s.api.bodies
 		large := `{"kind": "x", "payload": "` + strings.Repeat("x", 2*smallBody) + `"}`
-		all, err := b.enter(t.Context(), b.largeSize)
-		must(t, err)
-		b.patience = time.Millisecond
+		must(t, b.working.Acquire(t.Context(), b.workingSize))
+		b.large.patience = time.Millisecond
 		if a := s.post("/api/v1/jobs", large).is(503); a.header.Get("Retry-After") == "" {
 			t.Error("it is not told when to come again")
 		}
 		s.enqueue(object{"kind": "x"})
-		b.patience = longWait
+		b.large.patience = longWait
 		done := make(chan *answer)
 		go func() { done <- s.post("/api/v1/jobs", large) }()
 		select {
@@ -227,15 +226,12 @@ func TestRoomForBodies(t *testing.T) {
 			t.Errorf("it did not wait: %d", a.status)
 		default:
 		}
-		all.leave()
+		b.working.Release(b.workingSize)
 		(<-done).is(201)
 		s.post("/api/v1/jobs", "{"+large).is(400)
 		s.send("POST", "/api/v1/jobs", large, "Idempotency-Key: a b").is(422)
-		for range 3 { // all of it was given back
-			if all, err = b.enter(t.Context(), b.largeSize); err != nil {
-				t.Fatal(err)
-			}
-			all.leave()
+		if !b.working.TryAcquire(b.workingSize) || b.large.free != largeBodies || b.small.free != smallBodies {
+			t.Errorf("not all was given back: %+v %+v", b.large, b.small)
 		}
 		if n := rows(t, db, "job"); n != 2 {
 			t.Errorf("%d jobs", n)
@@ -267,8 +263,8 @@ func TestCheckBody(t *testing.T) {
 				good++
 				continue
 			}
-			if p != nil && len(want.Errors) == 0 && strings.Contains(p.Detail, "it is called") {
-				continue // huma takes any case
+			if p != nil && len(want.Errors) == 0 && (strings.Contains(p.Detail, "it is called") || strings.Contains(p.Detail, "base64")) {
+				continue // huma takes any case, and what cannot be decoded
 			}
 			if (p == nil) != (len(want.Errors) == 0) {
 				t.Fatalf("seed %d: %s: %s\nfound %+v, want %v", seed, path, text, p, want.Errors)

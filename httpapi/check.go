@@ -2,16 +2,23 @@ package httpapi
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
+
+	"github.com/dbcron/dbcron/internal/jsonerror"
 )
 
 const (
@@ -94,15 +101,28 @@ func (c *checker) value(s *huma.Schema) bool {
 }
 
 // single checks a scalar by decoding it: a string, a number, true, false or null. A list or an object,
-// which the schema does not allow here, is not decoded.
+// which the schema does not allow here, is not decoded. Nor is what is longer than it may be.
 func (c *checker) single(s *huma.Schema) {
 	raw := c.skip()
 	var v any = struct{}{}
-	if raw[0] != '{' && raw[0] != '[' {
-		if err := json.Unmarshal(raw, &v); err != nil {
-			c.add(err.Error()) // the number is too large
+	switch first := raw[0]; {
+	case first == '{' || first == '[':
+	case first == '"' && s.Type != huma.TypeString:
+		v = "" // as wrong as any other
+	case first == '"' && s.MaxLength != nil && len(raw) > len(`""`)+len(`\uD83D\uDE00`)**s.MaxLength:
+		c.add(fmt.Sprintf(validation.MsgExpectedMaxLength, *s.MaxLength))
+		return
+	case first == '"' && s.ContentEncoding == "base64":
+		c.base64(raw)
+		return
+	case first == '-' || first >= '0' && first <= '9':
+		if why := checkNumber(raw, s.Type == huma.TypeInteger); why != "" {
+			c.add(why)
 			return
 		}
+		_ = json.Unmarshal(raw, &v) // it was checked
+	default:
+		_ = json.Unmarshal(raw, &v) // it is valid JSON
 	}
 	var found huma.ValidateResult
 	huma.Validate(c.schemas, s, huma.NewPathBuffer(nil, 0), huma.ModeWriteToServer, v, &found)
@@ -112,7 +132,54 @@ func (c *checker) single(s *huma.Schema) {
 			c.add(detail.Message)
 		}
 	}
+	text, _ := v.(string)
+	if s.Format == "date-time" && len(found.Errors) == 0 && new(time.Time).UnmarshalText([]byte(text)) != nil { // it is stricter
+		c.add(validation.MsgExpectedRFC3339DateTime)
+	}
 }
+
+// longestNumber limits the digits of a number. Decoders take time and memory for longer ones.
+const longestNumber = 100
+
+// checkNumber returns what is wrong with a number, as far as decoders find it and schemas do not say it.
+func checkNumber(raw []byte, integer bool) string {
+	if len(raw) > longestNumber {
+		return fmt.Sprintf("expected number of at most %d characters", longestNumber)
+	}
+	var err error
+	switch {
+	case !integer:
+		_, err = strconv.ParseFloat(string(raw), 64)
+	case bytes.ContainsAny(raw, ".eE"):
+		if n, err := strconv.ParseFloat(string(raw), 64); err == nil && n == math.Trunc(n) {
+			return "expected integer without a fraction or an exponent"
+		}
+		return validation.MsgExpectedInteger
+	default:
+		_, err = strconv.ParseInt(string(raw), 10, 64)
+	}
+	if err != nil {
+		return "the number is too large"
+	}
+	return ""
+}
+
+// base64 checks a text in base64, of which there may be megabytes.
+func (c *checker) base64(raw []byte) {
+	text := raw[1 : len(raw)-1]
+	if bytes.IndexByte(text, '\\') >= 0 {
+		var decoded string
+		_ = json.Unmarshal(raw, &decoded) // it is valid JSON
+		text = []byte(decoded)
+	}
+	_, err := io.Copy(io.Discard, base64.NewDecoder(base64.StdEncoding, bytes.NewReader(text)))
+	if err != nil || len(text) == 0 || len(text)%4 != 0 || bytes.ContainsAny(text, "\r\n") {
+		c.add(validation.MsgExpectedBase64String)
+	}
+}
+
+// decode decodes a body that was checked. Should the check have missed something, the error has no words about Go either.
+func decode(text []byte, v any) error { return jsonerror.Plain(json.Unmarshal(text, v)) }
 
 func (c *checker) array(s *huma.Schema) bool {
 	c.at++

@@ -98,27 +98,30 @@ func (a *API) claims() {
 type claimed struct {
 	token  string
 	key    secret
+	forged bool // no daemon of ours signed it: it counts as lost
 	claim  claims.Claim
 	err    error // the job's outcome
 	result json.RawMessage
 }
 
 // readClaims parses tokens. It refuses duplicates, and those of queues that the sender may not claim from.
-func readClaims(ctx context.Context, tokens []string) ([]claimed, error) {
+func (p *pulls) readClaims(ctx context.Context, tokens []string) ([]claimed, error) {
+	if err := p.signer.ready(ctx); err != nil {
+		return nil, err
+	}
 	all, at := make([]claimed, len(tokens)), map[secret]int{}
 	for i, token := range tokens {
-		key, claim, ok := readToken(token)
+		c, ok := p.signer.read(token)
 		if !ok {
 			return nil, invalid(fmt.Sprintf("claims[%d].token", i), "it is not the token of a claim")
 		}
-		if other, twice := at[key]; twice {
+		if other, twice := at[c.key]; twice {
 			return nil, invalid(fmt.Sprintf("claims[%d].token", i), "it is that of claims[%d], too", other)
 		}
-		if err := mayUseQueues(ctx, queue.Job{Queue: claim.Queue}); err != nil {
+		if err := mayUseQueues(ctx, queue.Job{Queue: c.claim.Queue}); err != nil {
 			return nil, err
 		}
-		at[key] = i
-		all[i] = claimed{token: token, key: key, claim: claim}
+		at[c.key], all[i] = i, c
 	}
 	return all, nil
 }
@@ -136,7 +139,7 @@ func (a *API) complete(ctx context.Context, in *completeInput) (*settledOutput, 
 	for i, c := range in.Body.Claims {
 		tokens[i] = c.Token
 	}
-	all, err := readClaims(ctx, tokens)
+	all, err := a.pulls.readClaims(ctx, tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +165,7 @@ func (a *API) fail(ctx context.Context, in *failInput) (*settledOutput, error) {
 	for i, c := range in.Body.Claims {
 		tokens[i] = c.Token
 	}
-	all, err := readClaims(ctx, tokens)
+	all, err := a.pulls.readClaims(ctx, tokens)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +202,7 @@ func (f *failedClaimJSON) outcome(at string) (outcome, err error) {
 }
 
 func (a *API) release(ctx context.Context, in *releaseInput) (*settledOutput, error) {
-	all, err := readClaims(ctx, tokensOf(in.Body.Claims))
+	all, err := a.pulls.readClaims(ctx, tokensOf(in.Body.Claims))
 	if err == nil {
 		err = a.pulls.here(ctx, all)
 	}
@@ -213,7 +216,7 @@ func (a *API) release(ctx context.Context, in *releaseInput) (*settledOutput, er
 }
 
 func (a *API) heartbeat(ctx context.Context, in *heartbeatInput) (*settledOutput, error) {
-	all, err := readClaims(ctx, tokensOf(in.Body.Claims))
+	all, err := a.pulls.readClaims(ctx, tokensOf(in.Body.Claims))
 	lease := time.Duration(0)
 	if err == nil && in.Body.Lease != "" {
 		lease, err = readLease(in.Body.Lease)
@@ -232,7 +235,7 @@ func (p *pulls) here(ctx context.Context, all []claimed) error {
 	others := map[string]bool{}
 	p.mu.Lock()
 	for i := range all {
-		if node := all[i].claim.Node; p.nodes[node] == nil {
+		if node := all[i].claim.Node; !all[i].forged && p.nodes[node] == nil {
 			others[node] = true
 		}
 	}
@@ -257,7 +260,7 @@ func (p *pulls) extend(all []claimed, lease time.Duration) (*settledOutput, erro
 	var lost []string
 	for i := range all {
 		g := p.given[all[i].key]
-		if g == nil || g.job.Context().Err() != nil {
+		if g == nil || all[i].forged || g.job.Context().Err() != nil {
 			lost = append(lost, all[i].token)
 			continue
 		}
@@ -281,6 +284,8 @@ func (p *pulls) settle(ctx context.Context, all []claimed) (*settledOutput, erro
 		c := &all[i]
 		g := p.given[c.key]
 		switch {
+		case c.forged:
+			errs[i] = queue.ErrLost
 		case g != nil:
 			g.from.users++ // until it is written
 			p.take(g)

@@ -210,7 +210,7 @@ func newQueueCounts(q *queueFigures) queueCounts {
 // overall registers the operation that returns the figures of all queues.
 func (a *API) overall() {
 	register(a, operation{
-		id: "all-queue-stats", method: http.MethodGet, path: "/stats/queues", tag: "queues", scope: ScopeRead,
+		id: "all-queue-stats", method: http.MethodGet, path: "/stats/queues", tag: "queues", scope: ScopeRead, answer: answerList,
 		errors:  []int{http.StatusUnprocessableEntity},
 		summary: "Count the jobs of all queues by state",
 		more:    "They are up to five seconds old, or more if there are very many queues.",

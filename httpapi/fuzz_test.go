@@ -164,11 +164,11 @@ func (g *generator) text(name string, s *huma.Schema) string {
 	case name == "lease" || name == "retry_after":
 		return pick(g, "1s", "30s", "12h", "13h", "")
 	case name == "token":
-		return pick(g, g.ticket, "1.aaaa.YQ", writeToken(newSecret(),
-			&claims.Claim{
-				Node: pick(g, "n", "m:1:x"), Queue: pick(g, "q", "none"), Priority: g.IntN(6), Fence: 1,
-				Job: 1, Attempt: 1, Group: g.oneIn(2),
-			}))
+		token, _ := new(signer).write(&claims.Claim{
+			Node: pick(g, "n", "m:1:x"), Queue: pick(g, "q", "none"), Priority: g.IntN(6), Fence: 1,
+			Job: 1, Attempt: 1, Group: g.oneIn(2),
+		})
+		return pick(g, g.ticket, "1.aaaa.YQ", token)
 	case name == "spec":
 		return pick(g, "@daily", "*/5 * * * *", "@every 90s", "@manual", "0 0 30 2 *")
 	case name == "zone":

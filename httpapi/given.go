@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -17,11 +20,15 @@ import (
 // idleReceiver is how long the API keeps its blocks of a queue from which nobody claims.
 const idleReceiver = time.Minute
 
+// claimAhead limits the payloads of jobs that are read and not claimed yet, of each queue, in bytes.
+const claimAhead = 16 << 20
+
 // pulls holds the queues that jobs are claimed from, and the claimed jobs.
 type pulls struct {
 	logDone bool // at the level info
 	queues  *queue.Client
 	admin   *admin.Client
+	signer  *signer
 	log     *slog.Logger
 	idle    time.Duration // idleReceiver, except in tests
 
@@ -58,9 +65,9 @@ type given struct {
 	timer *time.Timer
 }
 
-func newPulls(queues *queue.Client, ops *admin.Client, log *slog.Logger) *pulls {
+func newPulls(db *dialect.DB, queues *queue.Client, ops *admin.Client, log *slog.Logger) *pulls {
 	p := &pulls{
-		queues: queues, admin: ops, log: log, idle: idleReceiver,
+		queues: queues, admin: ops, signer: &signer{db: db}, log: log, idle: idleReceiver,
 		sources: map[string]*source{}, given: map[secret]*given{}, nodes: map[string]*source{},
 		drained: make(chan struct{}),
 	}
@@ -80,10 +87,14 @@ type claimOf struct {
 	kinds []string // none: all
 	lease time.Duration
 	wait  time.Duration
+	room  queue.Room
 }
 
 // claim claims jobs of a queue. It returns none if the wait is over or the daemon stops.
 func (p *pulls) claim(ctx context.Context, name string, of claimOf) (node string, list []*given, err error) {
+	if err := p.signer.ready(ctx); err != nil {
+		return "", nil, err
+	}
 	s, err := p.enter(ctx, name)
 	if err != nil {
 		return "", nil, err
@@ -92,8 +103,10 @@ func (p *pulls) claim(ctx context.Context, name string, of claimOf) (node string
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(p.giving, cancel)()
-	jobs, err := s.receiver.ReceiveKinds(waiting, of.limit, of.wait, of.kinds)
+	jobs, err := s.receiver.ReceiveWithin(waiting, of.limit, of.wait, of.kinds, of.room)
 	switch {
+	case errors.Is(err, queue.ErrNoRoom):
+		return "", nil, problem(http.StatusServiceUnavailable, "other answers use all the memory, so that no jobs were given out; claim again in a moment")
 	case ctx.Err() != nil: // nobody receives the answer
 		p.giveBack(s, jobs)
 		return "", nil, problem(http.StatusServiceUnavailable, "it was broken off, and nothing is given out by it")
@@ -102,6 +115,34 @@ func (p *pulls) claim(ctx context.Context, name string, of claimOf) (node string
 	}
 	list, err = p.giveOut(s, jobs, of.lease)
 	return daemonOf(s.receiver.Node()), list, err
+}
+
+// resume gives jobs to claims that had no room for them.
+func (p *pulls) resume() {
+	p.mu.Lock()
+	all := slices.Collect(maps.Values(p.sources))
+	p.mu.Unlock()
+	for _, s := range all {
+		select {
+		case <-s.ready:
+			if s.err == nil {
+				s.receiver.Resume()
+			}
+		default: // nobody waits there yet
+		}
+	}
+}
+
+// unload drops the payloads of claimed jobs, which only the answer needs.
+func (p *pulls) unload(list []*given) {
+	if len(list) == 0 {
+		return
+	}
+	jobs := make([]*queue.Delivery, len(list))
+	for i, g := range list {
+		jobs[i] = g.job
+	}
+	list[0].from.receiver.Unload(jobs)
 }
 
 // enter returns a queue's source. It stays open until each user has called leave. The first user opens
@@ -164,7 +205,7 @@ func (p *pulls) receiver(ctx context.Context, name string) (*queue.Receiver, err
 		return nil, fmt.Errorf("%w: %q", queue.ErrDeleted, name)
 	}
 	// No grace: close is called only after the claimed jobs have ended.
-	opt := queue.WorkerOptions{Queues: []string{name}, Grace: -1, Isolated: true, Logger: p.log}
+	opt := queue.WorkerOptions{Queues: []string{name}, Grace: -1, Isolated: true, Logger: p.log, ReadAhead: claimAhead}
 	if p.logDone {
 		opt.LogDone = map[string]slog.Level{name: slog.LevelInfo}
 	}
@@ -226,8 +267,8 @@ func (p *pulls) giveOut(s *source, jobs []*queue.Delivery, lease time.Duration) 
 	list := make([]*given, len(jobs))
 	for i, d := range jobs {
 		claim := d.Claim()
-		g := &given{key: newSecret(), job: d, from: s, lease: lease}
-		g.token = writeToken(g.key, &claim)
+		g := &given{job: d, from: s, lease: lease}
+		g.token, g.key = p.signer.write(&claim)
 		list[i] = g
 		p.mu.Lock()
 		if p.writing.Err() != nil {

@@ -87,7 +87,7 @@ type resultsOutput struct {
 // groups registers the operations that show groups.
 func (a *API) groups() {
 	register(a, operation{
-		id: "list-groups", method: http.MethodGet, path: "/groups", tag: "groups", scope: ScopeRead,
+		id: "list-groups", method: http.MethodGet, path: "/groups", tag: "groups", scope: ScopeRead, answer: answerList,
 		summary: "List the groups that are in one state, by id",
 	}, func(ctx context.Context, in *groupsInput) (*groupsOutput, error) {
 		after, err := readIDCursor(in.Cursor)
@@ -126,7 +126,7 @@ func (a *API) groups() {
 		return out, nil
 	})
 	register(a, operation{
-		id: "group-results", method: http.MethodGet, path: "/groups/{id}/results", tag: "groups", scope: ScopeRead,
+		id: "group-results", method: http.MethodGet, path: "/groups/{id}/results", tag: "groups", scope: ScopeRead, answer: answerList,
 		errors:  []int{http.StatusNotFound},
 		summary: "List the jobs of a group, and what has become of each",
 		more:    "When the results have more than 1 MiB together there are fewer than the limit, and a next_cursor.",

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"runtime/debug"
@@ -25,7 +26,8 @@ type reply struct {
 	bytes  int64
 	token  string // name of the sender's token
 	bearer *Bearer
-	room   *room // reserved for the body; nil: none
+	body   taken // memory
+	answer *room // memory; nil: it needs little
 }
 
 // user returns the user named by a proxy.
@@ -77,13 +79,16 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	out.Header().Set("Cache-Control", "no-store")
 	out.Header().Set("X-Content-Type-Options", "nosniff")
-	defer func() { out.room.leave() }()
+	defer func() {
+		out.body.leave()
+		out.answer.leave()
+	}()
 	ended, p := a.admit(out, r)
 	switch {
 	case p != nil:
 		write(out, p)
 	case !ended:
-		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callerKey{}, sender{r, out.token, out.bearer}), a.opt.Timeout)
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callerKey{}, sender{r, out.token, out.bearer, out}), a.opt.Timeout)
 		defer cancel()
 		a.mux.ServeHTTP(out, r.WithContext(ctx))
 	}
@@ -111,6 +116,7 @@ type sender struct {
 	request *http.Request
 	token   string // its token's name
 	bearer  *Bearer
+	reply   *reply
 }
 
 // account identifies a named sender: a token, or a user of a proxy.
@@ -119,6 +125,15 @@ func (s sender) account() string {
 		return ""
 	}
 	return s.bearer.Login() + " " + s.bearer.name
+}
+
+// account identifies who answers for a request's memory: its sender, and without a name its address.
+func (w *reply) account(r *http.Request) string {
+	if w.bearer == nil {
+		host, _, _ := net.SplitHostPort(r.RemoteAddr)
+		return "address " + host
+	}
+	return sender{bearer: w.bearer}.account()
 }
 
 // may reports whether the sender has a scope. A sender who needs no token has all of them.

@@ -113,7 +113,7 @@ func (a *API) jobs() {
 		more:    "The answer comes after the commit: nothing loses the job." + idempotencyDoc,
 	}, a.enqueue)
 	oneJob(a, operation{
-		id: "get-job", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}", scope: ScopeRead,
+		id: "get-job", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}", scope: ScopeRead, answer: answerList,
 		summary: "Show a job, whatever its state",
 		more:    "A job that is done is not there any more, unless its queue keeps such (keep_done).",
 	}, func(ctx context.Context, name string, id int64) (*jobOutput, error) {
@@ -121,16 +121,18 @@ func (a *API) jobs() {
 		if err != nil {
 			return nil, err
 		}
+		weighAnswer(ctx, i.PayloadBytes)
 		return &jobOutput{newJobJSON(ctx, &i)}, nil
 	})
 	oneJob(a, operation{
-		id: "get-payload", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}/payload", scope: ScopeRead,
+		id: "get-payload", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}/payload", scope: ScopeRead, answer: answerList,
 		summary: "Get a job's payload, byte for byte",
 	}, func(ctx context.Context, name string, id int64) (*payloadOutput, error) {
 		i, err := a.admin.Job(ctx, name, id)
 		if err != nil {
 			return nil, err
 		}
+		weighAnswer(ctx, i.PayloadBytes)
 		out := &payloadOutput{"application/json", i.Payload}
 		if i.Binary || len(i.Payload) == 0 {
 			out.ContentType = "application/octet-stream"
@@ -140,7 +142,7 @@ func (a *API) jobs() {
 	a.rawAnswer("/queues/{queue}/jobs/{id}/payload")
 	a.rawAnswer("/jobs/{id}/payload")
 	register(a, operation{
-		id: "list-jobs", method: http.MethodGet, path: "/queues/{queue}/jobs", tag: "jobs", scope: ScopeRead,
+		id: "list-jobs", method: http.MethodGet, path: "/queues/{queue}/jobs", tag: "jobs", scope: ScopeRead, answer: answerList,
 		errors:  []int{http.StatusNotFound},
 		summary: "List the jobs of a queue that are in one state",
 		more:    "They are listed by id, which is when they were enqueued. With a filter not all of a long queue is looked at: there can be fewer than the limit, or none, and a next_cursor all the same. So it is when the jobs are large: payloads, errors and details of an answer have 1 MiB together at the most, unless a single job has more.",

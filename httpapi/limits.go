@@ -86,7 +86,7 @@ func (a *API) limits() {
 	const what = "What is not given stays as it is. Workers learn of it within three seconds; jobs that run by then are not stopped."
 	notFound := []int{http.StatusNotFound}
 	register(a, operation{
-		id: "list-limits", method: http.MethodGet, path: all, tag: "queues", scope: ScopeRead, errors: notFound,
+		id: "list-limits", method: http.MethodGet, path: all, tag: "queues", scope: ScopeRead, answer: answerList, errors: notFound,
 		summary: "List the limits of a queue, that of all its jobs first",
 	}, func(ctx context.Context, in *queuePath) (*limitsOutput, error) {
 		found, err := a.limitsOf(ctx, in.Queue)

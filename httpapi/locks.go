@@ -39,7 +39,7 @@ type locksOutput struct {
 // locking registers the operations that show and free locks.
 func (a *API) locking() {
 	register(a, operation{
-		id: "list-locks", method: http.MethodGet, path: "/locks", tag: "locks", scope: ScopeRead,
+		id: "list-locks", method: http.MethodGet, path: "/locks", tag: "locks", scope: ScopeRead, answer: answerList,
 		summary: "List the locks and the slots of pools, and whose they are",
 	}, func(ctx context.Context, in *page) (*locksOutput, error) {
 		var name, text string
@@ -68,7 +68,7 @@ func (a *API) locking() {
 		return out, nil
 	})
 	register(a, operation{
-		id: "get-lock", method: http.MethodGet, path: "/locks/{lock}", tag: "locks", scope: ScopeRead,
+		id: "get-lock", method: http.MethodGet, path: "/locks/{lock}", tag: "locks", scope: ScopeRead, answer: answerList,
 		errors:  []int{http.StatusNotFound},
 		summary: "Show a lock, or the slots of a pool",
 	}, func(ctx context.Context, in *lockPath) (*locksOutput, error) {

@@ -58,7 +58,7 @@ type nodePath struct {
 func (a *API) nodes() {
 	notFound := []int{http.StatusNotFound}
 	register(a, operation{
-		id: "list-nodes", method: http.MethodGet, path: "/nodes", tag: "nodes", scope: ScopeRead,
+		id: "list-nodes", method: http.MethodGet, path: "/nodes", tag: "nodes", scope: ScopeRead, answer: answerList,
 		summary: "List daemons and workers by name",
 	}, func(ctx context.Context, in *page) (*nodesOutput, error) {
 		var after string

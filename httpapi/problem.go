@@ -1,12 +1,9 @@
 package httpapi
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -20,21 +17,6 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
-
-// jsonFormat encodes and decodes bodies. It ignores errors in sending, since the client is gone then.
-var jsonFormat = huma.Format{
-	Marshal: func(w io.Writer, v any) error {
-		var text bytes.Buffer
-		e := json.NewEncoder(&text)
-		e.SetEscapeHTML(false)
-		err := e.Encode(v)
-		if err == nil {
-			_, _ = w.Write(text.Bytes())
-		}
-		return err
-	},
-	Unmarshal: json.Unmarshal,
-}
 
 // presentable gives huma's errors about parameters the form of all others: without the value, which may
 // be secret or long, and with the first error as the problem's text.
@@ -55,8 +37,14 @@ func presentable(_ huma.Context, _ string, v any) (any, error) {
 
 // cut limits a text to a readable length.
 func cut(text string) string {
-	if r := []rune(text); len(r) > 1000 {
-		return string(r[:999]) + "…"
+	n, last := 0, 0
+	for at := range text {
+		if n == 999 {
+			last = at
+		}
+		if n++; n > 1000 {
+			return text[:last] + "…"
+		}
 	}
 	return text
 }

@@ -50,17 +50,19 @@ type claimedJobJSON struct {
 	Trace         string   `json:"trace,omitempty" doc:"A W3C traceparent"`
 }
 
-type claimOutput struct {
-	Body struct {
-		Node string           `json:"node" doc:"The daemon that has given them out, which takes heartbeats and releases"`
-		Jobs []claimedJobJSON `json:"jobs" nullable:"false"`
-	} `nameHint:"ClaimedJobs"`
+// claimedJobs is the answer to a claim.
+type claimedJobs struct {
+	Node string           `json:"node" doc:"The daemon that has given them out, which takes heartbeats and releases"`
+	Jobs []claimedJobJSON `json:"jobs" nullable:"false"`
 }
+
+type claimOutput struct{ Body claimedJobs }
 
 // claiming registers the operation that claims jobs.
 func (a *API) claiming() {
 	register(a, operation{
 		id: "claim-jobs", method: http.MethodPost, path: "/queues/{queue}/claim", tag: "claims", scope: ScopeWork,
+		answer:  answerClaimed,
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
 		summary: "Get jobs to do",
 		more: "It answers as soon as there is a job, and with none when the wait is over. A job that is not completed, failed or released, and of which no heartbeat comes " +
@@ -92,7 +94,7 @@ func (a *API) claim(ctx context.Context, in *claimInput) (*claimOutput, error) {
 		return nil, err
 	}
 	wait = min(wait, a.opt.Timeout/2) // so that the request does not time out
-	node, list, err := a.pulls.claim(ctx, in.Queue, claimOf{in.Body.Max, in.Body.Kinds, lease, wait})
+	node, list, err := a.pulls.claim(ctx, in.Queue, claimOf{in.Body.Max, in.Body.Kinds, lease, wait, payloads{senderOf(ctx).reply.answer}})
 	if err != nil {
 		return nil, err
 	}
@@ -101,8 +103,15 @@ func (a *API) claim(ctx context.Context, in *claimInput) (*claimOutput, error) {
 	for i, g := range list {
 		out.Body.Jobs[i] = newClaimedJob(g)
 	}
+	a.pulls.unload(list)
 	return out, nil
 }
+
+// payloads is the room for the payloads of an answer: each is there twice, as it was read and as it is sent.
+type payloads struct{ *room }
+
+// Take takes the bytes of a payload.
+func (p payloads) Take(bytes int) { p.room.Take(2 * bytes) }
 
 func newClaimedJob(g *given) claimedJobJSON {
 	d := g.job

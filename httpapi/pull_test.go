@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -590,29 +591,73 @@ func TestClaimInOrder(t *testing.T) {
 	})
 }
 
-// A token decodes to what it was made of, and other texts are refused.
+// A token decodes to what it was made of, and other texts are refused. No part of it can be changed.
 func TestClaimTokens(t *testing.T) {
+	s := &signer{key: []byte("of this database")}
 	for _, c := range []claims.Claim{
 		{Node: "host:1:abc", Queue: "q", Block: 3, Fence: 1 << 40, Priority: 2, Job: 1 << 61, Attempt: 1, Group: true},
 		{Node: strings.Repeat("n", 200), Queue: strings.Repeat("😀", 200), Priority: 4, Attempt: 1000000},
 	} {
-		key := newSecret()
-		token := writeToken(key, &c)
-		got, claim, ok := readToken(token)
-		if !ok || got != key || claim != c || len(token) > longestToken {
-			t.Errorf("%d: %+v became %+v, %v", len(token), c, claim, ok)
+		token, key := s.write(&c)
+		if got, ok := s.read(token); !ok || got.forged || got.key != key || got.claim != c || len(token) > longestToken {
+			t.Errorf("%d: %+v became %+v, %v", len(token), c, got, ok)
+		}
+		if got, _ := (&signer{key: []byte("of another")}).read(token); !got.forged {
+			t.Error("one of another database is signed")
 		}
 		for i := range len(token) {
-			readToken(token[:i])
-			readToken(token[:i] + "_" + token[i+1:])
-			readToken(token[:i] + token[min(i+2, len(token)):])
+			for _, text := range []string{token[:i], token[:i] + "_" + token[i+1:], token[:i] + token[min(i+2, len(token)):]} {
+				if got, ok := s.read(text); ok && !got.forged && text != token {
+					t.Errorf("%q is a token like %q", text, token)
+				}
+			}
 		}
 	}
 	for _, text := range []string{"", "AQ", "====", "x y", strings.Repeat("A", 100), strings.Repeat("_", 100)} {
-		if _, _, ok := readToken(text); ok {
+		if _, ok := s.read(text); ok {
 			t.Errorf("%q is a token", text)
 		}
 	}
+}
+
+// A token that no daemon of the database has made ends nothing, at any daemon, even if it is right in all but the signature. The
+// daemons agree on a key, whoever makes it. What belongs to the class: whatever a request brings back that names rows and was not
+// looked up for its sender. Tickets of locks have a random part in their row; cursors only say where to read on.
+func TestForgedClaims(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		all := []*service{serve(t, db.DB, Options{}), other(t, db), other(t, db)}
+		var wg sync.WaitGroup
+		for _, s := range all {
+			wg.Go(func() {
+				if err := s.api.pulls.signer.ready(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		for _, s := range all[1:] {
+			if n := rows(t, db, "secret"); n != 1 || !bytes.Equal(s.api.pulls.signer.key, all[0].api.pulls.signer.key) {
+				t.Fatalf("the daemons have different keys, and there are %d", n)
+			}
+		}
+		s, stranger := all[0], &signer{key: make([]byte, 32)}
+		s.makeQueue()
+		id := s.enqueue(object{"kind": "k", "queue": "q"})
+		got := s.one()
+		honest, ok := s.api.pulls.signer.read(got.Jobs[0].Token)
+		if !ok || honest.forged {
+			t.Fatalf("its own token is %+v", honest)
+		}
+		forged, _ := stranger.write(&honest.claim)
+		for _, s := range all {
+			for _, do := range []string{"complete", "fail", "heartbeat", "release"} {
+				s.say(do, []object{{"token": forged}}).is(409)
+			}
+		}
+		s.get("/api/v1/jobs/" + id).is(200)
+		all[1].say("complete", got.tokens()).is(200)
+		s.get("/api/v1/jobs/" + id).is(404)
+	})
 }
 
 // A job whose end the database refuses to write is a conflict. The others of its request are done, and

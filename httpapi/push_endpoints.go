@@ -194,7 +194,7 @@ type setEndpointOutput struct {
 // pushing registers the operations on endpoints.
 func (a *API) pushing() {
 	register(a, operation{
-		id: "list-endpoints", method: http.MethodGet, path: "/endpoints", tag: "push", scope: ScopeRead,
+		id: "list-endpoints", method: http.MethodGet, path: "/endpoints", tag: "push", scope: ScopeRead, answer: answerList,
 		summary: "List the endpoints of queues whose jobs are sent",
 	}, func(ctx context.Context, in *page) (*endpointsOutput, error) {
 		var after string

@@ -153,7 +153,7 @@ type setQueueOutput struct {
 // queueSettings registers the operations that show and change queues.
 func (a *API) queueSettings() {
 	register(a, operation{
-		id: "list-queues", method: http.MethodGet, path: "/queues", tag: "queues", scope: ScopeRead,
+		id: "list-queues", method: http.MethodGet, path: "/queues", tag: "queues", scope: ScopeRead, answer: answerList,
 		summary: "List the queues by name, also those that were deleted",
 	}, func(ctx context.Context, in *page) (*queuesOutput, error) {
 		var after string

@@ -36,7 +36,7 @@ type routingOutput struct{ Body routingJSON }
 // routings registers the operations on routings.
 func (a *API) routings() {
 	register(a, operation{
-		id: "list-routings", method: http.MethodGet, path: "/routings", tag: "routings", scope: ScopeRead,
+		id: "list-routings", method: http.MethodGet, path: "/routings", tag: "routings", scope: ScopeRead, answer: answerList,
 		summary: "List the routes: which queues jobs go to that name none, by kind",
 	}, func(ctx context.Context, in *page) (*routingsOutput, error) {
 		var after string

@@ -22,7 +22,7 @@ type cancelRunInput struct {
 // runs registers the operations on runs.
 func (a *API) runs() {
 	register(a, operation{
-		id: "get-run", method: http.MethodGet, path: "/runs/{id}", tag: "schedules", scope: ScopeRead,
+		id: "get-run", method: http.MethodGet, path: "/runs/{id}", tag: "schedules", scope: ScopeRead, answer: answerList,
 		errors:  []int{http.StatusNotFound},
 		summary: "Show a run and its output, also while it runs",
 	}, func(ctx context.Context, in *runPath) (*runOutput, error) {

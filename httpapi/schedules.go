@@ -185,14 +185,15 @@ type nextOutput struct {
 // schedules registers the operations that show schedules and act on them.
 func (a *API) schedules() {
 	register(a, operation{
-		id: "list-schedules", method: http.MethodGet, path: "/schedules", tag: "schedules", scope: ScopeRead,
+		id: "list-schedules", method: http.MethodGet, path: "/schedules", tag: "schedules", scope: ScopeRead, answer: answerList,
 		summary: "List the schedules by name",
+		more:    "When their commands, inputs and environments have more than 1 MiB together there are fewer than the limit, and a next_cursor.",
 	}, func(ctx context.Context, in *page) (*schedulesOutput, error) {
 		var after string
 		if err := readCursor(in.Cursor, &after); err != nil {
 			return nil, err
 		}
-		found, err := scheduler.List(ctx, a.db, after, in.Limit)
+		found, more, err := scheduler.ListSome(ctx, a.db, after, in.Limit, mostListed)
 		if err != nil {
 			return nil, err
 		}
@@ -201,13 +202,13 @@ func (a *API) schedules() {
 		for i := range found {
 			out.Body.Schedules[i] = newScheduleJSON(&found[i])
 		}
-		if n := len(found); n == in.Limit {
-			out.Body.NextCursor = cursorOf(found[n-1].Name)
+		if more {
+			out.Body.NextCursor = cursorOf(found[len(found)-1].Name)
 		}
 		return out, nil
 	})
 	register(a, operation{
-		id: "get-schedule", method: http.MethodGet, path: "/schedules/{schedule}", tag: "schedules", scope: ScopeRead,
+		id: "get-schedule", method: http.MethodGet, path: "/schedules/{schedule}", tag: "schedules", scope: ScopeRead, answer: answerList,
 		errors:  []int{http.StatusNotFound},
 		summary: "Show a schedule",
 	}, func(ctx context.Context, in *schedulePath) (*scheduleOutput, error) {
@@ -218,7 +219,7 @@ func (a *API) schedules() {
 		return &scheduleOutput{newScheduleJSON(&s)}, nil
 	})
 	register(a, operation{
-		id: "schedule-history", method: http.MethodGet, path: "/schedules/{schedule}/runs", tag: "schedules", scope: ScopeRead,
+		id: "schedule-history", method: http.MethodGet, path: "/schedules/{schedule}/runs", tag: "schedules", scope: ScopeRead, answer: answerList,
 		summary: "List the newest runs of a schedule, also of one that was removed",
 	}, func(ctx context.Context, in *historyInput) (*historyOutput, error) {
 		if err := checkNames("schedule", in.Schedule); err != nil {

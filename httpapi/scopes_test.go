@@ -96,10 +96,9 @@ func TestReservedQueues(t *testing.T) {
 		s.post("/api/v1/groups", object{"callback": one}).is(403).has("scope admin")
 		s.post("/api/v1/groups", object{"jobs": []object{other, one}}).is(403).has("scope admin")
 		s.post("/api/v1/queues/dbcron.notify/claim", object{"max": 1}).is(403).has("scope admin")
-		// A token is not signed, so anybody could write one that ends a job of any queue.
-		forged := object{"claims": []object{{"token": writeToken(newSecret(), &claims.Claim{Queue: "dbcron.notify", Node: "n", Job: 1, Attempt: 1})}}}
+		forged, _ := new(signer).write(&claims.Claim{Queue: "dbcron.notify", Node: "n", Job: 1, Attempt: 1})
 		for _, do := range []string{"complete", "fail", "heartbeat", "release"} {
-			s.post("/api/v1/claims/"+do, forged).is(403).has("scope admin")
+			s.post("/api/v1/claims/"+do, object{"claims": []object{{"token": forged}}}).is(403).has("scope admin")
 		}
 		if n := rows(t, db, "job"); n != 0 {
 			t.Errorf("there are %d jobs", n)

@@ -56,6 +56,11 @@ var (
 
 	namedToken = sqlrun.SQL("httpapi.named-token", `SELECT COUNT(*) FROM {prefix}token WHERE name = :name`)
 
+	readSecret = sqlrun.SQL("httpapi.read-secret", `SELECT secret FROM {prefix}secret WHERE name = :name`)
+
+	// makeSecret fails if another process has made it. Nothing changes it afterwards, so all read the same one.
+	makeSecret = sqlrun.SQL("httpapi.make-secret", `INSERT INTO {prefix}secret (name, secret, created_at) VALUES (:name, :secret, {now})`)
+
 	// countSchedules reads all schedules, which are few. due counts those that a daemon should run by
 	// now, late those that it should have run a while ago.
 	countSchedules = sqlrun.SQL("httpapi.count-schedules", `

@@ -43,7 +43,7 @@ type publishOutput struct {
 // topics registers the operations on topics.
 func (a *API) topics() {
 	register(a, operation{
-		id: "list-subscriptions", method: http.MethodGet, path: "/topics", tag: "topics", scope: ScopeRead,
+		id: "list-subscriptions", method: http.MethodGet, path: "/topics", tag: "topics", scope: ScopeRead, answer: answerList,
 		summary: "List which queues have subscribed to which topics",
 	}, func(ctx context.Context, in *page) (*topicsOutput, error) {
 		var after admin.Subscription

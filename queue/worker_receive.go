@@ -32,9 +32,24 @@ type Receiver struct {
 	looked  int                        // number of looks begun
 }
 
+// A Room limits the payloads that callers of [Receiver.ReceiveWithin] are given at a time. The Receiver calls it while it hands
+// out jobs, so it must not block, and not call the Receiver.
+type Room interface {
+	// Free reports whether there is room for a job. If not, the caller gets none, or no more.
+	Free() bool
+
+	// Take takes the bytes of a payload, even if there are fewer.
+	Take(bytes int)
+}
+
+// ErrNoRoom means that there may be jobs, and that there was no room for them.
+var ErrNoRoom = errors.New("queue: no room for jobs")
+
 // A wanted is a caller that waits for jobs.
 type wanted struct {
 	limit int
+	room  Room     // nil: it has all the room
+	crowd bool     // there was none
 	kinds *kindSet // nil: all
 	got   []*Delivery
 	size  int             // total size of their payloads
@@ -101,10 +116,17 @@ func (r *Receiver) Receive(ctx context.Context, limit int, wait time.Duration) (
 // stay for callers that ask for them, here or elsewhere: blocks in which nothing else is left go
 // to workers of these kinds.
 func (r *Receiver) ReceiveKinds(ctx context.Context, limit int, wait time.Duration, kinds []string) ([]*Delivery, error) {
+	return r.ReceiveWithin(ctx, limit, wait, kinds, nil)
+}
+
+// ReceiveWithin is ReceiveKinds for a caller that has room for some payloads only. It returns no more jobs than there is room for,
+// plus one. While there is no room for any, it waits, and others behind it get jobs; call [Receiver.Resume] when there is room
+// again. It returns ErrNoRoom if there was none when wait was over. A nil room is ReceiveKinds.
+func (r *Receiver) ReceiveWithin(ctx context.Context, limit int, wait time.Duration, kinds []string, room Room) ([]*Delivery, error) {
 	if limit < 1 {
 		return nil, invalid("limit", "%d is less than 1", limit)
 	}
-	o := &wanted{limit: limit, given: make(chan struct{})}
+	o := &wanted{limit: limit, room: room, given: make(chan struct{})}
 	if len(kinds) > 0 {
 		for _, kind := range kinds {
 			if err := sqlrun.CheckName(kind); err != nil {
@@ -140,8 +162,30 @@ func (r *Receiver) ReceiveKinds(ctx context.Context, limit int, wait time.Durati
 		return o.got, nil
 	case w.closing:
 		return nil, ErrClosed
+	case o.crowd && ctx.Err() == nil:
+		return nil, ErrNoRoom
 	}
 	return nil, ctx.Err()
+}
+
+// Resume hands out jobs to callers for which there was no room.
+func (r *Receiver) Resume() {
+	w := r.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.work.Signal()
+}
+
+// Unload drops the payloads of received jobs, which the caller does not need any more. It may have used them until now.
+func (r *Receiver) Unload(jobs []*Delivery) {
+	w := r.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, d := range jobs {
+		if w.taken[d] {
+			d.Payload, d.saved = nil, nil
+		}
+	}
 }
 
 // unaskedFor is how long a Receiver keeps its share of the blocks when nobody asks it for jobs,
@@ -315,6 +359,9 @@ func (r *Receiver) give() {
 		o := r.waiting[i]
 		w.ask(o.kinds)
 		for !o.filled() {
+			if o.crowd = o.room != nil && !o.room.Free(); o.crowd {
+				break
+			}
 			d := w.popReady()
 			if d == nil {
 				break
@@ -322,13 +369,16 @@ func (r *Receiver) give() {
 			w.taken[d] = true
 			o.got = append(o.got, d)
 			o.size += len(d.Payload)
+			if o.room != nil {
+				o.room.Take(len(d.Payload))
+			}
 		}
 		if len(o.got) > 0 && o.since == 0 {
 			o.since = instant.Now()
 		}
 		w.resumeOpen()
-		if len(o.got) == 0 || !o.filled() && since(o.since) < w.patience && w.readsMore() {
-			if o.kinds == nil {
+		if len(o.got) == 0 || !o.crowd && !o.filled() && since(o.since) < w.patience && w.readsMore() {
+			if o.kinds == nil && !o.crowd {
 				return // everything available has been given
 			}
 			i++ // others may want the rest

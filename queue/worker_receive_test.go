@@ -302,3 +302,73 @@ func TestReceiveFills(t *testing.T) {
 		})
 	}
 }
+
+// A smallRoom has room for some bytes.
+type smallRoom struct{ left int }
+
+func (r *smallRoom) Free() bool { return r.left > 0 }
+func (r *smallRoom) Take(n int) { r.left -= n }
+
+// A caller gets as many jobs as there is room for, plus one. One without room keeps no other waiting, and gets jobs when there is
+// room again. A payload can be dropped; the job goes on, and so does its next attempt.
+func TestReceiveWithin(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, impatient)
+		r := receiver(t, c, WorkerOptions{Grace: time.Millisecond})
+		within := func(room Room, wait time.Duration) []*Delivery {
+			t.Helper()
+			got, err := r.ReceiveWithin(t.Context(), 10, wait, nil, room)
+			must(t, err)
+			return got
+		}
+		enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x", Payload: []byte(`"12345678"`)}}, 4))
+		eventually(t, "all are there", func() bool {
+			r.w.mu.Lock()
+			defer r.w.mu.Unlock()
+			return r.w.held >= 40
+		})
+		got := within(&smallRoom{15}, longWait)
+		if len(got) != 2 {
+			t.Fatalf("got %d jobs for 15 bytes", len(got))
+		}
+		none := &smallRoom{}
+		if got, err := r.ReceiveWithin(t.Context(), 1, 0, nil, none); len(got) > 0 || !errors.Is(err, ErrNoRoom) {
+			t.Errorf("without room: %d jobs, %v", len(got), err)
+		}
+		later := make(chan []*Delivery)
+		go func() {
+			got, err := r.ReceiveWithin(t.Context(), 10, longWait, nil, none)
+			if err != nil {
+				t.Error(err)
+			}
+			later <- got
+		}()
+		eventually(t, "it waits", func() bool {
+			r.w.mu.Lock()
+			defer r.w.mu.Unlock()
+			return len(r.waiting) == 1
+		})
+		got = append(got, within(&smallRoom{1}, longWait)...)
+		if len(got) != 3 {
+			t.Errorf("the one behind got %d jobs", len(got)-2)
+		}
+		r.w.mu.Lock()
+		none.left = 1
+		r.w.mu.Unlock()
+		r.Resume()
+		got = append(got, <-later...)
+		if len(got) != 4 {
+			t.Fatalf("%d jobs came", len(got))
+		}
+		r.Unload(got[:2])
+		if got[0].Payload != nil || got[2].Payload == nil {
+			t.Errorf("there are %q and %q", got[0].Payload, got[2].Payload)
+		}
+		must(t, r.Complete(t.Context(), got[0]))
+		must(t, r.Fail(t.Context(), got[1], errTest))
+		if again := receive(t, r, 1)[0]; again.ID != got[1].ID || string(again.Payload) != `"12345678"` {
+			t.Errorf("after its failure came %d with %q", again.ID, again.Payload)
+		}
+	})
+}

@@ -148,7 +148,7 @@ func (s *Schedule) jobProblems() (all problems) {
 		part.only.Kind = "any"
 		all.refused(part.field, part.only.Check())
 	}
-	var read any
+	var read json.RawMessage // numbers may be larger than any type
 	if err := json.Unmarshal(j.Payload, &read); len(j.Payload) > 0 && err != nil {
 		all.add("stdin", "is not JSON: %v", err)
 	} else {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/jsonerror"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
@@ -372,6 +373,24 @@ func List(ctx context.Context, db *dialect.DB, after string, limit int) ([]Sched
 	return sqlrun.Select(ctx, &db.Session, list, sqlrun.Args{"after": after, "limit": limit}, scanSchedule)
 }
 
+// ListSome is [List] for a caller with little memory: it returns fewer schedules if their texts have more bytes than most, but at
+// least one. more reports whether there may be others after them.
+func ListSome(ctx context.Context, db *dialect.DB, after string, limit, most int) (all []Schedule, more bool, err error) {
+	sizes, err := sqlrun.Select(ctx, &db.Session, weigh, sqlrun.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (n int, err error) {
+		err = rows.Scan(&n)
+		return n, err
+	})
+	if err != nil || len(sizes) == 0 {
+		return nil, false, err
+	}
+	n := 1
+	for size := sizes[0]; n < len(sizes) && size+sizes[n] <= most; n++ {
+		size += sizes[n]
+	}
+	all, err = List(ctx, db, after, n)
+	return all, len(all) > 0 && (n < len(sizes) || n == limit), err
+}
+
 // Clock returns the database's current time, which decides what is due.
 func Clock(ctx context.Context, db *dialect.DB) (time.Time, error) { return clock(ctx, &db.Session) }
 
@@ -469,7 +488,7 @@ func textsOf(column, text string, bad *error) (m map[string]string) {
 		return nil
 	}
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
-		*bad = fmt.Errorf("%s is not a JSON object of strings: %w", column, err)
+		*bad = fmt.Errorf("%s is not a JSON object of strings: %w", column, jsonerror.Plain(err))
 	}
 	return m
 }

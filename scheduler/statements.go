@@ -330,6 +330,11 @@ var (
 	list = sqlrun.SQL("scheduler.list", `
 		SELECT `+columns+` FROM {prefix}schedule WHERE name > :after ORDER BY name LIMIT :limit`)
 
+	// weigh returns the sizes of the texts of those that list would read.
+	weigh = sqlrun.SQL("scheduler.weigh", `
+		SELECT OCTET_LENGTH(command) + OCTET_LENGTH(stdin) + OCTET_LENGTH(env) + OCTET_LENGTH(headers) + OCTET_LENGTH(dir) + OCTET_LENGTH(reason)
+		FROM {prefix}schedule WHERE name > :after ORDER BY name LIMIT :limit`)
+
 	get = sqlrun.SQL("scheduler.get", `
 		SELECT `+columns+` FROM {prefix}schedule WHERE name = :name`)
 

@@ -533,6 +533,13 @@ CREATE TABLE dbcron_schedule_file (
   PRIMARY KEY (source,node)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Files from which daemons import schedules, as each last read them';
 
+CREATE TABLE dbcron_secret (
+  name varchar(200) NOT NULL COMMENT 'What it is for: claims signs the tokens of claimed jobs',
+  secret varchar(200) NOT NULL COMMENT 'The key, in base64',
+  created_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When a daemon made it, the first that needed it',
+  PRIMARY KEY (name)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Keys that only daemons know, and all of them share';
+
 CREATE TABLE dbcron_token (
   name varchar(200) NOT NULL COMMENT 'For people; compared by bytes',
   hash varchar(64) NOT NULL COMMENT 'SHA-256 of the secret, in hexadecimal digits',

@@ -537,6 +537,13 @@ CREATE TABLE dbcron_schedule_file (
     CONSTRAINT dbcron_schedule_file_key PRIMARY KEY (source, node)
 ); -- Files from which daemons import schedules, as each last read them
 
+CREATE TABLE dbcron_secret (
+    name character varying(200) COLLATE "C" NOT NULL -- What it is for: claims signs the tokens of claimed jobs
+    secret character varying(200) COLLATE "C" NOT NULL -- The key, in base64
+    created_at timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When a daemon made it, the first that needed it
+    CONSTRAINT dbcron_secret_key PRIMARY KEY (name)
+); -- Keys that only daemons know, and all of them share
+
 CREATE TABLE dbcron_token (
     name character varying(200) COLLATE "C" NOT NULL -- For people; compared by bytes
     hash character varying(64) COLLATE "C" NOT NULL -- SHA-256 of the secret, in hexadecimal digits

@@ -546,6 +546,13 @@ CREATE TABLE dbcron_schedule_file ( -- Files from which daemons import schedules
     CONSTRAINT dbcron_schedule_file_key PRIMARY KEY (source, node)
 ) WITHOUT ROWID;
 
+CREATE TABLE dbcron_secret ( -- Keys that only daemons know, and all of them share
+    name            TEXT NOT NULL, -- What it is for: claims signs the tokens of claimed jobs
+    secret          TEXT NOT NULL, -- The key, in base64
+    created_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When a daemon made it, the first that needed it
+    CONSTRAINT dbcron_secret_key PRIMARY KEY (name)
+) WITHOUT ROWID;
+
 CREATE TABLE dbcron_token ( -- Who may use the HTTP API: from the first row on nobody may without a token
     name            TEXT NOT NULL, -- For people; compared by bytes
     hash            TEXT NOT NULL, -- SHA-256 of the secret, in hexadecimal digits
