@@ -16,7 +16,7 @@ import (
 // same. Otherwise it is refused before anything is sent. The class: a limit that is checked for each value,
 // and not for their sum.
 func TestLongStatements(t *testing.T) {
-	dbtest.Having(t, func(d *sqlrun.Dialect) bool { return d.MaxPacket != "" }, func(t *testing.T, db *dbtest.DB) {
+	dbtest.With(func(d *sqlrun.Dialect) bool { return d.MaxPacket != "" }).Each(t, func(t *testing.T, db *dbtest.DB) {
 		d, small := *db.Dialect, *db.DB
 		d.MaxPacket = "SELECT 65536" // the server takes more
 		small.Dialect = &d

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -182,10 +183,10 @@ func (l *Locker) Purge(ctx context.Context, unused time.Duration) (int, error) {
 	}
 	purged, after := 0, ""
 	for {
-		n := 0
+		n, gone := 0, 0
 		last := after
 		err := l.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-			n = 0
+			n, gone = 0, 0
 			// As in createRows, the lock on the floor comes first, so that the two
 			// cannot deadlock.
 			if _, err := tx.Exec(ctx, raise, sqlrun.Args{"fence": 0}); err != nil {
@@ -205,21 +206,43 @@ func (l *Locker) Purge(ctx context.Context, unused time.Duration) (int, error) {
 				return err
 			}
 			n, last = len(names), names[len(names)-1]
+			if names, err = withoutGuards(ctx, tx, names); err != nil || len(names) == 0 {
+				return err
+			}
 			if _, err := tx.Exec(ctx, raise, sqlrun.Args{"fence": highest}); err != nil {
 				return err
 			}
+			gone = len(names)
 			if _, err := tx.Exec(ctx, purge, sqlrun.Args{"names": names}); err != nil {
 				return err
 			}
 			_, err = tx.Exec(ctx, purgeFence, sqlrun.Args{"names": names})
 			return err
 		})
-		purged += n
+		purged += gone
 		if err != nil || n < batch {
 			return purged, err
 		}
 		after = last
 	}
+}
+
+// withoutGuards locks the rows that guard the transactions of locks, and leaves out locks with a transaction that goes
+// on. It may do so for long after its lease, and meanwhile nobody could make a new lock: this transaction holds the floor.
+func withoutGuards(ctx context.Context, tx *sqlrun.Session, names []string) ([]string, error) {
+	var of [2][]string
+	for i, stmt := range []*sqlrun.Stmt{freeFences, fences} {
+		var err error
+		of[i], err = sqlrun.Select(ctx, tx, stmt, sqlrun.Args{"names": names}, func(rows *sql.Rows) (name string, err error) {
+			return name, rows.Scan(&name)
+		})
+		if err != nil || len(of[0]) == len(names) {
+			return names, err
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool {
+		return slices.Contains(of[1], name) && !slices.Contains(of[0], name)
+	}), nil
 }
 
 func noRows(err error) bool { return errors.Is(err, sql.ErrNoRows) }

@@ -218,7 +218,7 @@ func (e *Elector) elect(ctx context.Context, session *Session) (*Lease, error) {
 // take tries to get the lease: as any contender, or from the given leader, whose
 // session lock this process holds by now.
 func (e *Elector) take(ctx context.Context, session *Session, from *HeldError) (*Lease, error) {
-	return e.l.try(ctx, &seatOfLeader{single{e.l, e.name}, session, from})
+	return e.l.try(ctx, &seatOfLeader{single{e.l, e.name}, session, from}, outOfTurn)
 }
 
 // A seatOfLeader is a lock whose row records that its holder also has a session lock.

@@ -142,10 +142,7 @@ func TestElection(t *testing.T) {
 // A leader whose session is cut, and which lives, ceases to lead before another
 // begins. Its lease would have lasted for an hour.
 func TestElectionAfterACutSession(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Session == nil {
-			t.Skip("this engine has no session locks")
-		}
+	having(t, sessions, func(t *testing.T, db *dbtest.DB) {
 		opt := Options{TTL: time.Hour}
 		var both atomic.Bool
 		candidates := []*candidate{stands(t, db, opt), stands(t, db, opt), stands(t, db, opt)}
@@ -201,10 +198,7 @@ func TestElectionAfterAHang(t *testing.T) {
 // Whoever has got the session lock of a leader that leads by its lease alone
 // waits for that lease.
 func TestNoUsurpingOfALeaderWithoutASession(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Session == nil {
-			t.Skip("this engine has no session locks")
-		}
+	having(t, sessions, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{TTL: time.Hour})
 		lease := l.mustTake(t, "leader")
 		c := stands(t, db, Options{TTL: time.Minute})
@@ -275,3 +269,6 @@ func TestUsersCodePanics(t *testing.T) {
 		<-led
 	})
 }
+
+// sessions is for having.
+func sessions(d *sqlrun.Dialect) bool { return d.Session != nil }

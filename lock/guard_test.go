@@ -102,10 +102,7 @@ func TestGuardOfAStaleSnapshot(t *testing.T) {
 // A transaction does not keep its own lease from being renewed, nor others from
 // seeing whose it is.
 func TestGuardDoesNotStopTheHeartbeat(t *testing.T) {
-	locks(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("one writer at a time, whatever it writes")
-		}
+	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead} {
 			l := locker(t, db, Options{})
 			le := l.mustTake(t, "x")
@@ -175,10 +172,9 @@ func TestGuardedTransactionsAreSerial(t *testing.T) {
 // passed, and sees its effect.
 func TestGuardWaitsForTheHolderBefore(t *testing.T) {
 	dbtest.SkipBare(t, "its transaction would have to be run again")
-	clocked(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			t.Skip("one writer at a time: the clock of the test cannot be moved meanwhile")
-		}
+	t.Parallel()
+	// With one writer at a time the clock of the test could not be moved meanwhile.
+	dbtest.SeveralWriters.EachClock(t, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{TTL: time.Minute})
 		db.Do(t, `CREATE TABLE effects (fence INTEGER)`, nil)
 		first := l.mustTake(t, "x")

@@ -35,6 +35,13 @@ func each(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	dbtest.Each(t, f, (*testing.T).Parallel)
 }
 
+// having is each on the engines that have what a test is about.
+func having(t *testing.T, with dbtest.With, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
+	t.Parallel()
+	with.Each(t, f, (*testing.T).Parallel)
+}
+
 // locks is each on the engines for what needs writers side by side: see dbtest.Locks.
 func locks(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
 	t.Helper()

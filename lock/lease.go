@@ -56,10 +56,14 @@ type hold struct {
 	outer *hold
 }
 
-func (le *Lease) grantArgs() sqlrun.Args {
+func (le *Lease) grantArgs(as turn) sqlrun.Args {
+	inTurn := 0
+	if as.inTurn {
+		inTurn = 1
+	}
 	return sqlrun.Args{
 		"name": le.name, "owner": le.owner, "ttl": le.opt.TTL.Microseconds(), "meta": le.opt.Meta,
-		"session": "", "me": le.l.me,
+		"session": "", "me": as.me, "inturn": inTurn,
 	}
 }
 

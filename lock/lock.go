@@ -212,7 +212,7 @@ func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lease, error) {
 	if err := l.check(ctx, name); err != nil {
 		return nil, err
 	}
-	return l.try(ctx, s)
+	return l.try(ctx, s, outOfTurn)
 }
 
 // Acquire takes the lock called name. If it is held, Acquire waits until ctx
@@ -221,8 +221,10 @@ func (l *Locker) TryAcquire(ctx context.Context, name string) (*Lease, error) {
 // database cannot be reached.
 //
 // Waiters of one process get the lock first come, first served. On PostgreSQL
-// this roughly holds between processes, too; on other engines their order is
-// random.
+// processes keep their places in a queue, too: nobody who waits is passed over by
+// one who came later, unless it does not come within 50 ms when it is its turn.
+// TryAcquire does not wait, and takes a lock that is free. On other engines the
+// order of processes is random.
 func (l *Locker) Acquire(ctx context.Context, name string) (*Lease, error) {
 	return l.acquire(ctx, &single{l, name})
 }
@@ -266,6 +268,18 @@ func (l *Locker) check(ctx context.Context, name string) error {
 	return nil
 }
 
+// A turn says how somebody who asks for a lock regards the queue in its row.
+type turn struct {
+	me     string // who asks, for the queue; "": somebody who does not wait
+	inTurn bool   // only if nobody else is before it there
+}
+
+// outOfTurn is the turn of those who do not wait.
+var outOfTurn turn
+
+// errNotYet means that a lock is free, and left to somebody else in its queue.
+var errNotYet = errors.New("lock: it is another waiter's turn")
+
 // A seat can be taken: a lock, or a slot of a pool.
 type seat interface {
 	key() string
@@ -307,11 +321,13 @@ func (s *single) holder(ctx context.Context) (*HeldError, error) {
 // try makes one attempt, and repeats it only if it was refused and the seat
 // turns out to be free.
 //
+// In turn, a lock that is free and was refused is an errNotYet.
+//
 // A transaction may keep the row of a free slot locked, so that grant skips it
 // each time. After 25 rounds try reports the pool as held.
-func (l *Locker) try(ctx context.Context, s seat) (*Lease, error) {
+func (l *Locker) try(ctx context.Context, s seat, as turn) (*Lease, error) {
 	for round := 0; ; round++ {
-		lease, err := l.attempt(ctx, s)
+		lease, err := l.attempt(ctx, s, as)
 		if lease != nil || err != nil {
 			return lease, err
 		}
@@ -324,6 +340,9 @@ func (l *Locker) try(ctx context.Context, s seat) (*Lease, error) {
 		}
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
+		}
+		if as.inTurn {
+			return nil, errNotYet
 		}
 		if _, isPool := s.(*Pool); !isPool || round < 2 {
 			continue
@@ -341,12 +360,12 @@ func (l *Locker) try(ctx context.Context, s seat) (*Lease, error) {
 
 // attempt asks for a lease once and returns nil if it is refused. It abandons a
 // lease that may have been granted, or whose grant arrived after its deadline.
-func (l *Locker) attempt(ctx context.Context, s seat) (*Lease, error) {
+func (l *Locker) attempt(ctx context.Context, s seat, as turn) (*Lease, error) {
 	le := newLease(ctx, l, s.key())
 	bounded, cancel := context.WithTimeout(ctx, l.opt.TTL*2/3)
 	defer cancel()
 	sent := instant.MarkNow()
-	slot, fence, found, err := s.grant(bounded, le.grantArgs())
+	slot, fence, found, err := s.grant(bounded, le.grantArgs(as))
 	if err != nil {
 		if l.unknown(err) {
 			l.abandon(le.name, le.owner)

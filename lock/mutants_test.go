@@ -59,8 +59,11 @@ var mutants = []mutant{
 	{usurp, " AND session <> ''", "", "TestNoUsurpingOfALeaderWithoutASession/postgres"},
 	{usurp, "AND lock_by = :seen", "", "TestNoUsurpingOfALeaderWithoutASession/postgres"},
 	{usurp, " AND fence = :seen_fence", "", "TestNoUsurpingOfALeaderWithoutASession/postgres"},
-	{enqueue, "AND waiters[1] <> :me", "", "TestQueuePassesOn/postgres"},
-	{enqueue, "AND {now + -50000} < released_at", "", "TestQueuePassesOn/postgres"},
+	{enqueue, "waiters[1] <> :me AND", "", "TestQueuePassesOn/postgres"},
+	{take, " AND ({int :inturn} = 0 OR waiting_until IS NULL OR waiting_until <= {now} OR cardinality(waiters) = 0 OR waiters[1] = :me)", "", "TestWaitersKeepTheirPlaces/postgres"},
+	{passOver, " AND waiters[1] <> :me", "", "TestQueuePassesOn/postgres"},
+	{passOver, "AND update_time <= {now + -50000}", "", "TestQueuePassesOn/postgres"},
+	{passOver, " AND (state = 'FREE' OR expire_at <= {now + -50000})", "", "TestWaitersKeepTheirPlaces/postgres"},
 	{dequeue, "waiting_until > {now}", "1 = 0", "TestQueuePassesOn/postgres"},
 }
 

@@ -19,7 +19,7 @@ func TestPlans(t *testing.T) {
 	t.Parallel()
 	dbtest.Anew(t, func(t *testing.T, db *dbtest.DB) {
 		args := sqlrun.Args{
-			"name": "n7", "slot": 0, "owner": "x", "fence": 1, "ttl": 1, "meta": "", "session": "", "me": "x", "min": 1, "by": "x",
+			"name": "n7", "slot": 0, "owner": "x", "fence": 1, "ttl": 1, "meta": "", "session": "", "me": "x", "inturn": 1, "min": 1, "by": "x",
 			"why": "x", "seen": "x", "seen_fence": 1, "slots": []int64{1, 2}, "names": []string{"n7", "n8"}, "after": "n7", "limit": 5,
 			"ago": 1, "patience": 1, "channel": "x", "payload": "x", "rows": []sqlrun.Args{{"name": "n7", "slot": 0, "state": "FREE", "fence": 0}},
 		}

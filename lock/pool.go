@@ -41,7 +41,7 @@ func (p *Pool) TryAcquire(ctx context.Context) (*Lease, error) {
 	if err := p.prepare(ctx); err != nil {
 		return nil, err
 	}
-	return p.l.try(ctx, p)
+	return p.l.try(ctx, p, outOfTurn)
 }
 
 // Acquire takes a slot, and waits for one as Locker.Acquire does. Pools always

@@ -83,10 +83,7 @@ func TestEightTakeEight(t *testing.T) {
 
 // A slot that another is just taking is passed over, and not waited for.
 func TestTakersPassEachOther(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			return // there is one writer at a time
-		}
+	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
 		p := locker(t, db, Options{}).mustPool(t, "p", 2)
 		must(t, p.Resize(t.Context(), 2))
 		other := db.Begin(t, nil)

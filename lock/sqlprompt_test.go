@@ -99,10 +99,7 @@ func shownCalls(t *testing.T, db *dbtest.DB) []string {
 
 // What the functions and procedures take keeps Go's leases out, and is kept out by them.
 func TestSQLFunctions(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if !db.Dialect.Routines {
-			t.Skip("this engine has no routines")
-		}
+	having(t, dbtest.Routines, func(t *testing.T, db *dbtest.DB) {
 		calls := shownCalls(t, db)
 		l := locker(t, db, Options{TTL: time.Hour})
 		conn, err := db.Pool().Conn(t.Context())

@@ -14,13 +14,14 @@ import "github.com/dbcron/dbcron/internal/sqlrun"
 // {now} is the time at which the server received the statement. If it had to wait for another,
 // the lease is shorter by the wait, never longer.
 var (
-	// take grants a lock that is free or has expired. The order of the assignments matters to
+	// take grants a lock that is free or has expired; to a process that waits in the row's queue, or could,
+	// only if nobody there is before it. The order of the assignments matters to
 	// engines that evaluate them one after the other.
 	take = sqlrun.PerDialect("lock.take", func(d *sqlrun.Dialect) string {
 		return `
 		UPDATE {prefix}lock SET` + grant + queueWithout(d) + `
 		WHERE name = :name AND slot = 0
-			AND (state = 'FREE' OR state IN ('LOCK', 'EXTEND') AND expire_at <= {now})
+			AND ` + isFree + inTurn(d) + `
 		{returning fence}`
 	})
 
@@ -167,13 +168,18 @@ var (
 			AND update_time < {now + :ago}
 		ORDER BY name LIMIT :limit {skip_locked}`)
 
-	// purge and purgeFence delete rows that idle has locked.
-	purge      = sqlrun.SQL("lock.purge", `DELETE FROM {prefix}lock WHERE name IN (:names) AND slot = 0 AND (state = 'FREE' OR expire_at <= {now})`)
-	purgeFence = sqlrun.SQL("lock.purge-fence", `DELETE FROM {prefix}lock_fence WHERE name IN (:names) AND slot = 0`)
+	// freeFences locks the rows by which transactions of some locks are guarded, but not those of transactions that go
+	// on; fences reads all.
+	freeFences = sqlrun.SQL("lock.free-fences", fencesOf+` {skip_locked}`)
+	fences     = sqlrun.SQL("lock.fences", fencesOf)
 
-	// enqueue adds this process to the row's queue while the lock is held, or has just been
-	// left to the first in the queue, and records until when it will wait for a notification.
-	// It drops queues of processes that are gone. It returns the row, as peek does: who joined
+	// purge and purgeFence delete rows that idle and freeFences have locked.
+	purge      = sqlrun.DeleteFree("lock.purge", "{prefix}lock", byName, `name IN (:names) AND slot = 0 AND (state = 'FREE' OR expire_at <= {now})`)
+	purgeFence = sqlrun.DeleteFree("lock.purge-fence", "{prefix}lock_fence", byName, `name IN (:names) AND slot = 0`)
+
+	// enqueue adds this process to the row's queue while the lock is held, or others are there, and records until when it will wait for a notification.
+	// It drops queues of processes that are gone. While the lock is free and somebody else is the first, it is
+	// left to that one. It returns the row, as peek does: who joined
 	// need not read who holds the lock. Its commit does not wait for the disk: a crash can only
 	// lose what concerns waiters.
 	enqueue = sqlrun.PerDialect("lock.enqueue", whereNotified(`
@@ -181,17 +187,25 @@ var (
 			waiters = CASE WHEN waiting_until IS NULL OR waiting_until <= {now} THEN ARRAY[CAST(:me AS VARCHAR)]
 				WHEN :me = ANY (waiters) THEN waiters ELSE array_append(waiters, CAST(:me AS VARCHAR)) END
 		WHERE name = :name AND slot = 0 AND cardinality(waiters) < 200
-			AND (state IN ('LOCK', 'EXTEND') AND expire_at > {now}
-				OR state = 'FREE' AND waiters[1] <> :me AND waiting_until > {now} AND {now + -50000} < released_at)
+			AND (state IN ('LOCK', 'EXTEND') AND expire_at > {now} OR waiters[1] <> :me AND waiting_until > {now})
 		RETURNING `+fields+`, set_config('synchronous_commit', 'off', true)`))
 
 	// dequeue removes this process from the queue. If the lock has become free meanwhile, and
-	// this process was the one to notify, the next one is notified.
+	// this process was the one to notify, the next one is notified, and has its time.
 	dequeue = sqlrun.PerDialect("lock.dequeue", func(d *sqlrun.Dialect) string {
 		return whereNotified(returningNext(d, `
-		UPDATE {prefix}lock SET waiters = array_remove(waiters, CAST(:me AS VARCHAR))
+		UPDATE {prefix}lock SET waiters = array_remove(waiters, CAST(:me AS VARCHAR)),
+			update_time = CASE WHEN state = 'FREE' AND waiters[1] = :me THEN {now} ELSE update_time END
 		WHERE name = :name AND slot = 0 AND :me = ANY (waiters)`))(d)
 	})
+
+	// passOver removes the first of the queue of a lock that has been free for a while, because it has not come, and
+	// returns the next one, to be notified. update_time tells since when the lock has been left to the first.
+	passOver = sqlrun.PerDialect("lock.pass-over", whereNotified(`
+		UPDATE {prefix}lock SET waiters = waiters[2:], update_time = {now}
+		WHERE name = :name AND slot = 0 AND `+isFree+` AND waiters[1] <> :me AND waiting_until > {now}
+			AND update_time <= {now + -50000} AND (state = 'FREE' OR expire_at <= {now + -50000})
+		RETURNING COALESCE(waiters[1], '')`))
 
 	// tell notifies a process: of a lock that has become free; or itself, to find out whether
 	// notifications arrive. It runs in a transaction of its own, so that a notification refused
@@ -204,6 +218,13 @@ var (
 			d.Notify("CAST(:channel AS TEXT)", "CAST(:payload AS TEXT)") + " AS TEXT)"
 	})
 )
+
+var byName = []string{"name", "slot"}
+
+const fencesOf = `SELECT name FROM {prefix}lock_fence WHERE name IN (:names) AND slot = 0`
+
+// isFree selects locks that can be taken.
+const isFree = `(state = 'FREE' OR state IN ('LOCK', 'EXTEND') AND expire_at <= {now})`
 
 const grant = `
 			takeovers = takeovers + CASE WHEN state <> 'FREE' AND released_at IS NULL THEN 1 ELSE 0 END,
@@ -222,16 +243,22 @@ const columns = `
 // channel begins the names of the channels on which waiting processes listen, each on its own.
 const channel = "dbcron_lock_"
 
-// queueWithout removes from the row's queue everybody up to this process or, if it is not in
-// the queue, the first one, who was notified and did not come. A removed process that still
-// waits joins again.
+// inTurn is the condition that a process that waits in turn has no others before it in the row's queue.
+func inTurn(d *sqlrun.Dialect) string {
+	if d.Notify == nil {
+		return ""
+	}
+	return ` AND ({int :inturn} = 0 OR waiting_until IS NULL OR waiting_until <= {now} OR cardinality(waiters) = 0 OR waiters[1] = :me)`
+}
+
+// queueWithout removes this process from the row's queue. Who does not wait is nobody there. The others keep
+// their places.
 func queueWithout(d *sqlrun.Dialect) string {
 	if d.Notify == nil {
 		return ""
 	}
 	return `,
-			waiters = CASE WHEN waiting_until > {now}
-				THEN waiters[COALESCE(array_position(waiters, CAST(:me AS VARCHAR)), 1) + 1:] ELSE CAST(ARRAY[] AS VARCHAR[]) END`
+			waiters = CASE WHEN waiting_until > {now} THEN array_remove(waiters, CAST(:me AS VARCHAR)) ELSE CAST(ARRAY[] AS VARCHAR[]) END`
 }
 
 // returningNext makes an UPDATE of one row return the first in its queue, for Locker.notifying

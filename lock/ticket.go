@@ -83,7 +83,7 @@ func (l *Locker) take(ctx context.Context, s *ticketSeat, wait time.Duration) er
 	case wait > 0:
 		le, err = l.takeWithin(ctx, s, wait)
 	default:
-		le, err = l.try(ctx, s)
+		le, err = l.try(ctx, s, outOfTurn)
 	}
 	if errors.Is(err, errRepeated) {
 		err = l.extendTicket(ctx, s.name, s.id, l.opt.TTL)

@@ -29,10 +29,10 @@ const (
 
 	// A process that has just released a lock and notified another one joins the
 	// row's queue. If it cannot, it does not ask for the lock during courtesy, so
-	// that the notified process can take it. A process that has joined while the
-	// lock is free looks after leftFor whether the notified process has come.
+	// that the notified process can take it. A process that waits while the
+	// lock is free looks after leftFor whether the first one has come, and passes it over.
 	courtesy = 5 * time.Millisecond
-	leftFor  = 50 * time.Millisecond // enqueue has the same
+	leftFor  = 50 * time.Millisecond // passOver has the same
 
 	// Where there are no notifications, a process that has passed the lock around
 	// among its own waiters for stint pauses for gap, so that one that polls finds
@@ -151,7 +151,7 @@ type contender struct {
 	fence   int64
 	trouble error // the last attempt's error if the database cannot be reached
 	queued  bool  // this process is in the row's queue
-	follows bool  // and when it joined, the lock was left to the first one there
+	follows bool  // and when it looked last, the lock was left to the first one there
 	missed  bool  // the row's queue was full
 	hearing bool  // this process listens, or begins to
 }
@@ -215,11 +215,15 @@ func (c *contender) ask(ctx context.Context, told bool) (*Lease, time.Duration, 
 			return c.refused(ctx, held, err)
 		}
 	}
-	lease, err := c.l.try(ctx, c.seat)
+	lease, err := c.l.try(ctx, c.seat, turn{c.l.me, !c.missed && c.queues()})
 	if err == nil {
 		c.queued = false // the statement has removed it from the queue
 		c.l.took(c.seat, c.line, lease)
 		return lease, 0, nil
+	}
+	if errors.Is(err, errNotYet) {
+		c.follows = true
+		return nil, c.follow(ctx), nil
 	}
 	var held *HeldError
 	if errors.As(err, &held) {
@@ -229,12 +233,21 @@ func (c *contender) ask(ctx context.Context, told bool) (*Lease, time.Duration, 
 }
 
 // follow joins the row's queue without asking for the lock, because this process has
-// just left it to another one, or looks again whether that one has come. It returns
+// just left it to another one, or looks again whether that one has come: if it has not for leftFor, it is
+// passed over, and the next one is told. It returns
 // how long to wait for a notification, or 0 if the lock may be free.
 func (c *contender) follow(ctx context.Context) time.Duration {
+	again := c.follows
 	c.follows = false
 	if c.missed || !c.queues() {
 		return 0
+	}
+	if again {
+		args := sqlrun.Args{"name": c.seat.key(), "me": c.l.me}
+		passed, next, err := c.l.notifying(ctx, passOver, args)
+		if err != nil || passed && (next == "" || next == c.l.me) {
+			return 0
+		}
 	}
 	select {
 	case <-c.line.bell: // of the release, or of a notification: the statement sees what it was about

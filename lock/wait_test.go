@@ -183,10 +183,7 @@ func TestNobodyStarves(t *testing.T) {
 
 // The queue of a row, where the database can notify.
 func TestQueue(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Notify == nil {
-			t.Skip("this engine cannot notify")
-		}
+	having(t, dbtest.Notifications, func(t *testing.T, db *dbtest.DB) {
 		queue := func() string {
 			return strings.Join(db.List(t, `SELECT array_to_string(waiters, ' ') FROM {prefix}lock WHERE name = 'x'`, nil), " ")
 		}
@@ -224,10 +221,7 @@ func TestQueue(t *testing.T) {
 
 // Whoever was told of a release and gives up at that moment passes it on.
 func TestQueuePassesOn(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Notify == nil {
-			t.Skip("this engine cannot notify")
-		}
+	having(t, dbtest.Notifications, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{})
 		le := l.mustTake(t, "x")
 		for _, who := range []string{"first", "second"} {
@@ -252,25 +246,105 @@ func TestQueuePassesOn(t *testing.T) {
 		if join("second") != 0 {
 			t.Error("the lock is free, and the one that was told goes on waiting")
 		}
-		db.Do(t, `UPDATE {prefix}lock SET released_at = {now + :us}`, sqlrun.Args{"us": -time.Second.Microseconds()})
-		if join("third") != 0 {
-			t.Error("the lock has been free for long, and one joins the queue")
+		if join("third") != 1 {
+			t.Error("the lock is left to another, and nobody can queue up behind that one")
 		}
-		// Whoever takes it without having waited drops the one that was told.
+		passOver := func(what, me, want string) {
+			t.Helper()
+			passed, next, err := l.notifying(t.Context(), passOver, sqlrun.Args{"name": "x", "me": me})
+			if passed != (want != "") || next != want || err != nil {
+				t.Errorf("%s: passed over %v, and told is %q, %v", what, passed, next, err)
+			}
+		}
+		passOver("at once", "third", "")
+		db.Do(t, `UPDATE {prefix}lock SET update_time = {now + :us}`, sqlrun.Args{"us": -time.Second.Microseconds()})
+		passOver("itself", "second", "")
+		passOver("after a second", "third", "third")
+		passOver("at once", "fourth", "")
+		// Who takes it without having waited takes nobody's place.
 		again := l.mustTake(t, "x")
-		if _, next, _ := l.notifying(t.Context(), release, again.args()); next != "" {
+		if _, next, _ := l.notifying(t.Context(), release, again.args()); next != "third" {
 			t.Errorf("%q is told", next)
 		}
 	})
 }
 
+// A waiter that looks at a lock that is free, though nobody has told it, does not take it before those who came
+// earlier: not while these are about to come, and neither after a holder's death nor after a lost notification. Those
+// who do not come are passed over, in order.
+func TestWaitersKeepTheirPlaces(t *testing.T) {
+	t.Parallel()
+	dbtest.Notifications.EachClock(t, func(t *testing.T, db *dbtest.DB) {
+		for _, how := range []string{"state = 'FREE', released_at = {now}, update_time = {now}", "expire_at = {now}"} {
+			holder := locker(t, db, Options{})
+			holder.mustTake(t, "x")
+			var names []string
+			var seats [3]contender
+			leave := func(c *contender) {
+				c.stop()
+				c.l.leave("x", c.line, c.line.queue[0])
+			}
+			for i := range seats {
+				l := locker(t, db, Options{})
+				c := &seats[i]
+				*c = contender{l: l, seat: &single{l, "x"}}
+				c.line, _ = l.join("x")
+				eventually(t, "it listens", c.hear)
+				if lease, _, err := c.ask(t.Context(), true); lease != nil || err != nil || !c.queued {
+					t.Fatalf("%d: %v, %v, queued %v", i, lease, err, c.queued)
+				}
+				names = append(names, l.me)
+			}
+			first, second, third := &seats[0], &seats[1], &seats[2]
+			queue := func(what string, want ...string) {
+				t.Helper()
+				if got := db.List(t, `SELECT array_to_string(waiters, ' ') FROM {prefix}lock`, nil); got[0] != strings.Join(want, " ") {
+					t.Errorf("%s: in the queue are %q, want %q", what, got, want)
+				}
+			}
+			ask := func(what string, c *contender, gets bool) (wait time.Duration) {
+				t.Helper()
+				lease, wait, err := c.ask(t.Context(), true)
+				if (lease != nil) != gets || err != nil {
+					t.Fatalf("%s, after %s: %v, waits %v, %v", what, how, lease, wait, err)
+				}
+				if lease != nil {
+					defer lease.finish(ErrReleased)
+				}
+				return wait
+			}
+			db.Advance(t, time.Second)
+			db.Do(t, `UPDATE {prefix}lock SET `+how, nil) // and nobody is told
+			ask("the third", third, false)
+			ask("the second", second, false)
+			late := locker(t, db, Options{})
+			if _, err := late.try(t.Context(), &single{late, "x"}, turn{late.me, true}); !errors.Is(err, errNotYet) {
+				t.Errorf("one who comes now: %v", err)
+			}
+			queue("while the first one is about to come", names...)
+			ask("the first", first, true)
+			queue("it has come", names[1:]...)
+
+			db.Do(t, `UPDATE {prefix}lock SET `+how, nil)
+			db.Advance(t, time.Second)
+			if wait := ask("the third", third, false); wait > 0 {
+				t.Errorf("after it has passed over the second, it waits for %v", wait)
+			}
+			queue("the second one did not come", names[2])
+			ask("the third", third, true)
+			queue("all have come")
+			leave(first)
+			leave(second)
+			leave(third)
+			db.Do(t, `DELETE FROM {prefix}lock`, nil)
+		}
+	}, (*testing.T).Parallel)
+}
+
 // A process that has left the lock to another one joins the queue behind it without asking for the
 // lock first.
 func TestLeaverQueuesUpAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Notify == nil {
-			t.Skip("this engine cannot notify")
-		}
+	having(t, dbtest.Notifications, func(t *testing.T, db *dbtest.DB) {
 		other := locker(t, db, Options{})
 		var mu sync.Mutex
 		var watching bool
@@ -288,7 +362,7 @@ func TestLeaverQueuesUpAtOnce(t *testing.T) {
 			default:
 				if taken == nil { // the notified process comes before the next statement
 					var err error
-					if taken, err = other.TryAcquire(t.Context(), "x"); err != nil {
+					if taken, err = other.try(t.Context(), &single{other, "x"}, turn{other.me, true}); err != nil {
 						t.Error(err)
 					}
 				}
@@ -324,10 +398,7 @@ func TestLeaverQueuesUpAtOnce(t *testing.T) {
 
 // A process that is told of a release and does not come holds up nobody for long.
 func TestLeaverTakesWhatIsNotFetched(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Notify == nil {
-			t.Skip("this engine cannot notify")
-		}
+	having(t, dbtest.Notifications, func(t *testing.T, db *dbtest.DB) {
 		dead, l := locker(t, db, Options{}), locker(t, db, Options{})
 		listener := contender{l: l}
 		eventually(t, "it listens", listener.hear)

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
@@ -267,4 +268,42 @@ func TestDeathsBesideAStranger(t *testing.T) {
 		must(t, tx.Rollback())
 		log.wants(t, "of the dead", "of the stranger")
 	})
+}
+
+// A stranger holds the row of a job whose handler does not return. That its time is over is recorded when the stranger
+// lets go.
+func TestStuckBesideAStranger(t *testing.T) {
+	t.Parallel()
+	dbtest.SeveralWriters.Each(t, func(t *testing.T, db *dbtest.DB) {
+		tried := make(chan struct{}, 1000)
+		c := client(t, db.Broken(t, &dbtest.Fault{Stall: func(op string) {
+			if strings.Contains(op, "state = 'stuck'") {
+				tried <- struct{}{}
+			}
+		}}), Options{})
+		edit(t, c, impatient)
+		w := worker(t, c, WorkerOptions{Lease: longWait})
+		w.slow, w.returns = 0, longWait
+		var r record
+		goOn := make(chan struct{})
+		must(t, w.HandleWith("deaf", RetryPolicy{Timeout: 20 * time.Millisecond}, unheeding(&r, goOn)))
+		start(t, w)
+		defer close(goOn)
+		id := enqueue(t, c, Job{Kind: "deaf"})
+		eventually(t, "its row is checked out", func() bool {
+			return len(db.List(t, `SELECT id FROM {prefix}job_running`, nil)) == 1
+		})
+		tx := db.Begin(t, &sql.TxOptions{Isolation: db.Dialect.Isolation})
+		_, err := sqlrun.Select(t.Context(), db.On(tx), sqlrun.Unlisted(`SELECT id FROM {prefix}job_running {locked}`), nil, store.ScanID)
+		must(t, err)
+		w.mu.Lock()
+		w.returns = 10 * time.Millisecond
+		w.mu.Unlock()
+		received(t, "it is tried", tried)
+		must(t, tx.Rollback())
+		eventually(t, "its failure is shown", func() bool {
+			i, err := adminOf(c).Job(t.Context(), "", id)
+			return err == nil && strings.Contains(i.Error, ErrTimeout.Error())
+		})
+	}, (*testing.T).Parallel)
 }

@@ -61,7 +61,7 @@ func (w *Worker) noteStuck(ctx context.Context, q *workQueue, name string) (fail
 	w.unnoted = later
 	w.mu.Unlock()
 	for _, d := range all {
-		_, err := w.db.Exec(ctx, store.NoteStuck, sqlrun.Args{
+		n, err := w.db.Exec(ctx, store.NoteStuck, sqlrun.Args{
 			"queue": q.id, "divided": d.b.divided, "id": d.ID, "node": name, "attempt": d.Attempt,
 			"error": limitText(d.stuck.Error(), 4000),
 		})
@@ -71,7 +71,7 @@ func (w *Worker) noteStuck(ctx context.Context, q *workQueue, name string) (fail
 		if e := d.ending; e != nil && !d.moving {
 			d.ending = nil
 			w.end(d, e.err, e.detail)
-		} else if err != nil {
+		} else if err != nil || n == 0 && !d.ended { // somebody else holds the row: a later round comes back to it
 			w.unnoted = append(w.unnoted, d)
 		}
 		w.mu.Unlock()

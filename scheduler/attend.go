@@ -29,10 +29,21 @@ func (s *Scheduler) stay(ctx context.Context) error {
 	if err != nil || n > 0 {
 		return err
 	}
-	if _, err := s.db.Exec(ctx, departed, sqlrun.Args{"since": -(24 * time.Hour).Microseconds()}); err != nil {
+	if err := s.forgetDeparted(ctx); err != nil {
 		return err
 	}
 	_, err = s.db.Exec(ctx, arrive, sqlrun.Args{"node": s.owner, "lease": lease, "version": s.opt.Version, "tags": shortList(s.opt.Tags)})
+	return err
+}
+
+// forgetDeparted deletes the rows of daemons that died a day ago.
+func (s *Scheduler) forgetDeparted(ctx context.Context) error {
+	since := -(24 * time.Hour).Microseconds()
+	gone, err := sqlrun.Select(ctx, &s.db.Session, departed, sqlrun.Args{"since": since, "limit": batch}, scanText)
+	if err != nil || len(gone) == 0 {
+		return err
+	}
+	_, err = s.db.Exec(ctx, forgetNodes, sqlrun.Args{"names": gone, "since": since})
 	return err
 }
 

@@ -23,7 +23,7 @@ var (
 		ORDER BY name`)
 
 	// bootSeen records that a host is up. All of its daemons write the same.
-	bootSeen = sqlrun.SQL("scheduler.boot-seen", `UPDATE {prefix}schedule_boot SET seen_at = {now} WHERE boot = :boot`)
+	bootSeen = sqlrun.UpdateFree("scheduler.boot-seen", "{prefix}schedule_boot", []string{"boot", "schedule"}, `seen_at = {now}`, `boot = :boot`)
 
 	// bootNoted lists the schedules already handled in this start of a host.
 	bootNoted = sqlrun.SQL("scheduler.boot-noted", `SELECT schedule FROM {prefix}schedule_boot WHERE boot = :boot`)
@@ -41,7 +41,7 @@ var (
 		SELECT DISTINCT b.lane FROM {prefix}schedule_boot AS b
 		JOIN {prefix}run AS r ON r.lane = b.lane AND r.next_exec > {time 0} AND r.next_exec <= {now}
 		WHERE b.seen_at < {now + :ago}`)
-	forgetBoots = sqlrun.SQL("scheduler.forget-boots", `DELETE FROM {prefix}schedule_boot WHERE seen_at < {now + :ago}`)
+	forgetBoots = sqlrun.DeleteFree("scheduler.forget-boots", "{prefix}schedule_boot", []string{"boot", "schedule"}, `seen_at < {now + :ago}`)
 )
 
 const (
@@ -116,6 +116,7 @@ func (s *Scheduler) noteBoots(ctx context.Context, byLane map[string][]string, r
 	if err != nil {
 		return err
 	}
+	var held error // of a schedule that another transaction has locked; the others go on
 	done := map[string]bool{}
 	for _, name := range noted {
 		done[name] = true
@@ -125,19 +126,21 @@ func (s *Scheduler) noteBoots(ctx context.Context, byLane map[string][]string, r
 			if done[name] {
 				continue
 			}
-			if err := s.noteOneBoot(ctx, lane, name, run); err != nil {
+			if err := s.noteOneBoot(ctx, lane, name, run); errors.Is(err, errHeld) {
+				held = err
+			} else if err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return held
 }
 
 // noteOneBoot locks the schedule, so that it is still what was found. It creates the run in the
 // transaction that the key has admitted: so both rows exist, or neither.
 func (s *Scheduler) noteOneBoot(ctx context.Context, lane, name string, make bool) error {
 	err := s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		c, err := lock(ctx, tx, name)
+		c, err := lockFree(ctx, tx, name)
 		if err != nil {
 			return err
 		}

@@ -183,8 +183,8 @@ func TestFaultsInConclude(t *testing.T) {
 			faults(t, db, prepare, func(broken *dbtest.DB, fault string) {
 				e, r := one(t, held), guardian.Result{Cause: guardian.Exited, ExitCode: map[string]int{"bad": 1, "retries": 1}[name]}
 				s.db = broken.DB
-				if _, err := s.writeOutcome(t.Context(), e, outcomeOf(e, r), r); err != nil { // record tries again, later
-					_, err = s.writeOutcome(t.Context(), e, outcomeOf(e, r), r)
+				if _, err := s.writeOutcome(t.Context(), e, outcomeOf(e, r), r, false); err != nil { // record tries again, later
+					_, err = s.writeOutcome(t.Context(), e, outcomeOf(e, r), r, false)
 					if err != nil {
 						t.Error(err)
 					}

@@ -137,6 +137,8 @@ type claims struct {
 
 	resumes bool // runs that were waiting have begun, too
 
+	unnoted noteRows // mishaps whose notices others have locked
+
 	made  []made   // runs that have enqueued a job or failed to
 	wakes []func() // wake the workers of those jobs after the commit
 }
@@ -182,7 +184,7 @@ func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []r
 // may do so several times, if the transaction is repeated.
 func (s *Scheduler) claimAndTell(ctx context.Context, lane string, limit int, filled func()) (runs []run, moved int, err error) {
 	var first candidate
-	b, err := s.claimTx(ctx, func(ctx context.Context, tx *sqlrun.Session, b *claims) error {
+	b, err := s.claimTx(ctx, lane, func(ctx context.Context, tx *sqlrun.Session, b *claims) error {
 		runs, moved = nil, 0
 		args := sqlrun.Args{"lane": lane, "limit": limit, "since": s.floor()}
 		locked, err := selectLocked(ctx, tx, due, args)
@@ -198,9 +200,18 @@ func (s *Scheduler) claimAndTell(ctx context.Context, lane string, limit int, fi
 		if err != nil {
 			return err
 		}
+		others, err := othersHold(ctx, tx, locked, open)
+		if err != nil {
+			return err
+		}
 		for i := range locked {
 			c := &locked[i]
-			if err := s.claimOne(ctx, tx, b, c, open[c.Name]); err != nil {
+			if id, held := others[c.Name]; held {
+				err = s.passOver(ctx, tx, c, id)
+			} else {
+				err = s.claimOne(ctx, tx, b, c, open[c.Name])
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -220,9 +231,13 @@ func (s *Scheduler) claimAndTell(ctx context.Context, lane string, limit int, fi
 // claimTx runs f in a claiming transaction. If the outcome of the commit is unknown, it hands
 // back the runs that may have begun. Jobs that may have been enqueued need no such care: their
 // runs ended in the same transaction.
-func (s *Scheduler) claimTx(ctx context.Context, f func(context.Context, *sqlrun.Session, *claims) error) (b *claims, err error) {
+func (s *Scheduler) claimTx(
+	ctx context.Context, lane string, f func(context.Context, *sqlrun.Session, *claims) error,
+) (b *claims, err error) {
+	db, done := s.brief(lane)
+	defer done()
 	for tries := 0; ; tries++ {
-		err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		err = db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 			b = newClaims()
 			return f(ctx, tx, b)
 		})
@@ -244,7 +259,7 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *sqlrun.Session, b *claims,
 		c.Due = c.nextExec
 	}
 	if err := c.load(); err != nil {
-		return s.close(ctx, tx, c, "failed", err.Error())
+		return s.close(ctx, tx, c, "failed", err.Error(), &b.unnoted)
 	}
 	t := c.decide()
 	for _, m := range t.missed {
@@ -258,7 +273,7 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *sqlrun.Session, b *claims,
 	s.admit(b, c, t.runs, open)
 	begun := c.fence - before
 	if t.ended != "" {
-		return s.closeAfter(ctx, tx, c, "ended", t.ended, begun)
+		return s.closeAfter(ctx, tx, c, "ended", t.ended, begun, &b.unnoted)
 	}
 	b.moves = append(b.moves, moveRow{c.ID, microsOf(t.due), microsOf(t.next), begun})
 	return nil
@@ -267,11 +282,13 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *sqlrun.Session, b *claims,
 const (
 	whyInactive = "the schedule was not active"
 
-	whyBusy    = "the run before was still under way"
-	whyFull    = "100 runs of the schedule wait already"
-	whyReplace = "replaced by the next slot"
-	whyTaken   = "the unique key is in use by " // followed by the id of the job
+	whyBusy  = "the run before was still under way"
+	whyFull  = "100 runs of the schedule wait already"
+	whyTaken = "the unique key is in use by " // followed by the id of the job
 )
+
+// WhyReplaced is the error of runs that the next slot of their schedule has ended, under the policy replace.
+const WhyReplaced = "replaced by the next slot"
 
 // admit lets slots begin or wait, or skips them, according to the overlap policy.
 func (s *Scheduler) admit(b *claims, c *candidate, slots []time.Time, open []openRun) {
@@ -327,7 +344,7 @@ func (b *claims) replace(c *candidate, open []openRun) (executed int) {
 			executed++
 			continue
 		}
-		b.end(o.id, "cancelled", whyReplace, true, keepOf(&c.Schedule))
+		b.end(o.id, "cancelled", WhyReplaced, true, keepOf(&c.Schedule))
 	}
 	return executed
 }
@@ -339,11 +356,11 @@ func (s *Scheduler) write(ctx context.Context, tx *sqlrun.Session, b *claims) ([
 		return nil, err
 	}
 	if len(b.asked) > 0 {
-		if _, err := tx.Exec(ctx, dismiss, sqlrun.Args{"ids": b.asked, "why": whyReplace}); err != nil {
+		if _, err := tx.Exec(ctx, dismiss, sqlrun.Args{"ids": b.asked, "why": WhyReplaced}); err != nil {
 			return nil, err
 		}
 	}
-	if err := passAll(ctx, tx, b.passes); err != nil {
+	if err := passAll(ctx, tx, b.passes, &b.unnoted); err != nil {
 		return nil, err
 	}
 	if err := moveAll(ctx, tx, move, b.moves, len(b.moves)); err != nil {
@@ -438,14 +455,16 @@ func loseAll(ctx context.Context, tx *sqlrun.Session, rows loseRows) error {
 }
 
 // close takes a locked schedule out of service: it ends or fails.
-func (s *Scheduler) close(ctx context.Context, tx *sqlrun.Session, c *candidate, state, why string) error {
-	return s.closeAfter(ctx, tx, c, state, why, 0)
+func (s *Scheduler) close(ctx context.Context, tx *sqlrun.Session, c *candidate, state, why string, left *noteRows) error {
+	return s.closeAfter(ctx, tx, c, state, why, 0, left)
 }
 
-func (s *Scheduler) closeAfter(ctx context.Context, tx *sqlrun.Session, c *candidate, state, why string, begun int64) error {
+func (s *Scheduler) closeAfter(
+	ctx context.Context, tx *sqlrun.Session, c *candidate, state, why string, begun int64, left *noteRows,
+) error {
 	s.opt.Logger.Warn("schedule "+state, "schedule", c.Name, "reason", why)
 	if state == "failed" {
-		if err := note(ctx, tx, &c.Schedule, mishap{problem: "given-up", detail: why, anew: true}); err != nil {
+		if err := note(ctx, tx, &c.Schedule, mishap{problem: "given-up", detail: why, anew: true}, left); err != nil {
 			return err
 		}
 	}

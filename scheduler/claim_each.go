@@ -56,6 +56,9 @@ func (s *Scheduler) takeEach(ctx, working context.Context, lane string, limit in
 // putOff postpones a row that could not be taken.
 func (s *Scheduler) putOff(ctx context.Context, lone *loneError) (int, error) {
 	why := reason("could not be claimed: " + lone.Error())
+	if tooLong := s.db.Dialect.LockTimeout; tooLong != nil && tooLong(lone) {
+		lone.after = min(lone.after, putOffHeld)
+	}
 	n, err := s.db.Exec(ctx, lone.off, sqlrun.Args{"id": lone.id, "after": lone.after.Microseconds(), "reason": why})
 	if err != nil {
 		return 0, errors.Join(lone.error, err)
@@ -65,6 +68,9 @@ func (s *Scheduler) putOff(ctx context.Context, lone *loneError) (int, error) {
 	}
 	return int(max(n, 1)), nil // if no row changed, somebody else has handled it
 }
+
+// putOffHeld is the longest such delay if another transaction has held a row for too long.
+const putOffHeld = 5 * time.Second
 
 // putOffFor is the delay before a schedule that could not be claimed is tried again. It grows
 // with the slot's lateness, so that a lasting failure costs little.

@@ -51,7 +51,7 @@ func (s *Scheduler) enqueueAll(ctx context.Context, tx *sqlrun.Session, b *claim
 		if m.outcome.state == "skipped" || m.outcome.state == "ok" && c.OnSuccess == "" && c.Failures == 0 {
 			continue
 		}
-		if err := s.entail(ctx, tx, c, &m.run, m.outcome); err != nil {
+		if err := s.entail(ctx, tx, c, &m.run, m.outcome, &b.unnoted); err != nil {
 			return nil, err
 		}
 	}
@@ -142,9 +142,10 @@ func (s *Scheduler) enqueue(ctx context.Context, tx *sqlrun.Session, b *claims, 
 	return err
 }
 
-// tell follows the commit of a claim: it wakes the workers of the enqueued jobs and logs their
+// tell follows the commit of a claim: it keeps what could not be recorded, wakes the workers of the enqueued jobs and logs their
 // runs like those of other kinds.
 func (s *Scheduler) tell(b *claims) {
+	s.noteLater(b.unnoted)
 	for _, wake := range b.wakes {
 		wake()
 	}
@@ -163,4 +164,7 @@ func (s *Scheduler) flush(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	_ = s.jobs.Flush(ctx) // on failure, workers find the jobs by polling
+	if err := s.noteRest(ctx); err != nil {
+		s.opt.Logger.Warn("problems of schedules were not recorded", "err", err)
+	}
 }

@@ -151,7 +151,7 @@ func TestFaultsInRecord(t *testing.T) {
 			ended(t, s, held[0], guardian.Result{Cause: guardian.Exited, ExitCode: 3, Output: "text"})
 			held[1].stopFor(stop{cause: drained}, true)
 			ended(t, s, held[1], guardian.Result{Cause: guardian.Stopped, ExitCode: -1})
-			if err := s.renew(t.Context()); err != nil { // of nothing: no call
+			if err := renewAll(t, s); err != nil { // of nothing: no call
 				t.Error(err)
 			}
 			states := map[string]string{}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"sync"
@@ -67,16 +68,18 @@ func (f *finisher) gather() {
 }
 
 type finishing struct {
-	row  finishRow
-	ctx  context.Context
-	mine bool
-	err  error
-	done chan struct{}
+	row   finishRow
+	again bool // another transaction had locked its row the last time
+	ctx   context.Context
+	mine  bool
+	err   error
+	done  chan struct{}
 }
 
-// finish writes one outcome and reports whether the run was still this daemon's.
-func (f *finisher) finish(ctx context.Context, db *dialect.DB, row finishRow) (mine bool, err error) {
-	one := &finishing{row: row, ctx: ctx, done: make(chan struct{})}
+// finish writes one outcome and reports whether the run was still this daemon's. If another transaction has locked its row, the
+// error is an errHeld; the caller tries again.
+func (f *finisher) finish(ctx context.Context, db *dialect.DB, row finishRow, again bool) (mine bool, err error) {
+	one := &finishing{row: row, again: again, ctx: ctx, done: make(chan struct{})}
 	f.mu.Lock()
 	f.waiting = append(f.waiting, one)
 	if !f.writing {
@@ -99,20 +102,32 @@ func (f *finisher) write(db *dialect.DB) {
 		if len(all) == 0 {
 			return
 		}
-		for part := range slices.Chunk(all, batch) {
-			f.writePart(db, part)
-			for _, one := range part {
-				close(one.done)
+		var held []*finishing
+		all = slices.DeleteFunc(all, func(one *finishing) bool {
+			if one.again {
+				held = append(held, one)
 			}
+			return one.again
+		})
+		f.writeEach(db, all, f.writePart)
+		f.writeEach(db, held, f.writeFree)
+	}
+}
+
+func (f *finisher) writeEach(db *dialect.DB, all []*finishing, write func(*dialect.DB, []*finishing)) {
+	for part := range slices.Chunk(all, batch) {
+		write(db, part)
+		for _, one := range part {
+			close(one.done)
 		}
 	}
 }
 
-// errMixed rolls back a batch in which some runs were no longer this daemon's.
-var errMixed = errors.New("some runs were lost")
+// errMixed rolls back a batch of which some outcomes could not be written.
+var errMixed = errors.New("some runs were lost, or are locked")
 
-// writePart writes a batch of outcomes with one statement. If that misses a run, it writes them one
-// by one to find out which.
+// writePart writes a batch of outcomes with one statement. If that misses a run, it begins anew with those that it
+// can write.
 func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
 	rows := make(finishRows, len(part))
 	for i, one := range part {
@@ -128,10 +143,55 @@ func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
 	})
 	for _, one := range part {
 		one.mine, one.err = err == nil, err
-		if err != nil && (errors.Is(err, errMixed) || len(part) > 1) {
-			var n int64
-			n, one.err = db.Exec(one.ctx, finish, sqlrun.Args{"rows": finishRows{one.row}})
-			one.mine = n == 1
+	}
+	if errors.Is(err, errMixed) || err != nil && len(part) > 1 {
+		f.writeFree(db, part)
+	}
+}
+
+// writeFree writes those of a batch of outcomes whose runs are still this daemon's and not locked by others. If
+// that fails, it writes them one by one.
+func (f *finisher) writeFree(db *dialect.DB, part []*finishing) {
+	ids := make([]int64, len(part))
+	for i, one := range part {
+		ids[i] = one.row.id
+	}
+	err := db.ShortTx(part[0].ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		mine, err := ownersOf(ctx, tx, free, ids)
+		if err != nil {
+			return err
+		}
+		there := mine
+		if len(mine) < len(part) {
+			if there, err = ownersOf(ctx, tx, seen, ids); err != nil {
+				return err
+			}
+		}
+		var rows finishRows
+		for _, one := range part {
+			one.mine, one.err = mine[one.row.id].runs(one.row.claim), nil
+			if one.mine {
+				rows = append(rows, one.row)
+			} else if there[one.row.id].runs(one.row.claim) {
+				one.err = heldRun(one.row.id)
+			}
+		}
+		if len(rows) == 0 {
+			return nil
+		}
+		n, err := tx.Exec(ctx, finish, sqlrun.Args{"rows": rows})
+		if err == nil && n != int64(len(rows)) {
+			err = fmt.Errorf("%d of %d locked runs were finished", n, len(rows))
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+	case len(part) == 1:
+		part[0].mine, part[0].err = false, err
+	default:
+		for i := range part {
+			f.writeFree(db, part[i:i+1])
 		}
 	}
 }

@@ -87,24 +87,43 @@ func plain(err error, out io.Writer) error {
 // errElsewhere rolls back a statement whose run belongs to another daemon by now.
 var errElsewhere = errors.New("the lease had ended; the statement was rolled back")
 
+// concludeHere is conclude for the transaction of the work itself. It waits for the rows of its run and its schedule, since the work
+// would have to be done anew.
+func (s *Scheduler) concludeHere(ctx context.Context, tx *sqlrun.Session, e *execution, r guardian.Result, left *noteRows) (bool, error) {
+	c, err := lock(ctx, tx, e.schedule)
+	gone := errors.Is(err, ErrNotFound)
+	if err != nil && !gone {
+		return false, err
+	}
+	if _, err := runByID(ctx, tx, getRun, e.id); err != nil && !errors.Is(err, ErrNoRun) {
+		return false, err
+	}
+	return s.conclude(ctx, tx, e, &c, gone, outcome{state: "ok"}, r, left)
+}
+
 // statement executes a schedule's SQL and records its outcome in one transaction. So its effect
 // is committed if and only if the run is recorded as ok, once per slot.
 func (s *Scheduler) statement(e *execution, until instant.Instant) effort {
 	return start(until, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
 		r := guardian.Result{Cause: guardian.Exited, ExitCode: -1}
+		var left noteRows
 		r.Err = s.db.Tx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+			left = nil
 			n, err := tx.ExecText(ctx, e.what.Command)
 			if err != nil {
 				return err
 			}
 			ok := r
 			ok.Output = fmt.Sprintf("%d rows\n", n)
-			recorded, err := s.conclude(ctx, tx, e, outcome{state: "ok"}, ok)
+			recorded, err := s.concludeHere(ctx, tx, e, ok, &left)
 			if err == nil && !recorded {
 				err = errElsewhere
 			}
 			return err
 		})
+		if r.Err == nil {
+			s.noteLater(left)
+		}
 		e.mu.Lock()
 		e.recorded = r.Err == nil
 		e.mu.Unlock()

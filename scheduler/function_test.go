@@ -229,7 +229,7 @@ func TestFunctionsAreTold(t *testing.T) {
 		other := daemon(t, db, Options{})
 		handle(t, other, "lost", func(context.Context, *Running) error { return nil })
 		work(t, other)
-		if err := s.renew(t.Context()); err != nil {
+		if err := renewAll(t, s); err != nil {
 			t.Fatal(err)
 		}
 		s.runs.Wait()

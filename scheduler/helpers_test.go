@@ -173,6 +173,13 @@ func hold(s *Scheduler, runs []run) []*execution {
 	return held
 }
 
+// renewAll renews all leases, as keep does.
+func renewAll(t *testing.T, s *Scheduler) error {
+	t.Helper()
+	left, err := s.renew(t.Context(), s.held())
+	return cmp.Or(err, heldOf(left))
+}
+
 // finished records that the command of a run has ended with an exit code.
 func finished(t *testing.T, s *Scheduler, e *execution, code int) {
 	t.Helper()

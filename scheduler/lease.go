@@ -4,24 +4,58 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
+// heldAgain is the interval at which leases are tried again whose rows others have locked.
+const heldAgain = time.Second
+
 // keep renews the leases of all running runs until ctx ends.
 func (s *Scheduler) keep(ctx context.Context) {
 	trouble := trouble.New(s.opt.Logger, "renewing leases")
-	for {
-		wait := trouble.Wait(s.renew(ctx), s.opt.Lease/3)
+	for ctx.Err() == nil {
+		left, err := s.renew(ctx, s.held())
+		rest := min(trouble.Wait(cmp.Or(err, heldOf(left)), s.opt.Lease/3), s.opt.Lease/3)
+		if err == nil && len(left) > 0 {
+			rest = s.renewLeft(ctx, left, s.opt.Lease/3)
+		}
 		select {
 		case <-ctx.Done():
-			return
-		case <-time.After(min(wait, s.opt.Lease/3)):
+		case <-time.After(rest):
 		}
 	}
+}
+
+// renewLeft tries to renew leases whose rows others have locked, for some time at most. It returns what is left of that.
+func (s *Scheduler) renewLeft(ctx context.Context, left []*execution, span time.Duration) time.Duration {
+	end := instant.Now().Add(span)
+	for err := error(nil); err == nil && len(left) > 0; {
+		rest := end.Sub(instant.Now())
+		if rest <= heldAgain {
+			break
+		}
+		select {
+		case <-ctx.Done():
+			return 0
+		case <-time.After(heldAgain):
+		}
+		left, err = s.renew(ctx, slices.DeleteFunc(left, (*execution).isLost))
+	}
+	return max(0, end.Sub(instant.Now()))
+}
+
+// heldOf returns an error for the runs whose rows others have locked.
+func heldOf(left []*execution) error {
+	if len(left) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w; runs: %d; its lease ends unless it is let go", heldRun(left[0].id), len(left))
 }
 
 // held lists the runs that this daemon executes, ordered by id. All transactions lock runs in this
@@ -37,6 +71,8 @@ func (s *Scheduler) held() []*execution {
 	return held
 }
 
+func scanID(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) }
+
 func idsOf(part []*execution) []int64 {
 	ids := make([]int64, len(part))
 	for i, e := range part {
@@ -45,50 +81,54 @@ func idsOf(part []*execution) []int64 {
 	return ids
 }
 
-// renew extends the leases of all runs in one statement. If that misses any, it renews them one by
-// one to find those that are lost.
-func (s *Scheduler) renew(ctx context.Context) error {
-	for part := range slices.Chunk(s.held(), batch) {
-		all, err := s.renewed(ctx, part)
+// renew extends the leases of runs, which are ordered by id, with a statement for a batch. It ends the work of those that are
+// lost. It returns the others that could not be renewed, because other transactions have locked their rows.
+func (s *Scheduler) renew(ctx context.Context, all []*execution) (left []*execution, err error) {
+	for part := range slices.Chunk(all, batch) {
+		missed, err := s.renewPart(ctx, part)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if all {
-			continue
-		}
-		for i := range part {
-			if _, err := s.renewed(ctx, part[i:i+1]); err != nil {
-				return err
-			}
-		}
+		left = append(left, missed...)
 	}
-	return nil
+	return left, nil
 }
 
-// renewed renews a batch of leases and reports whether it reached all of them. If a batch of one
-// fails, that run is lost, and its work is ended.
-func (s *Scheduler) renewed(ctx context.Context, part []*execution) (bool, error) {
+func (s *Scheduler) renewPart(ctx context.Context, part []*execution) (left []*execution, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.opt.Lease/3)
 	defer cancel()
 	deadline := s.deadline()
-	var n int64
-	err := s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
-		n, err = tx.Exec(ctx, renew, sqlrun.Args{"ids": idsOf(part), "owner": s.owner, "lease": s.opt.Lease.Microseconds()})
+	var mine, there []int64 // renewed, and not lost
+	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		args := sqlrun.Args{"ids": idsOf(part), "owner": s.owner, "lease": s.opt.Lease.Microseconds()}
+		n, err := tx.Exec(ctx, renew, args)
+		if err != nil || n == int64(len(part)) {
+			mine = idsOf(part)
+			return err
+		}
+		if mine, err = sqlrun.Select(ctx, tx, renewed, args, scanID); err != nil {
+			return err
+		}
+		if int64(len(mine)) != n {
+			mine = nil // one was let go in between: nobody knows which was renewed
+		}
+		there, err = sqlrun.Select(ctx, tx, leased, args, scanID)
 		return err
 	})
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	if n == int64(len(part)) {
-		for _, e := range part {
+	for _, e := range part {
+		switch {
+		case slices.Contains(mine, e.id):
 			e.extend(deadline)
+		case slices.Contains(there, e.id):
+			left = append(left, e)
+		case s.executing(e):
+			e.lose()
 		}
-		return true, nil
 	}
-	if len(part) == 1 && s.executing(part[0]) {
-		part[0].lose()
-	}
-	return false, nil
+	return left, nil
 }
 
 // executing reports whether a run's outcome is still to be recorded. A run that was recorded while
@@ -129,8 +169,9 @@ func (s *Scheduler) cancelRequests(ctx context.Context) error {
 // publishEvery is the interval at which the output of running runs is written to the table.
 const publishEvery = 3 * time.Second
 
-// show writes new output of running runs until ctx ends.
+// show writes new output of running runs, and what noteLater has kept, until ctx ends.
 func (s *Scheduler) show(ctx context.Context) {
+	noting := trouble.New(s.opt.Logger, "recording problems of schedules")
 	tick := time.NewTicker(publishEvery)
 	defer tick.Stop()
 	for {
@@ -144,9 +185,14 @@ func (s *Scheduler) show(ctx context.Context) {
 			if !ok {
 				continue
 			}
-			// Output that cannot be written now is written with the outcome.
-			_, _ = s.db.Exec(ctx, publish, sqlrun.Args{"id": e.id, "claim": e.claim, "output": text, "error": wrong})
+			// What cannot be written now is written the next time, or with the outcome.
+			if n, _ := s.db.Exec(ctx, publish, sqlrun.Args{"id": e.id, "claim": e.claim, "output": text, "error": wrong}); n == 0 {
+				e.mu.Lock()
+				e.shown = -1
+				e.mu.Unlock()
+			}
 		}
+		noting.Note(s.noteRest(ctx))
 	}
 }
 

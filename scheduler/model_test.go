@@ -245,7 +245,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"cancel":   func(r *rapid.T) { m.cancels(r) },
 		"":         m.oneAtATime,
 		"renew": func(r *rapid.T) {
-			if err := m.daemons[who(r)].renew(m.t.Context()); err != nil {
+			if err := renewAll(m.t, m.daemons[who(r)]); err != nil {
 				r.Fatal(err)
 			}
 		},

@@ -55,6 +55,8 @@ var mutants = []mutant{
 	{departed, "{now + :since}", "{now}", "TestGuards" + onSQLite + "/departed"},
 	{departed, "NOT EXISTS (SELECT 1 FROM {prefix}queue_worker AS w WHERE w.node = name)", "1 = 1", "TestGuards" + onSQLite + "/departed"},
 	{departed, " WHERE w.node = name", "", "TestGuards" + onSQLite + "/departed"},
+	{forgetNodes, " AND expire_at < {now + :since}", "", "TestGuards" + onSQLite + "/departed"},
+	{forgetNodes, "name IN (:names) AND ", "", "TestGuards" + onSQLite + "/departed"},
 	{disable, " AND state = 'active'", "", "TestGuards" + onSQLite + "/disable"},
 	{bootSchedules, "lane = :lane AND ", "", "TestRebootOncePerStart" + onSQLite},
 	{bootSeen, " WHERE boot = :boot", "", "TestRebootOfAHostThatIsGone" + onSQLite},
@@ -226,7 +228,10 @@ func TestGuards(t *testing.T) {
 					db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES (:name, 'live', {now + :us})`, sqlrun.Args{"name": name, "us": us})
 				}
 				db.Do(t, `INSERT INTO {prefix}queue_worker (queue_id, node) SELECT queue_id, 'dead worker' FROM {prefix}queue`, nil)
-				run(t, departed, sqlrun.Args{"since": -2_000_000})
+				gone, err := sqlrun.Select(t.Context(), &db.Session, departed, sqlrun.Args{"since": -2_000_000, "limit": batch}, scanText)
+				must(t, err)
+				want(t, "gone are", strings.Join(gone, ", "), "dead")
+				run(t, forgetNodes, sqlrun.Args{"since": -2_000_000, "names": []string{"dead", "dead of late", "me"}})
 				got := db.List(t, `SELECT name FROM {prefix}node ORDER BY name`, nil)
 				want(t, "there are", strings.Join(got, ", "), "dead of late, dead worker, me")
 			}},

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -50,18 +51,19 @@ func (rows *noteRows) add(s *Schedule, m mishap) {
 }
 
 // note records a schedule's problem for the notifiers, in the transaction that records the mishap
-// itself. Each schedule has one row; see the table notice.
-func note(ctx context.Context, tx *sqlrun.Session, s *Schedule, m mishap) error {
+// itself. Each schedule has one row; see the table notice. left is as in noteAll.
+func note(ctx context.Context, tx *sqlrun.Session, s *Schedule, m mishap, left *noteRows) error {
 	var rows noteRows
 	rows.add(s, m)
-	return noteAll(ctx, tx, rows)
+	return noteAll(ctx, tx, rows, left)
 }
 
 // noteAll is note for many schedules, which this transaction has locked. Other transactions may
 // insert rows at the same time, for schedules that are late, or delete those whose recovery was
-// reported. So it updates the rows that are there, and inserts those that are not. A row that
-// appears in between says that its schedule is late: for a single mishap it is updated.
-func noteAll(ctx context.Context, tx *sqlrun.Session, rows noteRows) error {
+// reported. So it updates the rows that are there, and inserts those that are not. It passes over rows
+// that others have locked, and adds them to left, for noteLater after the commit. Without left, they are an
+// error.
+func noteAll(ctx context.Context, tx *sqlrun.Session, rows noteRows, left *noteRows) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -72,8 +74,74 @@ func noteAll(ctx context.Context, tx *sqlrun.Session, rows noteRows) error {
 		return err
 	}
 	inserted, err := tx.Exec(ctx, noteFirst, args)
-	if err == nil && len(rows) == 1 && inserted == 0 {
-		_, err = tx.Exec(ctx, noteAgain, args)
+	n += inserted
+	if err != nil || n == int64(len(rows)) {
+		return err
+	}
+	args = sqlrun.Args{"names": rows.names()}
+	free, err := sqlrun.Select(ctx, tx, noticesFree, args, scanText)
+	if err != nil {
+		return err
+	}
+	there, err := sqlrun.Select(ctx, tx, noticesThere, args, scanText)
+	if err != nil {
+		return err
+	}
+	held := slices.DeleteFunc(slices.Clone(rows), func(r noteRow) bool {
+		return !slices.Contains(there, r.who) || slices.Contains(free, r.who)
+	})
+	switch {
+	case n != int64(len(rows)-len(held)): // a row has appeared or was let go in between: begin anew
+		return fmt.Errorf("%w: notices of schedules", errHeld)
+	case left == nil:
+		return fmt.Errorf("%w: the notice of the schedule %s", errHeld, held[0].who)
+	}
+	*left = append(*left, held...)
+	return nil
+}
+
+func (rows noteRows) names() []string {
+	names := make([]string, len(rows))
+	for i := range rows {
+		names[i] = rows[i].who
+	}
+	return names
+}
+
+// noteLater keeps mishaps whose notices others had locked for noteRest. Of a schedule, the last one counts.
+func (s *Scheduler) noteLater(rows noteRows) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range rows {
+		s.unnoted = slices.DeleteFunc(s.unnoted, func(old noteRow) bool { return old.who == r.who })
+		s.unnoted = append(s.unnoted, r)
+	}
+}
+
+// noteRest records the mishaps that could not be recorded together with what they are about.
+func (s *Scheduler) noteRest(ctx context.Context) error {
+	s.mu.Lock()
+	rows := s.unnoted
+	s.unnoted = nil
+	s.mu.Unlock()
+	if len(rows) == 0 {
+		return nil
+	}
+	var left noteRows
+	err := s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		left = nil
+		return noteAll(ctx, tx, rows, &left)
+	})
+	if err != nil {
+		left = rows
+	}
+	s.mu.Lock()
+	newer := s.unnoted
+	s.unnoted = left
+	s.mu.Unlock()
+	s.noteLater(newer)
+	if err == nil && len(left) > 0 {
+		err = fmt.Errorf("%w: the notice of the schedule %s", errHeld, left[0].who)
 	}
 	return err
 }
@@ -91,20 +159,22 @@ func NoteLate(ctx context.Context, tx *dialect.Session, s *Schedule, why string)
 }
 
 var (
-	// noteFirst inserts schedules' rows at their first mishap; noteAgain updates them. If two
-	// transactions insert at once, the key decides.
+	// noteFirst inserts schedules' rows at their first mishap; noteAgain updates them, unless others have locked them.
+	// If two transactions insert at once, the key decides. It tries no row that is there, since it would
+	// wait for whoever has changed that.
 	noteFirst = sqlrun.SQL("scheduler.note-first", `
 		INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, due_at, times, begun_at, last_at, tell_at)
 		SELECT 'schedule', who, what, said, whom, ran, {time slot}, 1, {now}, {now}, {now}
 		FROM `+mishaps+`
-		WHERE afresh >= 0 {ignore_duplicate name}`)
+		WHERE NOT EXISTS (SELECT 1 FROM {prefix}notice AS n WHERE n.subject = 'schedule' AND n.name = who) {ignore_duplicate name}`)
 
 	// noteAgain counts failures. It asks for another report only if the trouble got worse, and
 	// discards a recovery that was not reported yet. MySQL sets columns in this order.
 	noteAgain = sqlrun.PerDialect("scheduler.note-again", func(d *sqlrun.Dialect) string {
-		condition := ""
+		condition, also := "", ""
 		if d.ArrayRows { // so that the plan uses the key, whatever the statistics say
 			condition = "{prefix}notice.subject = 'schedule' AND {prefix}notice.name = ANY (CAST(:rows.who AS TEXT[]))"
+			also = " AND n.name = ANY (CAST(:rows.who AS TEXT[]))"
 		}
 		return d.UpdateFrom("{prefix}notice", []string{"subject", "name"}, `
 			problem = picked.what, detail = picked.said, target = picked.whom,
@@ -112,9 +182,16 @@ var (
 			times = times + 1, last_at = {now},
 			tell_at = CASE WHEN picked.afresh = 1 THEN {now} WHEN told_at IS NOT NULL AND well_at IS NOT NULL THEN NULL ELSE tell_at END,
 			well_at = NULL`, condition, `
-			SELECT 'schedule' AS subject, who AS name, what, said, whom, ran, slot, afresh FROM `+mishaps)
+			SELECT n.subject, n.name, what, said, whom, ran, slot, afresh FROM `+mishaps+`
+			{join_by_key {prefix}notice AS n} ON n.subject = 'schedule' AND n.name = record.who`+also+` LIMIT 10000 {skip_locked}`)
 	})
+
+	// noticesFree locks the rows of some schedules that no other transaction has locked; noticesThere reads all.
+	noticesFree  = sqlrun.SQL("scheduler.notices-free", noticesOfNames+` {skip_locked}`)
+	noticesThere = sqlrun.SQL("scheduler.notices-there", noticesOfNames)
 )
 
-// mishaps are the rows of both. The condition after them is always true: see pending.
+const noticesOfNames = `SELECT name FROM {prefix}notice WHERE subject = 'schedule' AND name IN (:names)`
+
+// mishaps are the rows of both.
 const mishaps = `{records rows: who text, what text, said text, whom text, ran int, slot int, afresh int}`

@@ -200,7 +200,7 @@ func TestQueueIsKept(t *testing.T) {
 		}
 		keep := func(s *Scheduler) {
 			t.Helper()
-			if err := s.renew(t.Context()); err != nil {
+			if err := renewAll(t, s); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -359,7 +359,7 @@ func TestReplace(t *testing.T) {
 		}
 		third := one(t, takenOver(t, other, 10)) // at once
 		wantRows(t, db, "job", "60 1 cancelled", "120 1 cancelled", "180 1 running")
-		wantErrors(t, db, "job", whyReplace, whyReplace, "")
+		wantErrors(t, db, "job", WhyReplaced, WhyReplaced, "")
 		wantFences(t, first, third)
 		if got := obeyed(t, other); len(got) > 0 {
 			t.Error("the new run was ended too")

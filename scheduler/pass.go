@@ -26,7 +26,9 @@ type passage struct {
 //
 // The number of its statements does not depend on that of the slots or schedules: a daemon that is
 // behind has the more of them to record.
-func passAll(ctx context.Context, tx *sqlrun.Session, all []passage) error {
+//
+// Notices that others have locked are added to left: see noteAll.
+func passAll(ctx context.Context, tx *sqlrun.Session, all []passage, left *noteRows) error {
 	if len(all) == 0 {
 		return nil
 	}
@@ -53,7 +55,7 @@ func passAll(ctx context.Context, tx *sqlrun.Session, all []passage) error {
 	if err := w.write(ctx, tx); err != nil {
 		return err
 	}
-	return noteAll(ctx, tx, notes)
+	return noteAll(ctx, tx, notes, left)
 }
 
 // A tail is the newest run of a schedule, which further slots may lengthen. If it is not in the table
@@ -173,7 +175,7 @@ func (w *passing) write(ctx context.Context, tx *sqlrun.Session) error {
 		slices.SortFunc(w.lengthened, func(a, b passRow) int { return int(a.id - b.id) })
 		n, err := tx.Exec(ctx, lengthen, sqlrun.Args{"rows": w.lengthened})
 		if err == nil && n != int64(len(w.lengthened)) {
-			err = w.insertPurged(ctx, tx, n)
+			err = w.insertRest(ctx, tx, n)
 		}
 		if err != nil {
 			return err
@@ -192,24 +194,22 @@ func (w *passing) write(ctx context.Context, tx *sqlrun.Session) error {
 	return err
 }
 
-// insertPurged inserts anew what would have lengthened rows that were purged meanwhile. The rows that
-// are there were lengthened, and this transaction holds their locks.
-func (w *passing) insertPurged(ctx context.Context, tx *sqlrun.Session, lengthened int64) error {
+// insertRest inserts anew what would have lengthened rows that were purged meanwhile, or that others have locked.
+// This transaction holds the locks of those that were lengthened.
+func (w *passing) insertRest(ctx context.Context, tx *sqlrun.Session, lengthened int64) error {
 	ids := make([]int64, len(w.lengthened))
 	for i := range w.lengthened {
 		ids[i] = w.lengthened[i].id
 	}
-	there, err := sqlrun.Select(ctx, tx, stillThere, sqlrun.Args{"ids": ids}, func(rows *sql.Rows) (id int64, err error) {
-		return id, rows.Scan(&id)
-	})
+	mine, err := ownersOf(ctx, tx, free, ids)
 	if err != nil {
 		return err
 	}
-	if int64(len(there)) != lengthened {
-		return fmt.Errorf("%d stretches were lengthened, and %d are there", lengthened, len(there))
+	if int64(len(mine)) != lengthened { // one was let go in between
+		return fmt.Errorf("%w: %d stretches were lengthened, and %d are free", errHeld, lengthened, len(mine))
 	}
 	for _, row := range w.lengthened {
-		if !slices.Contains(there, row.id) {
+		if _, ok := mine[row.id]; !ok {
 			w.inserts = append(w.inserts, row)
 		}
 	}

@@ -70,8 +70,9 @@ func (s *Scheduler) planNew(ctx context.Context, lane string) (planned int, err 
 // planSome plans up to limit rows, excluding the ids in but. It returns the number of rows tried
 // and the id of the first.
 func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []int64) (planned int, first int64, err error) {
+	var left noteRows
 	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		planned = 0
+		planned, left = 0, nil
 		locked, err := selectLocked(ctx, tx, unplanned, sqlrun.Args{"lane": lane, "limit": limit, "but": but})
 		if err != nil || len(locked) == 0 {
 			return err
@@ -83,7 +84,7 @@ func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []
 			c := &locked[i]
 			noted := plannedOf(c.Spec, c.Zone, c.DST)
 			if err := c.load(); err != nil {
-				if err := s.close(ctx, tx, c, "failed", err.Error()); err != nil {
+				if err := s.close(ctx, tx, c, "failed", err.Error(), &left); err != nil {
 					return err
 				}
 				continue
@@ -93,18 +94,21 @@ func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []
 			}
 			due, next, err := c.restart()
 			if err != nil {
-				if err := s.close(ctx, tx, c, "ended", strings.TrimPrefix(err.Error(), ErrInvalid.Error()+": ")); err != nil {
+				if err := s.close(ctx, tx, c, "ended", strings.TrimPrefix(err.Error(), ErrInvalid.Error()+": "), &left); err != nil {
 					return err
 				}
 				continue
 			}
 			moves = append(moves, sqlrun.Args{"id": c.ID, "due": micros(due), "next": micros(next), "noted": noted})
 		}
-		if err := passAll(ctx, tx, passes); err != nil {
+		if err := passAll(ctx, tx, passes, &left); err != nil {
 			return err
 		}
 		return moveAll(ctx, tx, plan, moves, len(moves))
 	})
+	if err == nil {
+		s.noteLater(left)
+	}
 	return planned, first, err
 }
 

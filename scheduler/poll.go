@@ -138,6 +138,10 @@ func (s *Scheduler) prepare(ctx context.Context) error {
 	}
 	err := s.lookAtBoot(ctx, true)
 	s.booted = err == nil
+	if errors.Is(err, errHeld) { // the others go on
+		s.booting.Note(err)
+		return nil
+	}
 	return err
 }
 

@@ -100,13 +100,13 @@ func TestALostRunIsKilled(t *testing.T) {
 		db.Advance(t, time.Hour)
 		old := daemon(t, db, Options{Lease: time.Hour}) // not its end kills the command
 		running := started(t, old, pids)
-		if err := old.renew(t.Context()); err != nil || !alive(running[0]) {
+		if err := renewAll(t, old); err != nil || !alive(running[0]) {
 			t.Fatalf("after a renewal: alive %t, %v", alive(running[0]), err)
 		}
 		db.Advance(t, time.Hour)
 		other := daemon(t, db, Options{})
 		taken := takenOver(t, other, 10)
-		if err := old.renew(t.Context()); err != nil {
+		if err := renewAll(t, old); err != nil {
 			t.Fatal(err)
 		}
 		wantGone(t, running)

@@ -114,8 +114,10 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 	o := s.judge(e, outcomeOf(e, r), r)
 	defer func() { s.endTrace(&e.trace, o.state, o.why) }()
 	trouble := trouble.New(s.opt.Logger, "recording a run")
+	held := false
 	for !o.none && !e.isLost() {
-		mine, err := s.writeOutcome(working, e, o, r)
+		mine, err := s.writeOutcome(working, e, o, r, held)
+		held = errors.Is(err, errHeld)
 		if err == nil && !mine {
 			e.lose()
 		}
@@ -140,9 +142,27 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 	s.trim(&e.run)
 }
 
-// writeOutcome writes an outcome with the cheapest sufficient statement. It reports whether the run
-// was still this daemon's.
-func (s *Scheduler) writeOutcome(ctx context.Context, e *execution, o outcome, r guardian.Result) (mine bool, err error) {
+// writeOutcome writes an outcome, and reports whether the run was still this daemon's. If others have locked its row, or
+// its schedule's, for longer than a second, the error is an errHeld. again says that they had at the last attempt.
+func (s *Scheduler) writeOutcome(ctx context.Context, e *execution, o outcome, r guardian.Result, again bool) (mine bool, err error) {
+	// What claims and renewals hold is free again within milliseconds. A transaction that waited for a stranger's
+	// would keep a connection from those who renew leases.
+	for wait := 5 * time.Millisecond; ; wait *= 2 {
+		mine, err = s.tryOutcome(ctx, e, o, r, again)
+		again = errors.Is(err, errHeld)
+		if !again || wait > time.Second {
+			return mine, err
+		}
+		select {
+		case <-ctx.Done():
+			return false, err
+		case <-time.After(wait):
+		}
+	}
+}
+
+// tryOutcome is an attempt of writeOutcome, with the cheapest sufficient statement.
+func (s *Scheduler) tryOutcome(ctx context.Context, e *execution, o outcome, r guardian.Result, again bool) (mine bool, err error) {
 	switch {
 	case e.isRecorded():
 		return true, nil
@@ -155,14 +175,25 @@ func (s *Scheduler) writeOutcome(ctx context.Context, e *execution, o outcome, r
 			"id": e.id, "claim": e.claim, "left": left, "error": o.why, "output": r.Output,
 			"stops": o.stops, "after": o.pause.Microseconds(),
 		})
+		if err == nil && n == 0 {
+			err = whyNone(ctx, &s.db.Session, e)
+		}
 		return n == 1, err
 	case e.entailsNothing(o):
-		return s.finisher.finish(ctx, s.db, rowOf(&e.run, o, r))
+		return s.finisher.finish(ctx, s.db, rowOf(&e.run, o, r), again)
 	}
+	var left noteRows
 	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		mine, err = s.conclude(ctx, tx, e, o, r)
+		left = nil
+		c, err := lockFree(ctx, tx, e.schedule)
+		if err == nil || errors.Is(err, ErrNotFound) {
+			mine, err = s.conclude(ctx, tx, e, &c, err != nil, o, r, &left)
+		}
 		return err
 	})
+	if err == nil {
+		s.noteLater(left)
+	}
 	return mine, err
 }
 
@@ -198,13 +229,10 @@ func (e *execution) entailsNothing(o outcome) bool {
 
 // conclude writes an outcome with its consequences: the next attempt, or the count of failures, the
 // schedule that follows, and the run that waited for this one. It reports whether the run was still
-// this daemon's.
-func (s *Scheduler) conclude(ctx context.Context, tx *sqlrun.Session, e *execution, o outcome, r guardian.Result) (mine bool, err error) {
-	c, err := lock(ctx, tx, e.schedule)
-	gone := errors.Is(err, ErrNotFound)
-	if err != nil && !gone {
-		return false, err
-	}
+// this daemon's. The schedule is locked, or gone. left is as in noteAll.
+func (s *Scheduler) conclude(
+	ctx context.Context, tx *sqlrun.Session, e *execution, c *candidate, gone bool, o outcome, r guardian.Result, left *noteRows,
+) (mine bool, err error) {
 	var after time.Duration
 	again := false
 	if failure := o.state == "failed" || o.state == "timeout"; failure && !gone && !o.final {
@@ -213,6 +241,9 @@ func (s *Scheduler) conclude(ctx context.Context, tx *sqlrun.Session, e *executi
 		o.why += why
 	}
 	n, err := tx.Exec(ctx, finish, sqlrun.Args{"rows": finishRows{rowOf(&e.run, o, r)}})
+	if err == nil && n == 0 {
+		err = whyNone(ctx, tx, e)
+	}
 	if err != nil || n == 0 || gone {
 		return n == 1, err
 	}
@@ -225,14 +256,14 @@ func (s *Scheduler) conclude(ctx context.Context, tx *sqlrun.Session, e *executi
 		_, err = tx.Exec(ctx, wait, sqlrun.Args{"rows": []sqlrun.Args{args}})
 		return true, err
 	}
-	return true, s.entail(ctx, tx, &c, &e.run, o)
+	return true, s.entail(ctx, tx, c, &e.run, o, left)
 }
 
-// entail carries out the consequences of a slot's last attempt. The schedule is locked.
-func (s *Scheduler) entail(ctx context.Context, tx *sqlrun.Session, c *candidate, r *run, o outcome) error {
+// entail carries out the consequences of a slot's last attempt. The schedule is locked. left is as in noteAll.
+func (s *Scheduler) entail(ctx context.Context, tx *sqlrun.Session, c *candidate, r *run, o outcome, left *noteRows) error {
 	next := ""
 	if bad := o.state; bad == "failed" || bad == "timeout" || bad == "lost" {
-		if err := note(ctx, tx, &c.Schedule, mishap{problem: bad, detail: o.why, run: r.id, due: r.due}); err != nil {
+		if err := note(ctx, tx, &c.Schedule, mishap{problem: bad, detail: o.why, run: r.id, due: r.due}, left); err != nil {
 			return err
 		}
 	}
@@ -250,7 +281,7 @@ func (s *Scheduler) entail(ctx context.Context, tx *sqlrun.Session, c *candidate
 			break
 		}
 		next = c.OnFailure
-		if err := s.countFailure(ctx, tx, c); err != nil {
+		if err := s.countFailure(ctx, tx, c, left); err != nil {
 			return err
 		}
 	}
@@ -285,7 +316,7 @@ func releaseNext(ctx context.Context, tx *sqlrun.Session, c *candidate) error {
 
 // countFailure counts a failed slot. It sets the schedule's state to failed after too many in a
 // row.
-func (s *Scheduler) countFailure(ctx context.Context, tx *sqlrun.Session, c *candidate) error {
+func (s *Scheduler) countFailure(ctx context.Context, tx *sqlrun.Session, c *candidate, left *noteRows) error {
 	if c.MaxFailures == 0 {
 		return nil
 	}
@@ -296,7 +327,7 @@ func (s *Scheduler) countFailure(ctx context.Context, tx *sqlrun.Session, c *can
 	if c.Failures < c.MaxFailures || c.State != "active" {
 		return nil
 	}
-	return s.close(ctx, tx, c, "failed", fmt.Sprintf("%d slots in a row have failed", c.Failures))
+	return s.close(ctx, tx, c, "failed", fmt.Sprintf("%d slots in a row have failed", c.Failures), left)
 }
 
 // follow starts the schedule that OnSuccess or OnFailure names. Its slot is that of the run, so a

@@ -339,7 +339,7 @@ func TestMaxFailures(t *testing.T) {
 					finished(t, s, e, code)
 				}
 			}
-			if err := s.renew(t.Context()); err != nil {
+			if err := renewAll(t, s); err != nil {
 				t.Fatal(err)
 			}
 			want := []int{1, 2, 0, 1, 2}[round]

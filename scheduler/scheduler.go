@@ -113,10 +113,12 @@ type Scheduler struct {
 	since    int64     // µs at which searches begin: see floor
 	sinceAt  time.Time // the last search without a floor
 	askedAt  time.Time // the last check for cancellation requests
+	unnoted  noteRows  // see noteLater
 
-	states map[string]*laneState // by lane
-	apart  sync.WaitGroup        // lanes worked on in the background
-	asking *trouble.Trouble
+	states  map[string]*laneState // by lane
+	apart   sync.WaitGroup        // lanes worked on in the background
+	asking  *trouble.Trouble
+	booting *trouble.Trouble
 
 	executors chan struct{} // one for each run that is being executed
 	jobs      *queue.Client
@@ -213,7 +215,7 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 	}
 	return &Scheduler{
 		db: db, opt: opt, jobs: jobs, owner: opt.Node + ":" + strings.ToLower(rand.Text()[:8]),
-		states: map[string]*laneState{}, asking: trouble.New(opt.Logger, "checking for cancelled runs"),
+		states: map[string]*laneState{}, asking: trouble.New(opt.Logger, "checking for cancelled runs"), booting: trouble.New(opt.Logger, "looking for schedules with @reboot"),
 		running: map[int64]*execution{}, executors: make(chan struct{}, opt.MaxRuns), handlers: map[string]Func{},
 		surplus: make(chan trimming, 100), chance: mathrand.Float64,
 		aborted: make(chan struct{}), bell: make(chan struct{}, 1),

@@ -78,13 +78,11 @@ var (
 	// putOff and putOffRun postpone a schedule or a run that could not be claimed, and record why.
 	// Its slot stays the same. If somebody has claimed or changed the row since, its next_exec
 	// differs, and it is left alone.
-	putOff = sqlrun.SQL("scheduler.put-off", `
-		UPDATE {prefix}schedule SET next_exec = {now + :after}, reason = :reason, update_time = {now}
-		WHERE id = :id AND state = 'active' AND next_exec <= {now}`)
+	putOff = sqlrun.UpdateFree("scheduler.put-off", "{prefix}schedule", []string{"id"},
+		`next_exec = {now + :after}, reason = :reason, update_time = {now}`, `id = :id AND state = 'active' AND next_exec <= {now}`)
 
-	putOffRun = sqlrun.SQL("scheduler.put-off-run", `
-		UPDATE {prefix}run SET next_exec = {now + :after}, error = CASE WHEN state = 'waiting' THEN :reason ELSE error END
-		WHERE id = :id AND next_exec <= {now}`)
+	putOffRun = sqlrun.UpdateFree("scheduler.put-off-run", "{prefix}run", []string{"id"},
+		`next_exec = {now + :after}, error = CASE WHEN state = 'waiting' THEN :reason ELSE error END`, `id = :id AND next_exec <= {now}`)
 
 	// disable takes a locked schedule out of service, for good or until somebody resumes it.
 	disable = sqlrun.SQL("scheduler.disable", `
@@ -158,9 +156,10 @@ var (
 	postpone = sqlrun.SQL("scheduler.postpone", `
 		UPDATE {prefix}run SET next_exec = {now + :after} WHERE id IN (:ids) AND state = 'waiting'`)
 
-	// release lets the run whose turn has come begin, if it is waiting for that.
-	release = sqlrun.SQL("scheduler.release", `
-		UPDATE {prefix}run SET next_exec = {now} WHERE id = :id AND state = 'waiting' AND failures = 0 AND next_exec > {now}`)
+	// release lets the run whose turn has come begin, if it is waiting for that. One that is locked checks
+	// again by itself.
+	release = sqlrun.UpdateFree("scheduler.release", "{prefix}run", []string{"id"}, `next_exec = {now}`,
+		`id = :id AND state = 'waiting' AND failures = 0 AND next_exec > {now}`)
 
 	// newest returns the newest run of each of some schedules, as one text: the stretch that further
 	// slots may lengthen, unless there are runs at or after these slots. The schedules are locked, so
@@ -172,17 +171,20 @@ var (
 			WHERE n.schedule = record.name ORDER BY n.due_at DESC, n.attempt DESC LIMIT 1)
 		FROM {records rows: name text}`)
 
-	// lengthen adds slots to stretches. A stretch that was purged since it was read is not there.
+	// lengthen adds slots to stretches. It passes over stretches that others have locked; those that were purged
+	// since they were read are not there.
 	lengthen = sqlrun.PerDialect("scheduler.lengthen", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}run", []string{"id"}, `
 			due_to = {time picked.until}, slots = slots + picked.more, finished_at = {now},
 			purge_at = CASE WHEN picked.keep < 0 THEN NULL ELSE {now + picked.keep} END`,
-			`state = picked.outcome`+byID(d), `
-			SELECT id, outcome, until, more, keep FROM {records rows: id int, outcome text, until int, more int, keep int}`)
+			`state = picked.outcome`+byID(d, "{prefix}run"),
+			freeRuns(d, `outcome, until, more, keep`, `outcome text, until int, more int, keep int`))
 	})
 
-	// stillThere returns which of some runs exist.
-	stillThere = sqlrun.SQL("scheduler.still-there", `SELECT id FROM {prefix}run WHERE id IN (:ids)`)
+	// free locks those of some runs that are there and that no other transaction has locked, and returns whose they are.
+	// seen returns it of all that are there. What is seen and not free, another transaction has locked.
+	free = sqlrun.SQL("scheduler.free", ownership+` {skip_locked}`)
+	seen = sqlrun.SQL("scheduler.seen", ownership)
 
 	// pass inserts stretches of slots that do not run, with the reason.
 	pass = sqlrun.SQL("scheduler.pass", `
@@ -203,18 +205,21 @@ var (
 			state = picked.outcome, finished_at = {now}, next_exec = NULL, claim = NULL,
 			purge_at = CASE WHEN picked.keep < 0 THEN NULL ELSE {now + picked.keep} END,
 			error = CASE WHEN error = '' THEN picked.why WHEN picked.more = 1 THEN CONCAT(error, '; ', picked.why) ELSE error END`,
-			`state IN ('waiting', 'running', 'retry')`+byID(d), `
+			`state IN ('waiting', 'running', 'retry')`+byID(d, "{prefix}run"), `
 			SELECT id, outcome, why, more, keep FROM {records rows: id int, outcome text, why text, more int, keep int}`)
 	})
 
-	// renew extends leases. An expired lease is not revived, even if nobody has claimed the run
-	// yet. The counter makes every renewal a change, for pools that count changed rows.
-	renew = sqlrun.SQL("scheduler.renew", `
-		UPDATE {prefix}run SET next_exec = {now + :lease}, renewals = renewals + 1
-		WHERE id IN (:ids) AND exec_by = :owner AND state = 'running' AND next_exec > {now}`)
+	// renew extends leases, but not those of runs that others have locked. An expired lease is not revived, even if
+	// nobody has claimed the run yet. The counter makes every renewal a change, for pools that count changed rows.
+	renew = sqlrun.UpdateFree("scheduler.renew", "{prefix}run", []string{"id"}, `next_exec = {now + :lease}, renewals = renewals + 1`, leasedHere)
 
-	// finish writes outcomes. It skips runs that were lost meanwhile: their state is no longer
-	// running, and the token is gone. A run that enqueued nothing, as its job's unique key is in
+	// renewed returns, after renew in the same transaction, which of the leases that have not expired are
+	// not locked by others, and leased all of them.
+	renewed = sqlrun.SQL("scheduler.renewed", `SELECT id FROM {prefix}run WHERE `+leasedHere+` {skip_locked}`)
+	leased  = sqlrun.SQL("scheduler.leased", `SELECT id FROM {prefix}run WHERE `+leasedHere)
+
+	// finish writes outcomes. It skips runs that others have locked, and those that were lost meanwhile: their state
+	// is no longer running, and the token is gone. A run that enqueued nothing, as its job's unique key is in
 	// use, is a skipped stretch of one slot.
 	finish = sqlrun.PerDialect("scheduler.finish", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}run", []string{"id"}, `
@@ -222,16 +227,16 @@ var (
 			due_to = CASE WHEN picked.outcome = 'skipped' THEN due_at ELSE due_to END,
 			next_exec = NULL, claim = NULL, cancel = NULL,
 			purge_at = CASE WHEN picked.keep < 0 THEN NULL ELSE {now + picked.keep} END`,
-			`claim = picked.token AND state = 'running'`, `
-			SELECT id, claim AS token, outcome, exit_status AS code, why, said, keep
-			FROM {records rows: id int, claim text, outcome text, exit_status int, why text, said text, keep int}`)
+			`claim = picked.token AND state = 'running'`+byID(d, "{prefix}run"),
+			freeRuns(d, `record.claim AS token, outcome, exit_status AS code, why, said, keep`,
+				`claim text, outcome text, exit_status int, why text, said text, keep int`))
 	})
 
 	// handBack ends the lease of a run that this daemon will not finish, so that the next poll of
 	// any daemon takes it over. State retry marks it as handed back, state running as crashed.
-	handBack = sqlrun.SQL("scheduler.hand-back", `
-		UPDATE {prefix}run SET state = :left, next_exec = {now + :after}, finished_at = {now}, stops = :stops, error = :error, output = :output
-		WHERE id = :id AND claim = :claim AND state = 'running'`)
+	handBack = sqlrun.UpdateFree("scheduler.hand-back", "{prefix}run", []string{"id"},
+		`state = :left, next_exec = {now + :after}, finished_at = {now}, stops = :stops, error = :error, output = :output`,
+		`id = :id AND claim = :claim AND state = 'running'`)
 
 	// carryStops notes at the attempts that go on with runs that were handed back how often that has happened.
 	carryStops = sqlrun.SQL("scheduler.carry-stops", `
@@ -253,8 +258,8 @@ var (
 		WHERE claim = :claim AND schedule IN (:names) AND state = 'running' AND `+unended)
 
 	// publish writes the output of a run that is still running, and that it should have ended.
-	publish = sqlrun.SQL("scheduler.publish", `
-		UPDATE {prefix}run SET output = :output, error = :error WHERE id = :id AND claim = :claim AND state = 'running'`)
+	publish = sqlrun.UpdateFree("scheduler.publish", "{prefix}run", []string{"id"}, `output = :output, error = :error`,
+		`id = :id AND claim = :claim AND state = 'running'`)
 
 	// unwanted returns the runs whose cancellation was requested.
 	unwanted = sqlrun.SQL("scheduler.unwanted", `
@@ -276,7 +281,7 @@ var (
 			SELECT due_at FROM {prefix}run WHERE schedule = :schedule ORDER BY due_at DESC LIMIT 1 OFFSET :keep)
 		ORDER BY due_at LIMIT :limit {skip_locked}`)
 
-	purge = sqlrun.SQL("scheduler.purge", `DELETE FROM {prefix}run WHERE id IN (:ids) AND next_exec IS NULL`)
+	purge = sqlrun.DeleteFree("scheduler.purge", "{prefix}run", []string{"id"}, `id IN (:ids) AND next_exec IS NULL`)
 
 	// These statements record that the daemon is alive, for people and tools: no claim depends on
 	// them. Only the daemon itself writes its row, and its name is never reused. What a killed
@@ -299,9 +304,12 @@ var (
 			(SELECT COUNT(*) FROM {prefix}queue_block WHERE lock_by IN (:names) AND state = 'LEASED')
 			+ (SELECT COUNT(*) FROM {prefix}job_running WHERE lock_by IN (:names))`)
 
+	// departed finds them, and forgetNodes deletes them if nobody has locked them. It looks at the time again, and a
+	// name without a worker gets none.
 	departed = sqlrun.SQL("scheduler.departed", `
-		DELETE FROM {prefix}node WHERE expire_at < {now + :since}
-			AND NOT EXISTS (SELECT 1 FROM {prefix}queue_worker AS w WHERE w.node = name)`)
+		SELECT name FROM {prefix}node WHERE expire_at < {now + :since}
+			AND NOT EXISTS (SELECT 1 FROM {prefix}queue_worker AS w WHERE w.node = name) LIMIT :limit`)
+	forgetNodes = sqlrun.DeleteFree("scheduler.forget-nodes", "{prefix}node", []string{"name"}, `name IN (:names) AND expire_at < {now + :since}`)
 
 	// announce wakes the daemons after a transaction that has changed something for them.
 	announce = sqlrun.PerDialect("scheduler.announce", func(d *sqlrun.Dialect) string {
@@ -405,12 +413,24 @@ const unended = `next_exec > {time 0} AND next_exec < {time 253402300799000000}`
 
 // byID names the ids of the runs that a statement changes a second time, as an array. Where records
 // are arrays, the plan then uses the primary key whatever the statistics say.
-func byID(d *sqlrun.Dialect) string {
+func byID(d *sqlrun.Dialect, runs string) string {
 	if !d.ArrayRows {
 		return ""
 	}
-	return ` AND {prefix}run.id = ANY (CAST(:rows.id AS BIGINT[]))`
+	return ` AND ` + runs + `.id = ANY (CAST(:rows.id AS BIGINT[]))`
 }
+
+// freeRuns picks runs that are given by records, with more columns of these, and locks their rows. It
+// passes over rows that others have locked. With a LIMIT: see sqlrun.UpdateFree.
+func freeRuns(d *sqlrun.Dialect, columns, records string) string {
+	return `SELECT r.id, ` + columns + ` FROM {records rows: id int, ` + records + `}
+			{join_by_key {prefix}run AS r} ON r.id = record.id` + byID(d, "r") + ` LIMIT 10000 {skip_locked}`
+}
+
+// leasedHere selects those of some runs whose leases this daemon has.
+const leasedHere = `id IN (:ids) AND exec_by = :owner AND state = 'running' AND next_exec > {now}`
+
+const ownership = `SELECT id, state, COALESCE(claim, '') FROM {prefix}run WHERE id IN (:ids)`
 
 // pending are the runs to insert. No column shares its name with one of the table of runs, and the
 // condition that follows it is always true: both for engines whose parsers would otherwise mistake

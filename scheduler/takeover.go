@@ -34,7 +34,7 @@ func (s *Scheduler) takeOver(ctx context.Context, lane string, limit int) (runs 
 // takeOverFrom is takeOver. For a host that is gone it ends all runs, and begins none.
 func (s *Scheduler) takeOverFrom(ctx context.Context, lane string, limit int, gone bool) (runs []run, done int, err error) {
 	var alone []expiredRun
-	b, err := s.claimTx(ctx, func(ctx context.Context, tx *sqlrun.Session, b *claims) error {
+	b, err := s.claimTx(ctx, lane, func(ctx context.Context, tx *sqlrun.Session, b *claims) error {
 		runs, done, alone = nil, 0, nil
 		args := sqlrun.Args{"lane": lane, "limit": limit, "since": s.floor()}
 		if gone { // their times may be long past
@@ -255,7 +255,7 @@ func (t *takeover) write(ctx context.Context) ([]run, error) {
 		return nil, err
 	}
 	for _, a := range t.after {
-		if err := t.s.entail(ctx, t.tx, a.c, &a.r, a.o); err != nil {
+		if err := t.s.entail(ctx, t.tx, a.c, &a.r, a.o, &t.b.unnoted); err != nil {
 			return nil, err
 		}
 	}

@@ -55,7 +55,7 @@ func TestRenew(t *testing.T) {
 		held := claimed(t, s, 10)
 		for range 3 {
 			db.Advance(t, 20*time.Second)
-			if err := s.renew(t.Context()); err != nil {
+			if err := renewAll(t, s); err != nil {
 				t.Fatal(err)
 			}
 			if got := takenOver(t, other, 10); len(got) != 0 {
@@ -66,7 +66,7 @@ func TestRenew(t *testing.T) {
 		db.Do(t, `UPDATE {prefix}run SET next_exec = {now} WHERE id = :id`, map[string]any{"id": held[1].id})
 		taken := takenOver(t, other, 10)
 		db.Advance(t, 20*time.Second)
-		if err := s.renew(t.Context()); err != nil {
+		if err := renewAll(t, s); err != nil {
 			t.Fatal(err)
 		}
 		for i, e := range held {
@@ -80,7 +80,7 @@ func TestRenew(t *testing.T) {
 		}
 		// An ended lease is not taken back, even if nobody has claimed it yet.
 		db.Advance(t, 11*time.Second)
-		if err := s.renew(t.Context()); err != nil {
+		if err := renewAll(t, s); err != nil {
 			t.Fatal(err)
 		}
 		if !held[0].isLost() || !held[2].isLost() {
@@ -102,7 +102,7 @@ func TestRenewAfterTrouble(t *testing.T) {
 		held := claimed(t, s, 10)
 		failures := 0
 		for range 8 {
-			if s.renew(t.Context()) != nil {
+			if renewAll(t, s) != nil {
 				failures++
 			}
 			if held[0].isLost() {

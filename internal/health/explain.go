@@ -86,6 +86,10 @@ func Explain(ctx context.Context, db *dialect.DB, name string, n int, hide bool)
 	}
 	waits := e.addOpen(open)
 	e.adviseState()
+	if n := replacedRuns(&s, runs[:min(len(runs), newestRead)]); n > 0 {
+		e.Advice = append(e.Advice, fmt.Sprintf("none of its last %d runs has completed: each was replaced by the next slot. "+
+			"Give it a longer interval, or another overlap: forbid skips slots while it runs, queue runs them afterwards", n))
+	}
 	if e.overdue(waits) {
 		err = e.adviseDaemons(ctx, db, runs)
 	}

@@ -156,7 +156,11 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 	if err != nil {
 		return nil, err
 	}
-	all = slices.Concat(all, unheeding, suspects)
+	replaced, err := ofReplaced(ctx, db, now)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.Concat(all, unheeding, suspects, replaced)
 	for _, name := range names[:min(len(names), Most)] {
 		f := by[name]
 		why := f.last.State

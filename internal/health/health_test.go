@@ -95,6 +95,42 @@ func TestSchedulesAndRuns(t *testing.T) {
 	})
 }
 
+// A schedule whose every run is replaced by the next slot never completes, though no run fails. One that completes now and then,
+// or is replaced only while it waits, is none of these.
+func TestNoRunCompletes(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		for name, last := range map[string]string{"endless": "cancelled", "slow": "ok", "seldom": ""} {
+			dbtest.Must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{
+				Name: name, Spec: "@every 10s", Command: "sleep 11", Policy: scheduler.Policy{Overlap: "replace"},
+			}))
+			states := []string{"cancelled", "cancelled", "cancelled", last}
+			if last == "" {
+				states = states[:2]
+			}
+			for i, state := range states {
+				why := ""
+				if state == "cancelled" {
+					why = scheduler.WhyReplaced
+				}
+				db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, exec_by, error)
+					VALUES (:name, {now + :ago}, 1, :state, {now}, {now}, 'host:1:x', :why)`,
+					sqlrun.Args{"name": name, "ago": (i - 9) * 10_000_000, "state": state, "why": why})
+			}
+		}
+		now, err := scheduler.Clock(t.Context(), db.DB)
+		dbtest.Must(t, err)
+		all, err := OfRuns(t.Context(), db.DB, now)
+		wants(t, all, err, "!No run of endless completes: each of the last 4 runs was replaced by the next slot…dbcron schedule explain endless")
+		for name, is := range map[string]bool{"endless": true, "slow": false, "seldom": false} {
+			e, err := Explain(t.Context(), db.DB, name, 5, false)
+			dbtest.Must(t, err)
+			if got := strings.Contains(strings.Join(e.Advice, "; "), "none of its last 4 runs has completed"); got != is {
+				t.Errorf("%s is explained by %q", name, e.Advice)
+			}
+		}
+	})
+}
+
 func TestQueues(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		c := queuetest.Client(t, db.DB)

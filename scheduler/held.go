@@ -1,0 +1,128 @@
+package scheduler
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlconn"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+)
+
+// Anybody may hold rows of ours in a transaction that stays open, such as a session at the SQL prompt. What a daemon
+// does for all its runs passes over such rows and comes back to them, and a transaction for one run that would
+// have to wait ends and is tried again: so it keeps no connection meanwhile. A lease that nobody can renew
+// ends by the database's clock, like any other. The reasons: docs/adr/0037-rounds-wait-for-no-row.md.
+
+// errHeld means that another transaction has locked a row.
+var errHeld = errors.New("another transaction has locked the row")
+
+func heldRun(id int64) error { return fmt.Errorf("%w of the run %d", errHeld, id) }
+
+// An owner says whose a run is.
+type owner struct{ state, claim string }
+
+// runs reports whether the run goes on, by a claim.
+func (o owner) runs(claim string) bool { return o.state == "running" && o.claim == claim }
+
+// ownersOf runs free or seen.
+func ownersOf(ctx context.Context, on *sqlrun.Session, stmt *sqlrun.Stmt, ids []int64) (map[int64]owner, error) {
+	owners := make(map[int64]owner, len(ids))
+	_, err := sqlrun.Select(ctx, on, stmt, sqlrun.Args{"ids": ids}, func(rows *sql.Rows) (none struct{}, err error) {
+		var id int64
+		var o owner
+		err = rows.Scan(&id, &o.state, &o.claim)
+		owners[id] = o
+		return none, err
+	})
+	return owners, err
+}
+
+// whyNone returns an errHeld if a run still is this daemon's, so that a statement has not changed it because others have
+// locked its row; nil: the run was lost.
+func whyNone(ctx context.Context, on *sqlrun.Session, e *execution) error {
+	owners, err := ownersOf(ctx, on, seen, []int64{e.id})
+	if err == nil && owners[e.id].runs(e.claim) {
+		err = heldRun(e.id)
+	}
+	return err
+}
+
+// lockFree locks a schedule. If another transaction has locked it, the error is an errHeld.
+func lockFree(ctx context.Context, tx *sqlrun.Session, name string) (c candidate, err error) {
+	args := sqlrun.Args{"names": []string{name}}
+	found, err := selectLocked(ctx, tx, lockNamed, args)
+	if err != nil {
+		return c, err
+	}
+	if len(found) == 1 {
+		return found[0], nil
+	}
+	there, err := sqlrun.Select(ctx, tx, existing, args, scanText)
+	switch {
+	case err != nil:
+		return c, err
+	case len(there) == 0:
+		return c, fmt.Errorf("%w: %s", ErrNotFound, name)
+	}
+	return c, fmt.Errorf("%w of the schedule %s", errHeld, name)
+}
+
+// othersHold locks the open runs of schedules whose next slot replaces them. It returns, by schedule, one that another
+// transaction has locked.
+func othersHold(ctx context.Context, tx *sqlrun.Session, locked []candidate, open map[string][]openRun) (map[string]int64, error) {
+	var ids []int64
+	for i := range locked {
+		if c := &locked[i]; c.overlap() == "replace" {
+			for _, o := range open[c.Name] {
+				ids = append(ids, o.id)
+			}
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	mine, err := ownersOf(ctx, tx, free, ids)
+	if err != nil || len(mine) == len(ids) {
+		return nil, err
+	}
+	there, err := ownersOf(ctx, tx, seen, ids)
+	held := map[string]int64{}
+	for i := range locked {
+		if c := &locked[i]; c.overlap() == "replace" {
+			for _, o := range open[c.Name] {
+				_, isMine := mine[o.id]
+				if _, isThere := there[o.id]; isThere && !isMine {
+					held[c.Name] = o.id
+				}
+			}
+		}
+	}
+	return held, err
+}
+
+// passOver leaves a locked schedule for later, because another transaction has locked one of its runs. Its slot
+// stays the same.
+func (s *Scheduler) passOver(ctx context.Context, tx *sqlrun.Session, c *candidate, run int64) error {
+	after := min(max(c.now.Sub(c.nextExec)/2, 50*time.Millisecond), time.Second)
+	_, err := tx.Exec(ctx, putOff, sqlrun.Args{"id": c.ID, "after": after.Microseconds(), "reason": "not claimed yet: " + heldRun(run).Error()})
+	return err
+}
+
+// brief returns the database for claims of a lane, whose transactions wait for a lock for a second at most where that
+// costs nothing, and what to do afterwards. Claims pass over the rows that others have locked, but what they insert may have the
+// key of a row that a stranger has not committed: seldom a slot's, and easily a job's unique key. MySQL and
+// MariaDB bound the wait by connection, so there only claims of jobs are brief.
+func (s *Scheduler) brief(lane string) (db *dialect.DB, done func()) {
+	switch briefly := s.db.Dialect.Briefly; {
+	case briefly == nil:
+		return s.db.Brief(), func() {}
+	case ofJobs(lane):
+		pool := sqlconn.Borrow(s.db.Pool(), 1, briefly)
+		return s.db.Over(pool).Brief(), func() { _ = pool.Close() }
+	}
+	return s.db, func() {}
+}
