@@ -52,7 +52,9 @@ func playQueueWorker(ctx context.Context, a *actor) error {
 	if err != nil {
 		return err
 	}
-	w, err := c.Worker(queue.WorkerOptions{Queues: []string{a.Name}, Lease: a.TTL, Grace: 5 * time.Second, Concurrency: max(1, a.Concurrency)})
+	w, err := c.Worker(queue.WorkerOptions{
+		Queues: strings.Fields(a.Name), Lease: a.TTL, Grace: 5 * time.Second, Concurrency: max(1, a.Concurrency),
+	})
 	if err != nil {
 		return err
 	}
@@ -90,6 +92,20 @@ func playQueueWorker(ctx context.Context, a *actor) error {
 		if err != nil {
 			return err
 		}
+	}
+	if err := w.HandleBatch("bulk", queue.BatchOptions{Max: 20}, func(ctx context.Context, all []*queue.Delivery) error {
+		for _, d := range all {
+			log.write("start", d)
+		}
+		if err := wait(ctx, 1500*time.Millisecond); err != nil {
+			return err
+		}
+		for _, d := range all {
+			log.write("end", d)
+		}
+		return nil
+	}); err != nil {
+		return err
 	}
 	a.runs(ctx, w)
 	return nil

@@ -172,6 +172,7 @@ type kindHandlers struct {
 	others     *kindHandler // for all other kinds; nil: see BuryUnknown
 	middleware []Middleware
 	kinds      map[string]string // their names, each stored once
+	gathers    int               // number of incomplete batches
 }
 
 // A kindChoice says which kinds the worker handles, and which ones others are known to handle:
@@ -268,6 +269,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 			ends:  concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 			book:  refusalBook{all: map[store.JobID]*refusal{}, gone: map[store.JobID]string{}, wake: make(chan struct{}, 1)},
 		},
+		trialPlaces:  trialPlaces{places: doubtful, lone: newLoneTrials()},
 		limits:       limitKeeper{wake: make(chan struct{}, 1)},
 		kindHandlers: kindHandlers{handlers: map[string]*kindHandler{}, kinds: map[string]string{}},
 		lifetime: lifetime{
@@ -370,6 +372,15 @@ func (w *Worker) Run(ctx context.Context) error {
 	return w.run(ctx, w.opt.Concurrency)
 }
 
+// seat gives a worker its handlers' slots, and as many places for trials; 0 means that a Receiver hands
+// out its jobs. mu is held.
+func (w *Worker) seat(handlers int) {
+	w.slots = make([][]*Delivery, handlers)
+	if handlers > 0 {
+		w.places = min(handlers, doubtful)
+	}
+}
+
 func (w *Worker) run(ctx context.Context, handlers int) error {
 	w.mu.Lock()
 	if w.started {
@@ -379,7 +390,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	w.started = true
 	base, cancelJobs := context.WithCancelCause(context.WithoutCancel(ctx))
 	w.base = base
-	w.slots = make([][]*Delivery, handlers)
+	w.seat(handlers)
 	w.pick()
 	w.mu.Unlock()
 	defer cancelJobs(nil)

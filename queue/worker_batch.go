@@ -85,6 +85,7 @@ func (w *Worker) gather(h *kindHandler, d *Delivery) []*Delivery {
 	}
 	g := &gathering{jobs: []*Delivery{d}, since: instant.Now()}
 	h.gathered = append(h.gathered, g)
+	w.gathers++
 	if l := d.b.keyQueues[d.line()]; opt.ByKey && (d.line() == "" || l == nil) || opt.Max == 1 {
 		g.full = true
 	} else if opt.ByKey {
@@ -105,6 +106,9 @@ func (w *Worker) gather(h *kindHandler, d *Delivery) []*Delivery {
 
 // ripeBatch returns a batch that is full, or has waited long enough.
 func (w *Worker) ripeBatch() []*Delivery {
+	if w.gathers == 0 || instant.Now() >= w.lease.deadline {
+		return nil // once it is late, the lease is renewed, or its jobs are lost
+	}
 	for h := range w.everyHandler() {
 		for i := 0; i < len(h.gathered); {
 			g := h.gathered[i]
@@ -123,19 +127,23 @@ func (w *Worker) ripeBatch() []*Delivery {
 	return nil
 }
 
-// ripe takes a batch, without jobs that were lost meanwhile.
+// ripe takes a batch. Jobs that were lost or cancelled meanwhile end. One that was checked out, since its
+// block went to another worker, is still this worker's: nobody else would begin it.
 func (w *Worker) ripe(h *kindHandler, at int) (batch []*Delivery) {
 	g := h.gathered[at]
 	h.gathered = slices.Delete(h.gathered, at, at+1)
+	w.gathers--
 	if g.full {
 		h.full--
 	}
-	late := instant.Now() >= w.lease.deadline
 	for _, d := range g.jobs {
-		if !late && !d.b.gone && !d.ctx.over {
-			batch = append(batch, d)
-		} else {
+		switch {
+		case d.ctx.over:
+			w.end(d, d.ctx.cause, "")
+		case d.b.gone && d.from != tableRunning:
 			w.limits.exit(d)
+		default:
+			batch = append(batch, d)
 		}
 	}
 	if h.batch.ByKey && len(batch) > 0 {

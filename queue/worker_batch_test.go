@@ -37,6 +37,69 @@ func shown(batch []*Delivery) string {
 	return strings.Join(words, " ")
 }
 
+// An incomplete batch does not wait until nothing else is ready, as long as that may take.
+func TestBatchAmongOthers(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		c, r := client(t, db, Options{Blocks: 1}), record{}
+		enqueueMany(t, c, slices.Concat(numbered("x", "k", 0, 2), numbered("y", "", 0, 9)))
+		w := worker(t, c, WorkerOptions{Concurrency: 1})
+		must(t, w.HandleBatch("x", BatchOptions{}, func(_ context.Context, batch []*Delivery) error { r.add("%s", shown(batch)); return nil }))
+		handle(t, w, "y", func(_ context.Context, d *Delivery) error { r.add("%s", shown([]*Delivery{d})); return nil })
+		start(t, w)
+		eventually(t, "all are done", func() bool { return r.len() == 11 })
+		if got := r.all()[:4]; !slices.Equal(got, []string{": 0", "k: 0", ": 1", "k: 1"}) {
+			t.Errorf("first came %q", got)
+		}
+	})
+}
+
+// Jobs that wait in an incomplete batch while their block goes to another worker are done by the one that has
+// begun them, or end if they are cancelled.
+func TestBatchOfAHandedBlock(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		const n = 20
+		c, r := client(t, db, Options{Blocks: 2}), record{}
+		w := worker(t, c, WorkerOptions{})
+		must(t, w.HandleBatch("x", BatchOptions{Wait: time.Hour}, func(_ context.Context, batch []*Delivery) error {
+			for _, d := range batch {
+				r.add("%s", d.Payload)
+			}
+			return nil
+		}))
+		start(t, w)
+		enqueueMany(t, c, numbered("x", "", 0, n))
+		eventually(t, "they wait in a batch", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			all := w.handlers["x"].gathered
+			return len(all) == 1 && len(all[0].jobs) == n
+		})
+		crew(t, db, 1, WorkerOptions{}, func(context.Context, *Delivery) error { return nil })
+		eventually(t, "the other worker has a block", func() bool { return slices.Equal(shares(t, c), []int{1, 1}) })
+		out := db.List(t, `SELECT id FROM {prefix}job_running`, nil)
+		id, err := strconv.ParseInt(out[0], 10, 64)
+		must(t, err)
+		must(t, adminOf(c).Cancel(t.Context(), "", id))
+		eventually(t, "the worker knows that it is cancelled", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return slices.ContainsFunc(w.handlers["x"].gathered[0].jobs, func(d *Delivery) bool { return d.ID == id && d.ctx.over })
+		})
+		w.mu.Lock()
+		w.handlers["x"].gathered[0].full = true
+		w.handlers["x"].full++
+		w.work.Broadcast()
+		w.mu.Unlock()
+		eventually(t, "the others are done", func() bool { return r.len() == n-1 })
+		empty(t, db)
+		eventually(t, "nothing is left in memory", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return len(w.out)+len(w.rows) == 0
+		})
+	})
+}
+
 // A batch by key has the jobs of one key that wait, in their order, up to the first of
 // another kind; one that is to wait waits for the rest of them.
 func TestBatchByKey(t *testing.T) {

@@ -130,7 +130,7 @@ func (b *block) admit(d *Delivery) {
 	b.count++
 	if b.suspect > 0 && d.from != tableRunning && store.TimeOf(d.ID).UnixMicro() <= b.since {
 		b.suspect--
-		b.doubted = append(b.doubted, d)
+		b.doubt(d)
 		return
 	}
 	b.makeReady(d)

@@ -102,11 +102,14 @@ func (w *Worker) next(unit []*Delivery, last *Delivery) []*Delivery {
 	}
 }
 
-// await waits for work. A job that waits for a limit may begin now, if the limit allows. mu is
-// held.
+// await waits for work. A job that waits for a limit may begin now, if the limit allows, and so may
+// one that waits to run alone. mu is held.
 func (w *Worker) await() {
 	if w.limits.limited {
 		signal(w.limits.wake)
+	}
+	if w.lone.holds && w.lone.d == nil {
+		signal(w.lone.wake)
 	}
 	w.idle++
 	w.work.Wait()
@@ -129,12 +132,19 @@ func (w *Worker) claims() bool {
 	return false
 }
 
-// take takes the next job or batch, if there is one. mu is held.
+// take takes the next job or batch, if there is one. A batch that was left incomplete, because a job that is
+// not of it came first, begins before others that are ready: as long as there are such, it would wait for
+// ever, with the keys of its jobs. mu is held.
 func (w *Worker) take(unit []*Delivery) []*Delivery {
+	if w.gathers > 0 && !w.lone.only() {
+		if batch := w.ripeBatch(); len(batch) > 0 {
+			return batch
+		}
+	}
 	for {
 		d := w.popReady()
 		switch {
-		case d == nil && w.lone.d != nil:
+		case d == nil && w.lone.only():
 			return nil
 		case d == nil:
 			return w.ripeBatch()

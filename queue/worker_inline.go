@@ -133,7 +133,8 @@ func (w *Worker) inline(ctx context.Context, done func([]rig.Outcome) bool) erro
 	base, cancelJobs := context.WithCancelCause(ctx)
 	defer cancelJobs(nil)
 	w.mu.Lock()
-	w.started, w.alone, w.base, w.slots = true, true, base, make([][]*Delivery, 1)
+	w.started, w.alone, w.base = true, true, base
+	w.seat(1)
 	w.mu.Unlock()
 	if err := w.tryBegin(ctx); err != nil {
 		return err
@@ -182,6 +183,9 @@ func (w *Worker) doDue(ctx context.Context, done func([]rig.Outcome) bool) (n in
 		if err := w.shareQueue(ctx, q, name); err != nil {
 			return n, err
 		}
+	}
+	if _, err := w.tryNext(ctx); err != nil {
+		return n, err
 	}
 	for ; ; n++ {
 		if err := w.serveAll(ctx); err != nil {

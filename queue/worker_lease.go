@@ -395,6 +395,7 @@ func (w *Worker) forfeit(why string) bool {
 		}
 	}
 	w.heedLone()
+	w.adjourn(instant.Now())
 	clear(w.rows)
 	w.limits.loseLimits()
 	w.work.Broadcast() // handlers that have a job and wait for the lease: see stillMine
@@ -500,6 +501,7 @@ func (w *Worker) ungather() {
 		d.ctx.end(errHandedOver)
 		w.heedLone()
 	}
+	w.adjourn(instant.Now())
 	if w.opt.AtMostOnce {
 		return // their rows are gone, so they run now
 	}
@@ -511,6 +513,7 @@ func (w *Worker) ungather() {
 		}
 		h.gathered, h.full = nil, 0
 	}
+	w.gathers = 0
 }
 
 // giveUp gives up a job that has begun and is not done. mu is held.

@@ -81,7 +81,7 @@ func (q *workQueue) unlist() {
 // popReady takes the next job of one queue after the other. It marks the job as started: a
 // worker whose lease is over starts none. mu is held.
 func (w *Worker) popReady() *Delivery {
-	if w.lone.d != nil {
+	if w.lone.only() {
 		return w.popLone()
 	}
 	if len(w.runnable) == 0 {

@@ -175,7 +175,9 @@ func (w *Worker) apply(t *round, err error) {
 		w.offer(b, 1)
 	}
 	w.tookRead(t)
-	w.suspect(b)
+	if len(b.doubted) > 0 {
+		w.suspectMore()
+	}
 	w.enlist(b)
 	if b.leaving && b.idle() {
 		w.nudge()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -71,6 +72,9 @@ type cadence struct {
 // share looks after the blocks of all queues.
 func (w *Worker) share(ctx context.Context) {
 	defer close(w.shared)
+	var trials sync.WaitGroup // which take jobs over, too
+	defer trials.Wait()
+	trials.Go(func() { w.tryAlone(ctx) })
 	trouble := trouble.New(w.log, "sharing the blocks")
 	for nudged := true; ; {
 		w.mu.Lock()

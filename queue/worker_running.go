@@ -125,10 +125,23 @@ func (w *Worker) holding(ctx context.Context, all []*block) (some []*block, err 
 	return some, err
 }
 
-// lookAround adopts checked out jobs of this worker's blocks whose workers have
-// ended, and lets keys go whose jobs were done elsewhere. g is what was known before the survey. It
-// returns the blocks of which no job is under suspicion any more.
-func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glance, name string) (unsuspected []*block, err error) {
+// A lookedAround is what a round has found in the blocks of its queues.
+type lookedAround struct {
+	queues  []*workQueue // whose checked out jobs are known
+	orphans []orphan
+	cleared []*block // no job of these is under suspicion any more
+}
+
+// An orphan is a checked out job of this worker's blocks whose worker has ended.
+type orphan struct {
+	runningRow
+	q    *workQueue
+	line string
+}
+
+// lookAround finds checked out jobs of this worker's blocks whose workers have ended, and lets
+// keys go whose jobs were done elsewhere. g is what was known before the survey.
+func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glance, name string, found *lookedAround) error {
 	w.mu.Lock()
 	q.unstrand()
 	mine := map[int]*block{}
@@ -138,54 +151,53 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glan
 		}
 		mine[b.divided] = b
 		if b.accused > 0 && w.cleared(b) {
-			unsuspected = append(unsuspected, b)
+			found.cleared = append(found.cleared, b)
 		}
 	}
 	w.mu.Unlock()
 	if len(mine) == 0 && len(g.out) == 0 {
-		return nil, nil
+		return nil
 	}
 	if s.failed != nil {
-		return nil, s.failed
+		return s.failed
 	}
 	running := slices.Clone(s.running[q.id])
 	if err := w.takeBack(ctx, q, running); err != nil {
-		return nil, err
+		return err
 	}
 	w.cancelRemoved(q, g.out, running)
 	if err := w.disown(ctx, q, running, name); err != nil {
-		return nil, err
+		return err
 	}
 	if len(mine) == 0 {
-		return nil, nil
+		return nil
 	}
+	found.queues = append(found.queues, q)
 	for _, r := range running {
-		if b := mine[r.divided]; b != nil && r.lockBy != name {
+		b := mine[r.divided]
+		if b != nil && r.lockBy != name {
 			w.unsettle(q) // it is to be adopted, though not by this round
 		}
 		if r.live && !r.inTime { // it may have had no blocks, and is lost nevertheless
 			gone, err := w.expelOne(ctx, r.lockBy)
 			if err != nil {
-				return unsuspected, err
+				return err
 			}
 			r.live = !gone
 		}
-		if (r.state == rowHanded || !r.live) && !w.leads(r.at(q)) && !w.choice.strands(q, &r) {
-			e := w.adoptOne(ctx, q, r, name)
-			if err = errors.Join(err, e); e != nil && !w.flush.refuses(e) { // it does not concern this row alone
-				return unsuspected, err
-			}
+		if b != nil && (r.state == rowHanded || !r.live) && !w.leads(r.at(q)) && !w.choice.strands(q, &r) {
+			found.orphans = append(found.orphans, orphan{r, q, b.lineOf(r.key)})
 		}
 	}
 	for b, keys := range g.foreign {
 		if b.q != q {
 			continue
 		}
-		if e := w.letGo(ctx, b, keys, running); e != nil {
-			return unsuspected, errors.Join(err, e)
+		if err := w.letGo(ctx, b, keys, running); err != nil {
+			return err
 		}
 	}
-	return unsuspected, err
+	return nil
 }
 
 // unsettle schedules another round of a queue soon.
@@ -315,72 +327,4 @@ func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]board.Turn
 		}
 	}
 	return nil
-}
-
-// adoptOne takes a checked out job over, and counts the crash if its worker died.
-func (w *Worker) adoptOne(ctx context.Context, q *workQueue, r runningRow, name string) error {
-	w.mu.Lock()
-	why := w.trialOf(q, r)
-	b := q.blocks[r.divided]
-	room := b != nil && !b.leaving && !w.closing && b.roundOf(b.lineOf(r.key), r.id)
-	if room && w.appeals(q, &r) {
-		room = false
-	}
-	if room && !w.admits(why) {
-		room, w.refused[why] = false, true
-	}
-	if room && why != trusted {
-		w.onTrial[why]++
-	}
-	w.mu.Unlock()
-	if !room {
-		return nil
-	}
-	d, err := w.readAdopted(ctx, q, b, r, name, why)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if d == nil || err != nil || b.gone {
-		if why != trusted {
-			w.onTrial[why]--
-		}
-		return err // adopted and not begun: if this process ends, its crashes stay the same
-	}
-	d.trial = why
-	w.out[d.at()], w.rows[d.at()] = d, d
-	b.takeIn(d.line(), d.ID)
-	if found := r.found(); w.guilty(q, found) {
-		d.ended = true
-		delete(w.out, d.at())
-		w.acquit(d)
-		b.moves = append(b.moves, move{
-			d: d, what: buried, keep: keepOf(q.set), tries: d.Attempt, died: d.Crashes, why: w.verdictText(q, found),
-		})
-		w.enlist(b)
-		return nil
-	}
-	b.count++
-	b.weigh(d, d.bytes())
-	b.makeReady(d)
-	w.offer(b, 1)
-	return nil
-}
-
-func (w *Worker) readAdopted(ctx context.Context, q *workQueue, b *block, r runningRow, name string, why trial) (*Delivery, error) {
-	found := r.found()
-	n, err := w.db.Exec(ctx, store.AdoptRunning, sqlrun.Args{
-		"queue": q.id, "divided": r.divided, "id": r.id, "from": r.lockBy, "was": r.state, "had": r.charged, "node": name, "fence": b.fence,
-		"state": why.state(), "died": found.crashes - r.crashes, "lost": found.losses - r.losses, "charged": found.charged,
-	})
-	if err != nil || n == 0 {
-		return nil, err
-	}
-	var d *Delivery
-	step := &sqlrun.Step{
-		Stmt: store.GetRunning, Args: sqlrun.Args{"queue": q.id, "divided": r.divided, "id": r.id, "node": name},
-		Scan: func(row *sqlrun.Row) error {
-			d = w.flush.reader(store.GetRunning, b, 1, nil).running(row)
-			return nil
-		},
-	}
-	return d, w.db.Pipeline(ctx, step)
 }

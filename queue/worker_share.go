@@ -81,13 +81,11 @@ func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string)
 		}
 	}
 	failed = errors.Join(failed, w.handOverIdle(ctx, due...), w.takeFree(ctx, claims, name))
-	var cleared []*block
+	var around lookedAround
 	for _, q := range shared {
-		failed = errors.Join(failed, w.conductTrials(ctx, q, name), w.noteStuck(ctx, q, name))
-		some, err := w.lookAround(ctx, q, s, g, name)
-		cleared, failed = append(cleared, some...), errors.Join(failed, err)
+		failed = errors.Join(failed, w.noteTrusted(ctx, q, name), w.noteStuck(ctx, q, name), w.lookAround(ctx, q, s, g, name, &around))
 	}
-	return errors.Join(failed, w.trust(ctx, cleared, name), w.lookForDue(ctx, due))
+	return errors.Join(failed, w.adoptAll(ctx, &around, name), w.trust(ctx, around.cleared, name), w.lookForDue(ctx, due))
 }
 
 // shareOne shares the blocks of a queue, by what a survey says: it marks those that are to be handed
@@ -387,7 +385,7 @@ func (w *Worker) remain(b *block, at instant.Instant) {
 	}
 	b.leaving, b.kept, b.heir = false, at, ""
 	w.offer(b, b.count)
-	w.suspect(b)
+	w.suspectMore()
 	w.enlist(b)
 }
 

@@ -1,11 +1,10 @@
 package queue
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // When a worker dies, one of its jobs may have been the cause, and would end the next worker,
@@ -14,10 +13,14 @@ import (
 // counts the death against that job.
 //
 //   - Jobs that the dead worker may have read and begun are checked out first, with that crash
-//     counted. A few of those jobs run at a time.
-//   - Jobs that it had checked out and trusted run again, a few at a time, in places of their own.
-//     So do jobs that were handed over and have met a death before.
-//   - A job that was on trial when its worker died runs alone: see loneTrial.
+//     counted. No more of them are on trial at a time than the worker can run: if it dies, too,
+//     what was only waiting for its trial is not suspected for it.
+//   - Jobs that it had checked out and trusted run again, as many at a time, in places of their
+//     own. So do jobs that were handed over and have met a death before.
+//   - A job that was on trial when its worker died runs alone: see worker_trial.go.
+//
+// Those for which others wait go first, in each of these: the head of a FIFO queue, and then the
+// heads of keys.
 //
 // A job that has run for provenAfter is trusted. Its row then says running again, and its place
 // goes to another job, however long it runs.
@@ -51,8 +54,8 @@ const (
 )
 
 const (
-	// doubtful is how many suspected jobs run at a time, and how many survivors: enough for a
-	// commit to serve many, since all that a dead worker may have begun is checked out first.
+	// doubtful is the most suspected jobs that run at a time, and the most survivors: enough for
+	// a commit to serve many, since all that a dead worker may have begun is checked out first.
 	doubtful = 32
 
 	// provenAfter is how long a job runs until it is trusted, unless a test is in haste.
@@ -65,10 +68,29 @@ const (
 
 // trialPlaces counts the jobs that may end the process.
 type trialPlaces struct {
+	places  int          // how many of a kind may be on trial: no more than the worker can run
 	onTrial [trials]int  // their number, by kind of trial
 	refused [trials]bool // some were not taken over for lack of a place
-	lone    loneTrial
-	recess  instant.Instant // no job that is to run alone begins before then
+	lone    loneTrials
+}
+
+// The order in which jobs are tried: those for which others wait come first.
+const (
+	rankFIFO  = iota // the head of a FIFO queue
+	rankKey          // the head of a key
+	rankOther        // nobody waits for it
+	ranks
+)
+
+// rankOf returns the rank of a job by its line: see Delivery.line.
+func rankOf(line string) int {
+	switch line {
+	case fifoLine:
+		return rankFIFO
+	case "":
+		return rankOther
+	}
+	return rankKey
 }
 
 // suspicion is how many jobs of a block are under suspicion when its worker, which
@@ -99,24 +121,23 @@ func (t trial) state() string {
 	return rowSuspect
 }
 
-// admits reports whether a job may come on trial. A job that is to run alone waits until all
-// others have been tried, so that they do not have to wait for it again if it ends the worker.
-// mu is held.
-func (places *trialPlaces) admits(t trial) bool {
-	switch {
-	case t == trusted:
-		return true
-	case places.onTrial[accused] > 0 || places.lone.d != nil:
-		return false
-	case t == accused:
-		return places.onTrial == [trials]int{} && instant.Now() >= places.recess
-	}
-	return places.onTrial[t] < doubtful
+// admits reports whether a job may come on trial that does not have to run alone. While such a
+// job waits none does, since it would be suspected again if that job ended the worker. mu is held.
+func (t *trialPlaces) admits(why trial) bool {
+	return why == trusted || t.lone.called == 0 && t.onTrial[why] < t.places
 }
 
-// suspect checks out jobs under suspicion, if there is room. mu is held.
-func (w *Worker) suspect(b *block) {
-	for len(b.doubted) > 0 && w.admits(suspected) && !b.gone && !b.leaving && !w.closing {
+// doubt keeps a job that was read for its trial, behind those of its rank. mu is held.
+func (b *block) doubt(d *Delivery) {
+	at, _ := slices.BinarySearchFunc(b.doubted, rankOf(d.line()), func(o *Delivery, rank int) int {
+		return cmp.Or(cmp.Compare(rankOf(o.line()), rank), -1)
+	})
+	b.doubted = slices.Insert(b.doubted, at, d)
+}
+
+// suspect checks out jobs of a rank that are under suspicion, if there is room. mu is held.
+func (w *Worker) suspect(b *block, rank int) {
+	for len(b.doubted) > 0 && rankOf(b.doubted[0].line()) == rank && w.admits(suspected) && !b.gone && !b.leaving && !w.closing {
 		d := b.doubted[0]
 		b.doubted = b.doubted[1:]
 		d.trial = suspected
@@ -128,19 +149,24 @@ func (w *Worker) suspect(b *block) {
 
 // suspectMore checks out jobs of all blocks, since there may be room. mu is held.
 func (w *Worker) suspectMore() {
-	for _, q := range w.queues {
-		for _, b := range q.blocks {
-			w.suspect(b)
+	for rank := range ranks {
+		for _, q := range w.queues {
+			for _, b := range q.blocks {
+				if !w.admits(suspected) {
+					return
+				}
+				w.suspect(b, rank)
+			}
 		}
 	}
 }
 
 // bench takes away the place of a job on trial that waits for a limit, since that may take
 // any time. When it begins there may be more jobs on trial than otherwise. mu is held.
-func (places *trialPlaces) bench(d *Delivery) {
+func (t *trialPlaces) bench(d *Delivery) {
 	if d.trial != trusted && !d.benched {
 		d.benched = true
-		places.onTrial[d.trial]--
+		t.onTrial[d.trial]--
 	}
 }
 
@@ -153,10 +179,17 @@ func (w *Worker) acquit(d *Delivery) {
 	w.bench(d)
 	d.trial, d.benched = trusted, false
 	if w.lone.d == d {
-		w.recess = instant.Now().Add(since(w.lone.since))
-		w.lone = loneTrial{}
-		w.work.Broadcast()
+		w.lone.d = nil
+		signal(w.lone.wake)
+		if !w.lone.holds {
+			w.work.Broadcast()
+		}
 	}
+	w.admitMore()
+}
+
+// admitMore has jobs come on trial, since there may be room. mu is held.
+func (w *Worker) admitMore() {
 	w.suspectMore()
 	for t := range trials {
 		if w.refused[t] && w.admits(t) {

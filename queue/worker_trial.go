@@ -1,40 +1,265 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
+	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A loneTrial is the trial of a job whose worker died while the job was on trial. Nothing else
-// begins in this worker until the job has ended or is trusted, and it begins only when everything
-// else that runs is trusted. So if the worker then dies, the job is the cause. Its row says that
-// it runs alone just before it begins, and no sooner: otherwise, a worker that another job
-// crashes while this one waits would convict it.
+// Lone trials. A job whose worker died while the job was on trial runs alone: nothing else begins
+// in this worker until the job has ended or is trusted, and it begins only when everything else
+// that runs is trusted. So if the worker then dies, the job is the cause. Its row says that it
+// runs alone just before it begins, and no sooner: otherwise, a worker that another job crashes
+// while this one waits would convict it.
 //
-// Other jobs are held back for at most twice provenAfter, and then have as long a time before the
-// next job runs alone.
-type loneTrial struct {
-	d      *Delivery // nil: none
-	since  instant.Instant
-	marked bool // its row says that it runs alone
+// Everything that runs has to be waited for before such a trial, and not again before the next
+// one. So lone trials are held in sessions. Rounds list the jobs that are to run alone, and a
+// goroutine tries one after the other, without a round in between: those first for which others
+// wait. Trials begin for up to provenAfter. So a session holds other jobs back for at most three
+// times provenAfter: until what runs is trusted, until no more trials begin, and while the last
+// one lasts. Then others have as much time before the next session.
+//
+// A job that waits for its trial stays where its dead worker has left it, so another death
+// charges it with nothing. One that waits for a limit is taken over first, since limits count
+// only such jobs. When the limit lets it pass, it opens a session, or waits for the one under way.
+
+// loneTrials are the sessions of lone trials.
+type loneTrials struct {
+	docket []orphan             // jobs to be tried, in this order, according to the last rounds
+	past   map[store.JobID]bool // tried since the last round, which may list them once more
+	wake   chan struct{}        // signals that there is something to do
+
+	called instant.Instant // since when a session lasts, or waits for others on trial; 0: there is none
+	holds  bool            // nothing else begins
+	since  instant.Instant // when it began to hold
+	costs  instant.Instant // since when others could have begun but for the session; 0: not yet
+	first  instant.Instant // when its first trial began; 0: not yet
+	recess instant.Instant // no session before then
+
+	d      *Delivery // the job that is tried, or about to be; nil: none
+	marked bool      // its row says that it runs alone
 	began  bool
+}
+
+func newLoneTrials() loneTrials {
+	return loneTrials{past: map[store.JobID]bool{}, wake: make(chan struct{}, 1)}
+}
+
+// loneEvery is the interval between checks whether a job may run alone by now.
+const loneEvery = 25 * time.Millisecond
+
+// list replaces what rounds of some queues have found, and calls a session. mu is held.
+func (t *loneTrials) list(queues []*workQueue, found []orphan) {
+	t.docket = slices.DeleteFunc(t.docket, func(o orphan) bool { return slices.Contains(queues, o.q) })
+	for _, o := range found {
+		if !t.past[o.at(o.q)] {
+			t.docket = append(t.docket, o)
+		}
+	}
+	slices.SortStableFunc(t.docket, func(a, b orphan) int { return cmp.Compare(rankOf(a.line), rankOf(b.line)) })
+	for _, q := range queues {
+		for id := range t.past {
+			if id.Queue == q.id {
+				delete(t.past, id)
+			}
+		}
+	}
+	if len(t.docket) == 0 {
+		return
+	}
+	if at := instant.Now(); t.called == 0 && at >= t.recess {
+		t.called = at
+	}
+	signal(t.wake)
+}
+
+// take removes a job from the docket, to try it. mu is held.
+func (t *loneTrials) take(o *orphan) {
+	id := o.at(o.q)
+	t.past[id] = true
+	t.docket = slices.DeleteFunc(t.docket, func(other orphan) bool { return other.at(other.q) == id })
+}
+
+// only reports whether nothing but the job that is tried may begin. mu is held.
+func (t *loneTrials) only() bool { return t.holds || t.d != nil }
+
+// hold lets nothing else begin from now on. mu is held.
+func (t *loneTrials) hold(at instant.Instant) {
+	if t.holds {
+		return
+	}
+	t.holds, t.since = true, at
+	if t.called == 0 {
+		t.called = at
+	}
+}
+
+// tryAlone holds the sessions.
+func (w *Worker) tryAlone(ctx context.Context) {
+	trouble := trouble.New(w.log, "trying jobs alone")
+	for {
+		again, err := w.tryNext(ctx)
+		if ctx.Err() == nil {
+			trouble.Note(err)
+		}
+		if err != nil {
+			again = shareEvery
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.stopping:
+			return
+		case <-w.lone.wake:
+		case <-time.After(again):
+		}
+	}
+}
+
+// tryNext takes the next step of a session, and returns when to take another one at the latest.
+func (w *Worker) tryNext(ctx context.Context) (again time.Duration, err error) {
+	w.mu.Lock()
+	at, name := instant.Now(), w.lease.node
+	if d := w.lone.d; d != nil {
+		marks := w.marksAlone(d, at)
+		w.mu.Unlock()
+		if marks {
+			err = w.record(ctx, finding{d, rowAlone}, name)
+		}
+		return 4 * loneEvery, err
+	}
+	o, b, again := w.nextTrial(at)
+	if o == nil {
+		w.mu.Unlock()
+		return again, nil
+	}
+	next := *o
+	w.lone.take(o)
+	w.mu.Unlock()
+	return 0, w.adopt(ctx, &next, b, name, accused, rowAlone, w.beginAlone)
+}
+
+// marksAlone reports whether the row of a job that waits to run alone is to say now that it does.
+// mu is held.
+func (w *Worker) marksAlone(d *Delivery, at instant.Instant) bool {
+	if w.lone.marked || w.lone.began || d.ended || d.moving || d.saving || d.ctx.over || !w.solitary(at) {
+		return false
+	}
+	d.saving = true
+	return true
+}
+
+// nextTrial returns the job that may run alone now, and its block; or when to look again. mu is held.
+func (w *Worker) nextTrial(at instant.Instant) (o *orphan, b *block, again time.Duration) {
+	t := &w.lone
+	if w.closing || w.lease.node == "" {
+		t.docket = nil
+	}
+	o, b = w.nextAccused()
+	switch {
+	case o == nil:
+		w.adjourn(at)
+		return nil, nil, seldomRound
+	case t.first != 0 && at.Sub(t.first) >= w.proven:
+		w.adjourn(at)
+	case t.called == 0 && at >= t.recess:
+		t.called = at
+	}
+	switch {
+	case t.called == 0:
+		return nil, nil, max(t.recess.Sub(at), time.Millisecond)
+	case !t.holds && w.triesOthers() && at.Sub(t.called) < w.proven:
+		return nil, nil, loneEvery
+	}
+	t.hold(at)
+	if w.idle == 0 && !w.alone {
+		return nil, nil, loneEvery
+	}
+	if t.costs == 0 {
+		t.costs = at
+	}
+	if !w.solitary(at) || at >= w.lease.deadline {
+		return nil, nil, loneEvery
+	}
+	return o, b, 0
+}
+
+// nextAccused returns the first job of the docket whose turn it is, and its block. mu is held.
+func (w *Worker) nextAccused() (*orphan, *block) {
+	for i := range w.lone.docket {
+		o := &w.lone.docket[i]
+		if b := w.turnOf(o); b != nil && b.startable() && w.passes(o) && !w.guilty(o.q, o.found()) {
+			return o, b
+		}
+	}
+	return nil, nil
+}
+
+// triesOthers reports whether jobs are on trial that have not begun. They would be suspected again
+// if a job that runs alone ended the worker. mu is held.
+func (w *Worker) triesOthers() bool {
+	n := w.onTrial[suspected] + w.onTrial[survivor]
+	for _, d := range w.out {
+		if (d.trial == suspected || d.trial == survivor) && !d.benched && (d.began != 0 || !d.b.startable()) {
+			n--
+		}
+	}
+	return n > 0
+}
+
+// beginAlone begins a job whose row says that it runs alone. mu is held.
+func (w *Worker) beginAlone(d *Delivery) {
+	t, at := &w.lone, instant.Now()
+	if w.closing || t.d != nil || !t.holds {
+		w.queueUp(d)
+		return
+	}
+	if t.first == 0 {
+		t.first = at
+	}
+	d.b.engage(d)
+	w.begins(d.b, d, at)
+	t.d, t.marked, t.began = d, true, false
+	w.work.Broadcast()
 }
 
 // holdBack makes a job, and others with it, wait until it may run alone. It has passed the
 // limiters of its limits. mu is held.
 func (w *Worker) holdBack(d *Delivery) {
-	w.lone = loneTrial{d: d, since: instant.Now()}
-	w.nudge()
+	t, at := &w.lone, instant.Now()
+	t.hold(at)
+	if t.costs == 0 {
+		t.costs = at
+	}
+	t.d, t.marked, t.began = d, false, false
+	signal(t.wake)
+}
+
+// adjourn ends the session: others may begin, and come on trial. mu is held.
+func (w *Worker) adjourn(at instant.Instant) {
+	t := &w.lone
+	if t.called == 0 {
+		return
+	}
+	if t.costs != 0 {
+		t.recess = at.Add(at.Sub(t.costs))
+	}
+	t.called, t.holds, t.costs, t.first = 0, false, 0, 0
+	w.work.Broadcast()
+	w.admitMore()
 }
 
 // popLone returns the job that is to run alone when it may begin. mu is held.
 func (w *Worker) popLone() *Delivery {
 	t, at := &w.lone, instant.Now()
-	if !t.marked || t.began || t.d.ctx.over || at >= w.lease.deadline || !w.choice.asking.takes(t.d.Kind) {
+	if t.d == nil || !t.marked || t.began || t.d.ctx.over || at >= w.lease.deadline || !w.choice.asking.takes(t.d.Kind) {
 		return nil
 	}
 	t.began = true
@@ -81,47 +306,45 @@ type finding struct {
 	state string
 }
 
-// findings lists the jobs of a queue on trial whose rows are to be changed, and keeps these
-// rows where they are until that is done. mu is held.
-func (w *Worker) findings(q *workQueue, at instant.Instant) (all []finding) {
+// findTrusted lists the jobs of a queue on trial that have run for long enough to be trusted, and
+// keeps their rows where they are until that is recorded. mu is held.
+func (w *Worker) findTrusted(q *workQueue, at instant.Instant) (all []finding) {
 	for _, d := range w.out {
 		if d.b.q != q || d.trial == trusted || d.began == 0 || d.ended || d.moving || d.saving {
 			continue
 		}
-		waits := w.lone.d == d && !w.lone.began
 		switch {
-		case waits && !w.lone.marked && !d.ctx.over && w.solitary(at):
-			all = append(all, finding{d, rowAlone})
-		case waits || at.Sub(d.began) < w.proven:
-			continue
+		case w.lone.d == d && !w.lone.began, at.Sub(d.began) < w.proven:
 		case d.pinned: // its transaction may have locked the row
 			w.acquit(d)
-			continue
 		default:
+			d.saving = true
 			all = append(all, finding{d, rowRunning})
 		}
-		d.saving = true
 	}
 	return all
 }
 
-// conductTrials records which jobs of a queue have run long enough to be trusted, and which one
-// is about to run alone. A job's place on trial is free only after that is committed, and the
-// lone job begins only then, so that a crash is counted correctly.
-func (w *Worker) conductTrials(ctx context.Context, q *workQueue, name string) (err error) {
+// noteTrusted records which jobs of a queue have run long enough to be trusted. A job's place on
+// trial is free only after that is committed, so that a crash is counted correctly.
+func (w *Worker) noteTrusted(ctx context.Context, q *workQueue, name string) (err error) {
 	w.mu.Lock()
-	all := w.findings(q, instant.Now())
+	all := w.findTrusted(q, instant.Now())
 	w.mu.Unlock()
 	for _, f := range all {
-		n, e := w.db.Exec(ctx, store.SetTrial, sqlrun.Args{
-			"queue": q.id, "divided": f.d.b.divided, "id": f.d.ID, "node": name,
-			"state": f.state,
-		})
-		err = errors.Join(err, e)
-		w.mu.Lock()
-		w.found(f, n, e)
-		w.mu.Unlock()
+		err = errors.Join(err, w.record(ctx, f, name))
 	}
+	return err
+}
+
+// record writes a finding to the job's row, and notes what came of that.
+func (w *Worker) record(ctx context.Context, f finding, name string) error {
+	n, err := w.db.Exec(ctx, store.SetTrial, sqlrun.Args{
+		"queue": f.d.b.q.id, "divided": f.d.b.divided, "id": f.d.ID, "node": name, "state": f.state,
+	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.found(f, n, err)
 	return err
 }
 

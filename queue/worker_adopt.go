@@ -1,0 +1,149 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
+
+// How a worker takes over checked out jobs of its blocks whose workers have ended.
+
+// adoptAll takes over what a round has found, as far as there are places, those jobs first for
+// which others wait. It lists those that are to run alone: see worker_trial.go.
+func (w *Worker) adoptAll(ctx context.Context, found *lookedAround, name string) (failed error) {
+	slices.SortStableFunc(found.orphans, func(a, b orphan) int { return cmp.Compare(rankOf(a.line), rankOf(b.line)) })
+	var accused []orphan
+	for i := range found.orphans {
+		o := &found.orphans[i]
+		alone, err := w.adoptOne(ctx, o, name)
+		if failed = errors.Join(failed, err); err != nil && !w.flush.refuses(err) { // it does not concern this row alone
+			return failed
+		}
+		if alone {
+			accused = append(accused, *o)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lone.list(found.queues, accused)
+	return failed
+}
+
+// turnOf returns the block of a job that may be taken over, or nil: the worker does not have it, or
+// leaves it, or earlier jobs of the job's key wait. mu is held.
+func (w *Worker) turnOf(o *orphan) *block {
+	b := o.q.blocks[o.divided]
+	if b == nil || b.leaving || w.closing || !b.roundOf(o.line, o.id) {
+		return nil
+	}
+	return b
+}
+
+// adoptOne takes a job over if there is a place for it. It reports whether the job is to run
+// alone, and waits for that where it is.
+func (w *Worker) adoptOne(ctx context.Context, o *orphan, name string) (alone bool, err error) {
+	w.mu.Lock()
+	if w.lone.past[o.at(o.q)] { // as found, it is no more
+		w.mu.Unlock()
+		return false, nil
+	}
+	b, why := w.turnOf(o), w.trialOf(o.q, o.runningRow)
+	room := b != nil
+	switch {
+	case !room:
+		alone = why == accused // its turn may come before the next round
+	case w.guilty(o.q, o.found()):
+		room = !w.appeals(o.q, &o.runningRow)
+	case why == accused && w.passes(o):
+		room, alone = false, true
+	case why != accused && !w.admits(why):
+		room, w.refused[why] = false, true
+	}
+	w.mu.Unlock()
+	if !room {
+		return alone, nil
+	}
+	return false, w.adopt(ctx, o, b, name, why, why.state(), func(d *Delivery) {
+		if why == accused { // it waits for a limit
+			w.bench(d)
+		}
+		w.queueUp(d)
+	})
+}
+
+// passes reports whether nothing but its trial keeps a job from beginning: no limit, and no other
+// worker that does its kind. mu is held.
+func (w *Worker) passes(o *orphan) bool {
+	return w.choice.knows(o.kind) && o.q.own().open() && o.q.limiterOf(o.kind).open()
+}
+
+// queueUp has a job that was taken over begin when it is its turn. mu is held.
+func (w *Worker) queueUp(d *Delivery) {
+	b := d.b
+	b.count++
+	b.weigh(d, d.bytes())
+	b.makeReady(d)
+	w.offer(b, 1)
+}
+
+// adopt takes a job over on a trial, counts the crash if its worker died, and gives it to begin,
+// with mu held. A job that was convicted becomes a dead letter instead.
+func (w *Worker) adopt(
+	ctx context.Context, o *orphan, b *block, name string, why trial, state string, begin func(*Delivery),
+) error {
+	w.mu.Lock()
+	if why != trusted {
+		w.onTrial[why]++
+	}
+	w.mu.Unlock()
+	d, err := w.readAdopted(ctx, o, b, name, state)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d == nil || err != nil || b.gone {
+		if why != trusted {
+			w.onTrial[why]--
+		}
+		return err // adopted and not begun: if this process ends, its crashes stay the same
+	}
+	d.trial = why
+	w.out[d.at()], w.rows[d.at()] = d, d
+	b.takeIn(d.line(), d.ID)
+	if found := o.found(); w.guilty(o.q, found) {
+		d.ended = true
+		delete(w.out, d.at())
+		w.acquit(d)
+		b.moves = append(b.moves, move{
+			d: d, what: buried, keep: keepOf(o.q.set), tries: d.Attempt, died: d.Crashes, why: w.verdictText(o.q, found),
+		})
+		w.enlist(b)
+		return nil
+	}
+	begin(d)
+	return nil
+}
+
+// readAdopted makes the row of a job this worker's, and returns the job; nil: somebody else has
+// changed the row.
+func (w *Worker) readAdopted(ctx context.Context, o *orphan, b *block, name, state string) (*Delivery, error) {
+	found := o.found()
+	n, err := w.db.Exec(ctx, store.AdoptRunning, sqlrun.Args{
+		"queue": o.q.id, "divided": o.divided, "id": o.id, "from": o.lockBy, "was": o.state, "had": o.charged, "node": name, "fence": b.fence,
+		"state": state, "died": found.crashes - o.crashes, "lost": found.losses - o.losses, "charged": found.charged,
+	})
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	var d *Delivery
+	step := &sqlrun.Step{
+		Stmt: store.GetRunning, Args: sqlrun.Args{"queue": o.q.id, "divided": o.divided, "id": o.id, "node": name},
+		Scan: func(row *sqlrun.Row) error {
+			d = w.flush.reader(store.GetRunning, b, 1, nil).running(row)
+			return nil
+		},
+	}
+	return d, w.db.Pipeline(ctx, step)
+}
