@@ -690,7 +690,7 @@ func TestForward(t *testing.T) {
 				`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (1, 3, 22, 'x', `+ahead+`), (1, 5, 22, 'y', `+ahead+`)`)
 			b := &block{q: &workQueue{w: w, id: 1}, divided: 3, fence: 5}
 			err := db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
-				moved, err := w.forwardSome(ctx, tx, b, to, "me", nil)
+				moved, _, err := w.forwardSome(ctx, tx, b, to, "me", nil)
 				if len(moved) != 1 {
 					t.Errorf("%s: %d jobs", holder, len(moved))
 				}

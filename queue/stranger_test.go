@@ -307,3 +307,36 @@ func TestStuckBesideAStranger(t *testing.T) {
 		})
 	}, (*testing.T).Parallel)
 }
+
+// A transaction whose snapshot is older than the row of its job cannot complete it at REPEATABLE READ, on an engine whose
+// deletions go by the snapshot. The error says so, and what to do.
+func TestCompleteTxOfAnOldSnapshot(t *testing.T) {
+	t.Parallel()
+	dbtest.SeveralWriters.Each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		w := worker(t, c, WorkerOptions{Lease: longWait})
+		w.slow = 0
+		result := make(chan error, 1)
+		handle(t, w, "long", func(ctx context.Context, d *Delivery) error {
+			if d.Attempt > 1 {
+				return nil
+			}
+			tx, err := db.Pool().BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+			must(t, err)
+			defer tx.Rollback() //nolint:errcheck // nothing is written
+			_, err = sqlrun.Select(ctx, db.On(tx), sqlrun.Unlisted(`SELECT id FROM {prefix}job_running`), nil, store.ScanID)
+			must(t, err)
+			eventually(t, "its row is checked out", func() bool {
+				return len(db.List(t, `SELECT id FROM {prefix}job_running`, nil)) == 1
+			})
+			result <- d.CompleteTx(ctx, tx)
+			return errTest
+		})
+		start(t, w)
+		enqueue(t, c, Job{Kind: "long"})
+		err := received(t, "it has tried", result)
+		if snapshots := db.Dialect.Returning != nil; snapshots == (err == nil) || err != nil && !strings.Contains(err.Error(), "use READ COMMITTED") {
+			t.Errorf("got %v", err)
+		}
+	}, (*testing.T).Parallel)
+}

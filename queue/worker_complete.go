@@ -2,6 +2,7 @@ package queue
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -50,7 +51,7 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 		there, err = c.run(ctx, tableRunning, []*Delivery{d})
 	}
 	if err == nil && !there {
-		err = lostJob(d)
+		err = w.whyUnseen(ctx, d, c.node)
 	}
 	if err == nil {
 		err = store.ReleaseTies(ctx, c.tx, b.q.id, c.ended)
@@ -61,6 +62,20 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 		d.inTx = true
 	}
 	return err
+}
+
+// whyUnseen returns the error of a job whose row a handler's transaction does not see. It may be there all the same, under this worker's
+// name: a transaction at REPEATABLE READ or SERIALIZABLE sees the tables as they were when it began.
+func (w *Worker) whyUnseen(ctx context.Context, d *Delivery, node string) error {
+	lost := lostJob(d)
+	args := sqlrun.Args{"queue": d.b.q.id, "divided": d.b.divided, "id": d.ID, "node": node}
+	there, err := sqlrun.Select(ctx, &w.db.Session, store.GetRunning, args, func(*sql.Rows) (none struct{}, err error) { return none, nil })
+	if err != nil || len(there) == 0 {
+		return lost
+	}
+	return fmt.Errorf("%w: this worker still has it, but the transaction does not see that: it began, at REPEATABLE READ or SERIALIZABLE, "+
+		"before the job moved to dbcron_job_running, as jobs do that run for seconds. Begin it after the long part of the work, or "+
+		"use READ COMMITTED", lost)
 }
 
 // A completion ends jobs of a block in a transaction of a handler's.

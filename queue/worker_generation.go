@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -111,10 +112,15 @@ type laterRow struct {
 func (w *Worker) forwardPart(ctx context.Context, b *block, to store.Generation, node string) (moved int, err error) {
 	var part []laterRow
 	write := func(only []laterRow) error {
-		return w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
-			part, err = w.forwardSome(ctx, tx, b, to, node, only)
+		var twins []laterRow
+		err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
+			part, twins, err = w.forwardSome(ctx, tx, b, to, node, only)
 			return err
 		})
+		if err == nil {
+			w.stickTwins(b, to, twins)
+		}
+		return err
 	}
 	err = write(nil)
 	if !w.flush.refuses(err) {
@@ -144,10 +150,23 @@ func (w *Worker) forwardPart(ctx context.Context, b *block, to store.Generation,
 	return 0, s.halve(byKey(all, func(laterRow) string { return "" }), err)
 }
 
-// forwardSome moves those of a block's jobs that are not due soon, or only the given ones.
+// stickTwins records that jobs cannot be moved yet because another one waits in their new block that has their id.
+func (w *Worker) stickTwins(b *block, to store.Generation, twins []laterRow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range twins {
+		r := &twins[i]
+		w.book.stick(b, r, fmt.Errorf("a delayed job has the same id, %d, in block %d, where both belong since the number of blocks was changed: "+
+			"this one stays in block %d until it is due, or until the other one has gone, and nothing has to be done",
+			r.id, to.Block(r.key, r.id), b.divided))
+	}
+}
+
+// forwardSome moves those of a block's jobs that are not due soon, or only the given ones. It leaves out those whose id another
+// one has in their new block.
 func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *block, to store.Generation, node string,
 	only []laterRow,
-) ([]laterRow, error) {
+) (moved, twins []laterRow, err error) {
 	args := sqlrun.Args{
 		"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node, "soon": Window.Microseconds(),
 		"limit": store.Chunk,
@@ -159,27 +178,36 @@ func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *block, 
 		return r, err
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if all = w.mayMove(b, all, only); len(all) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	rows := make([]sqlrun.Args, len(all))
 	for i, r := range all {
 		rows[i] = sqlrun.Args{"queue": b.q.id, "block": b.divided, "job": r.id, "target": to.Block(r.key, r.id)}
 	}
 	rows, ids, err := withRoom(ctx, tx, b, rows)
-	if err != nil || len(rows) == 0 {
-		return nil, err
+	if err != nil {
+		return nil, nil, err
 	}
-	all = slices.DeleteFunc(all, func(r laterRow) bool { return !slices.Contains(ids, r.id) })
+	for _, r := range all {
+		if slices.Contains(ids, r.id) {
+			moved = append(moved, r)
+		} else {
+			twins = append(twins, r)
+		}
+	}
+	if len(rows) == 0 {
+		return nil, twins, nil
+	}
 	if _, err := tx.Exec(ctx, store.DivideAnew, sqlrun.Args{"to": b.q.id, "rows": rows}); err != nil {
-		return all, err
+		return moved, nil, err
 	}
 	if n, err := tx.Exec(ctx, store.AckDelayed, store.JobArgs(b.q.id, b.divided, 0, ids)); err != nil || n != int64(len(ids)) {
-		return all, store.Short(err, n, len(ids))
+		return moved, nil, store.Short(err, n, len(ids))
 	}
-	return all, holds(ctx, tx, b, node)
+	return moved, twins, holds(ctx, tx, b, node)
 }
 
 // mayMove leaves out jobs that were refused a moment ago, or that are not among the given ones.

@@ -400,6 +400,34 @@ func TestRefusedForward(t *testing.T) {
 	})
 }
 
+// Of two delayed jobs with one id that belong to one block since the number of blocks was changed, the second
+// stays where it is. That is told, until it has moved.
+func TestTwinsAreTold(t *testing.T) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
+		w := worker(t, client(t, db, Options{}), WorkerOptions{})
+		world(t, db)
+		byHand(t, db, `DELETE FROM {prefix}job_delayed`, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES
+			(1, 3, 21, 'x', `+ahead+`), (1, 3, 22, 'second', `+ahead+`), (1, 5, 22, 'first', `+ahead+`)`)
+		b := &block{q: &workQueue{w: w, id: 1, name: "q"}, divided: 3, fence: 5}
+		b.q.blocks = map[int]*block{3: b}
+		w.lease.node = "me"
+		forward := func(want ...string) {
+			t.Helper()
+			must(t, w.forward(t.Context(), b.q, store.Generation{Number: 2, First: 5, Blocks: 1}, []store.BlockRow{{Divided: 3}}))
+			must(t, w.book.writeBook(t.Context()))
+			wantRows(t, db, "told", `SELECT id, divided, kind, what FROM {prefix}job_refused`, want...)
+		}
+		forward("22 3 second forward")
+		wantRows(t, db, "why", `SELECT id FROM {prefix}job_refused WHERE error LIKE 'a delayed job has the same id, 22, in block 5%'`, "22")
+		byHand(t, db, `DELETE FROM {prefix}job_delayed WHERE divided = 5 AND id = 22`)
+		w.mu.Lock()
+		b.stuck[22].next = 0
+		w.mu.Unlock()
+		forward()
+		wantRows(t, db, "jobs", `SELECT id, divided FROM {prefix}job_delayed ORDER BY id`, "21 5", "22 5")
+	})
+}
+
 // A group that cannot be ended does not block others, even if nobody attends to it.
 func TestRefusedGroupEnd(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
