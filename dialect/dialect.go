@@ -32,7 +32,7 @@ import (
 //
 //   - Close closes the connections. A pool that the program had before stays open.
 //   - Pool returns the *sql.DB below, for transactions of the program's own.
-//   - Prefix returns what stands before the names of tables: schema and prefix.
+//   - Prefix returns what stands before the names of tables: schema or database, and prefix.
 //   - Exec, Get and Tx run statements made by [SQL], as in a [Session]. Tx(ctx, f) runs f in a
 //     transaction at READ COMMITTED and commits it; after a deadlock it runs f again.
 //   - On(tx) is a [Session] in a transaction of the program's own.
@@ -44,7 +44,7 @@ type DB = sqlrun.DB
 // URL names, ten connections, thirty seconds for a statement.
 type Options struct {
 	Prefix           string        // of all table names; default: dbcron_
-	Schema           string        // PostgreSQL: schema of the tables; default: the first of the search_path
+	Schema           string        // PostgreSQL: schema of the tables; default: the first of the search_path that has them, looked up once
 	StatementTimeout time.Duration // limit of a statement; default: 30s
 	ApplicationName  string        // name in the server's list of connections; default: dbcron
 	Existing         bool          // SQLite: do not create the file

@@ -92,7 +92,7 @@ func TestSessionLocksHaveTheirOldNames(t *testing.T) {
 		}
 		defer lock.Free()
 		hash := fnv.New64a()
-		hash.Write([]byte("dbcron:" + db.Prefix() + " job"))
+		hash.Write([]byte("dbcron:" + db.Name() + " job"))
 		held := db.List(t, `SELECT IS_USED_LOCK(CONCAT('dbcron:', SHA1(CONCAT(DATABASE(), '/', :hash)))) IS NOT NULL`,
 			sqlrun.Args{"hash": strconv.FormatUint(hash.Sum64(), 16)})
 		if held[0] != "1" {

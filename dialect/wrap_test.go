@@ -209,7 +209,7 @@ func TestWrapPgx(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.Dialect != postgres.Dialect || w.Prefix() != "other_" {
+		if w.Dialect != postgres.Dialect || w.Prefix() != "public.other_" {
 			t.Errorf("got %s with prefix %s", w.Dialect.Name, w.Prefix())
 		}
 		if err := w.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {

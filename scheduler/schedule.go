@@ -327,7 +327,7 @@ func changing(ctx context.Context, db *dialect.DB, f func(context.Context, *sqlr
 }
 
 // channel is the notification channel of the daemons of one set of tables.
-func channel(db *dialect.DB) string { return "dbcron_scheduler_" + db.Prefix() }
+func channel(db *dialect.DB) string { return "dbcron_scheduler_" + db.Name() }
 
 // lock locks a schedule, waiting for other transactions. It returns ErrNotFound.
 func lock(ctx context.Context, tx *sqlrun.Session, name string) (candidate, error) {

@@ -74,7 +74,7 @@ func Losses(ctx context.Context, db *dialect.DB, to int64) ([]Loss, error) {
 		if err != nil {
 			return nil, err
 		}
-		loss := Loss{Table: db.Prefix() + table, Columns: lost, Rows: rows}
+		loss := Loss{Table: db.Name() + table, Columns: lost, Rows: rows}
 		if rows > 0 && !slices.ContainsFunc(losses, func(l Loss) bool { return l.Table == loss.Table }) {
 			losses = append(losses, loss)
 		}

@@ -74,7 +74,7 @@ func HasPrompt(ctx context.Context, db *dialect.DB) (bool, error) {
 		return true, nil
 	}
 	prefix := db.Options().Prefix
-	there, err := sqlrun.Select(ctx, &db.Session, promptRoutines, sqlrun.Args{"like": prefix + "%", "schema": db.Options().Schema},
+	there, err := sqlrun.Select(ctx, &db.Session, promptRoutines, sqlrun.Args{"like": prefix + "%", "schema": db.Home()},
 		func(rows *sql.Rows) (name string, err error) { return name, rows.Scan(&name) })
 	for _, name := range routines {
 		if !slices.Contains(there, prefix+name) {
@@ -97,7 +97,7 @@ func Prompt(ctx context.Context, db *dialect.DB) error {
 	if _, lacks := db.Lacks(dialect.AdvisoryLocks); lacks {
 		row = lockFirst
 	}
-	unlock, err := db.Exclusive(ctx, "migrate "+db.Prefix(), row)
+	unlock, err := db.Exclusive(ctx, "migrate "+db.Name(), row)
 	if err != nil {
 		return err
 	}

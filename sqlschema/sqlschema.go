@@ -156,7 +156,7 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 	if err != nil {
 		return err
 	}
-	unlock, err := db.Exclusive(ctx, "migrate "+db.Prefix(), row)
+	unlock, err := db.Exclusive(ctx, "migrate "+db.Name(), row)
 	if err != nil {
 		return err
 	}
@@ -239,9 +239,31 @@ func provider(ctx context.Context, db *dialect.DB, pool *sql.DB, opts ...goose.P
 	if err != nil {
 		return nil, err
 	}
-	opts = append(opts, goose.WithTableName(db.Prefix()+"migration"), goose.WithDisableGlobalRegistry(true),
-		goose.WithLogger(goose.NopLogger()))
-	return goose.NewProvider(goose.Dialect(db.Dialect.Goose), pool, filled{folder, names(db.Prefix(), db.Options().Prefix)}, opts...)
+	versions, err := database.NewStore(goose.Dialect(db.Dialect.Goose), db.Prefix()+"migration")
+	if err != nil {
+		return nil, err
+	}
+	opts = append(opts, goose.WithStore(store{versions, db}), goose.WithDisableGlobalRegistry(true), goose.WithLogger(goose.NopLogger()))
+	// Patient sees to it that names without a schema or database are those of the home.
+	return goose.NewProvider(goose.DialectCustom, pool, filled{folder, names(db.Name(), db.Options().Prefix)}, opts...)
+}
+
+// A store is goose's, except that goose looks for a table by its name in the catalog, where quoted ones are not found.
+type store struct {
+	database.Store
+	db *dialect.DB
+}
+
+// TableExists reports whether the table of versions exists.
+func (s store) TableExists(ctx context.Context, on database.DBTxConn) (bool, error) {
+	rows, err := on.QueryContext(ctx, "SELECT 1 FROM "+s.Tablename()+" WHERE 1 = 0")
+	if s.db.Dialect.Missing(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, errors.Join(rows.Close(), rows.Err())
 }
 
 // makeSchema creates the schema of the tables, if they have their own. It checks first: IF NOT EXISTS

@@ -66,7 +66,7 @@ func child(job, databaseURL string) error {
 	if job == "migrate" {
 		return errors.Join(sqlschema.Migrate(ctx, db), db.Close())
 	}
-	if _, err := db.Exclusive(ctx, "migrate "+db.Prefix(), nil); err != nil {
+	if _, err := db.Exclusive(ctx, "migrate "+db.Name(), nil); err != nil {
 		return err
 	}
 	fmt.Println("held")

@@ -11,13 +11,13 @@ import (
 // table has: the server checks rights on the table first. The server's own tables would not account
 // for roles, patterns and partial revokes.
 func holdings(ctx context.Context, db *sqlrun.DB, want sqlrun.Rights) (*sqlrun.Holdings, error) {
-	var user, database string
-	if err := db.Get(ctx, sqlrun.Unlisted("SELECT CURRENT_USER(), DATABASE()"), nil, &user, &database); err != nil {
+	var user string
+	if err := db.Get(ctx, sqlrun.Unlisted("SELECT CURRENT_USER()"), nil, &user); err != nil {
 		return nil, err
 	}
 	at := strings.LastIndexByte(user, '@')
-	h := &sqlrun.Holdings{User: quoteText(user[:at]) + "@" + quoteText(user[at+1:]), Tables: quoteName(database) +
-		"." + db.Prefix(), Lacks: sqlrun.Rights{}}
+	h := &sqlrun.Holdings{User: quoteText(user[:at]) + "@" + quoteText(user[at+1:]), Tables: quoteName(db.Home()) +
+		"." + db.Options().Prefix, Lacks: sqlrun.Rights{}}
 	denied, other := numbered(1142), numbered(1054, 1143, 1146) // 1143: holds it on some columns
 	for table, verbs := range want {
 		for _, verb := range verbs {

@@ -126,6 +126,8 @@ var Dialect = &sqlrun.Dialect{
 	Exclusive:   exclusive,
 	Session:     locks,
 
+	Home:       home,
+	AtHome:     atHome,
 	TableLocks: tableLocks,
 	Routines:   true,
 	Delimiter:  true,
@@ -391,20 +393,16 @@ func variables(ctx context.Context, pool *sql.DB) (map[string]string, error) {
 func exclusive(ctx context.Context, db *sqlrun.DB, name, _ string) (func(), error) {
 	own := *locks
 	own.Refuse = func(context.Context, *sql.Conn) error { return nil } // Galera: run migrations on one node
-	return own.Take(ctx, db.Pool(), name)
+	return own.Take(ctx, db.Pool(), db.Home(), name)
 }
 
 // lockKey hashes a name, because GET_LOCK takes 64 characters and its case rules vary. The hash
 // includes the database, because the locks are the server's. It is computed here, since MySQL 9.7 has
 // no SHA1; earlier versions of dbcron had the server compute the same name, so they and this one
 // exclude each other.
-func lockKey(ctx context.Context, c *sql.Conn, name string) (string, error) {
-	var database string
-	if err := c.QueryRowContext(ctx, "SELECT DATABASE()").Scan(&database); err != nil {
-		return "", err
-	}
-	sum := sha1.Sum([]byte(database + "/" + strconv.FormatUint(uint64(engine.LockKey(name)), 16)))
-	return "dbcron:" + hex.EncodeToString(sum[:]), nil
+func lockKey(home, name string) string {
+	sum := sha1.Sum([]byte(home + "/" + strconv.FormatUint(uint64(engine.LockKey(name)), 16)))
+	return "dbcron:" + hex.EncodeToString(sum[:])
 }
 
 var locks = &sqlrun.SessionLocks{

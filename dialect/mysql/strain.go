@@ -17,7 +17,7 @@ const (
 		FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len' AND count > 1000000`
 	unused = `
 		SELECT CONCAT(table_name, ' has ', data_free DIV 1048576, ' MiB that are not used, beside ', (data_length + index_length) DIV 1048576)
-		FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE ?
+		FROM information_schema.tables WHERE table_schema = ? AND table_name LIKE ?
 			AND data_free > 1073741824 AND data_free > 4 * (data_length + index_length) ORDER BY data_free DESC LIMIT 5`
 )
 
@@ -30,7 +30,7 @@ func strain(ctx context.Context, db *sqlrun.DB) ([]sqlrun.Finding, error) {
 		},
 		{Subject: "bloat", Query: historyList, Advice: "if there is an old transaction, end that first; then purge catches up by itself"},
 		{
-			Subject: "bloat", Query: unused, Args: []any{db.Options().Prefix + "%"}, Fine: "no table is much larger than what is in it",
+			Subject: "bloat", Query: unused, Args: []any{db.Home(), db.Options().Prefix + "%"}, Fine: "no table is much larger than what is in it",
 			Advice: "OPTIMIZE TABLE gives the space back; it copies the table",
 		},
 	})

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
@@ -25,7 +24,7 @@ func copyRows(ctx context.Context, driverConn any, table string, columns []strin
 	}
 	r := &copyReader{rows: rows, columns: len(columns)}
 	defer r.end()
-	text := "COPY " + pgx.Identifier(strings.Split(table, ".")).Sanitize() + " (" + strings.Join(columns, ", ") + ") FROM STDIN BINARY"
+	text := "COPY " + table + " (" + strings.Join(columns, ", ") + ") FROM STDIN BINARY"
 	_, err := own.Conn().PgConn().CopyFrom(ctx, r, text)
 	if e := (*pgconn.PgError)(nil); errors.As(err, &e) && e.Code == "0A000" { // as with row-level security
 		err = fmt.Errorf("%w: %w", errors.ErrUnsupported, err)

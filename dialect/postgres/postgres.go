@@ -115,6 +115,8 @@ var Dialect = &sqlrun.Dialect{
 	Listen:      listen,
 	Pipeline:    pipeline,
 	Copy:        copyRows,
+	Home:        home,
+	AtHome:      atHome,
 	TableLocks:  tableLocks,
 	DDLInTx:     true,
 	Routines:    true,
@@ -223,7 +225,7 @@ func check(ctx context.Context, db *sqlrun.DB) ([]sqlrun.Finding, error) {
 			Subject: "encoding", OK: encoding == "UTF8", Detail: "server_encoding = " + encoding,
 			Advice: "create the database with ENCODING 'UTF8'",
 		},
-		searchPathFinding(db.Options().Schema, path, schema),
+		searchPathFinding(db.Home(), path, schema),
 		{
 			Subject: "isolation", OK: true,
 			Detail: fmt.Sprintf("session default %q; dbcron's transactions ask for read committed themselves", isolation),
@@ -231,16 +233,16 @@ func check(ctx context.Context, db *sqlrun.DB) ([]sqlrun.Finding, error) {
 	}, pooler...), err
 }
 
-// searchPathFinding reports whether there is a schema for tables without a schema in their names.
-// current is the first schema of the search_path that exists and may be used, or "".
-func searchPathFinding(own, path, current string) sqlrun.Finding {
+// searchPathFinding reports whether there is a schema for the tables. home is the one that they are in or would
+// be made in, if that is known; current is the first schema of the search_path that exists and may be used, or "".
+func searchPathFinding(home, path, current string) sqlrun.Finding {
 	f := sqlrun.Finding{
-		Subject: "search_path", OK: own != "" || current != "",
+		Subject: "search_path", OK: home != "" || current != "",
 		Advice: "create a schema and grant USAGE on it (CREATE SCHEMA dbcron AUTHORIZATION the_user), or name one that exists: search_path=its_name in the URL",
 	}
 	switch {
-	case own != "":
-		f.Detail = "tables are in schema " + own
+	case home != "":
+		f.Detail = "tables are in schema " + home
 	case current != "":
 		f.Detail = "tables are in schema " + current
 	default:
@@ -297,7 +299,7 @@ func exclusive(ctx context.Context, db *sqlrun.DB, name, query string) (func(), 
 			return err == nil, err
 		},
 	}
-	return locks.Take(ctx, db.Pool(), name)
+	return locks.Take(ctx, db.Pool(), db.Home(), name)
 }
 
 var session = &sqlrun.SessionLocks{

@@ -245,7 +245,7 @@ func exclusive(ctx context.Context, db *sqlrun.DB, name, _ string) (func(), erro
 	}
 	pool := sql.OpenDB(connector)
 	pool.SetMaxOpenConns(1)
-	unlock, err := mutex.Take(ctx, pool, name)
+	unlock, err := mutex.Take(ctx, pool, "", name)
 	if err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}

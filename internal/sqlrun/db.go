@@ -30,6 +30,10 @@ type DB struct {
 
 	inUse func() int // how many of them are in use, likewise; nil: ask the pool
 
+	name   string // of the tables, in the names of locks and channels
+	home   string // schema or database of the tables; "": unknown
+	quoted string // the same as statements name it; "": they do not
+
 	isolation sql.IsolationLevel // the level that transactions must ask for
 	lacks     map[Feature]string // missing features, and why each is missing
 }
@@ -85,7 +89,7 @@ func newDB(d *Dialect, pool *sql.DB, opt Options) (*DB, error) {
 	if err := d.checkWithout(opt.Without); err != nil {
 		return nil, err
 	}
-	db := &DB{pool: pool, opt: opt, isolation: d.Isolation, lacks: map[Feature]string{}}
+	db := &DB{pool: pool, opt: opt, name: prefix, isolation: d.Isolation, lacks: map[Feature]string{}}
 	db.Session = Session{
 		Dialect: d, on: pool, prefix: prefix, timeout: opt.StatementTimeout, compiled: &sync.Map{},
 		packet: &packet{}, copies: &atomic.Int32{}, retry: true,
@@ -156,8 +160,12 @@ func (s *Session) heldTooLong(err error) error {
 // Options returns the options with the defaults filled in.
 func (db *DB) Options() Options { return db.opt }
 
-// Prefix returns the prefix of table names in SQL: schema and prefix.
+// Prefix returns the prefix of table names in SQL: schema or database, and prefix.
 func (db *DB) Prefix() string { return db.prefix }
+
+// Name returns what locks and channels are named after: the schema, if the options have one, and the
+// prefix. It is the same in all versions, so that they exclude and hear each other.
+func (db *DB) Name() string { return db.name }
 
 // WithNow returns db with another clock, an SQL expression of the column type. It lets tests move
 // time instead of waiting.

@@ -197,6 +197,12 @@ type Dialect struct {
 	Pipeline func(ctx context.Context, driverConn any, texts []string, values [][]any, steps []*Step) (at int, err error)
 	Copy     func(ctx context.Context, driverConn any, table string, columns []string, rows CopyRows) error
 
+	// Home returns the schema or database in which a connection finds a table, or would make it, and its name in
+	// statements; "" for a home that none can name. AtHome has unqualified names mean those of a home until the
+	// transaction ends that a connection is in, or fails. They are nil on engines whose connections cannot move.
+	Home   func(ctx context.Context, on Execer, table string) (home, quoted string, err error)
+	AtHome func(ctx context.Context, c driver.Conn, home, quoted string) error
+
 	// TableLocks bounds how long a change of tables waits for those who use them; nil if nobody waits
 	// behind it.
 	TableLocks *TableLocks
@@ -215,7 +221,7 @@ type Dialect struct {
 // Options are the dialect.Options of a DB; each is converted to the other.
 type Options struct {
 	Prefix           string        // of all table names; default: dbcron_
-	Schema           string        // PostgreSQL: schema of the tables; default: the first of the search_path
+	Schema           string        // PostgreSQL: schema of the tables; default: the first of the search_path that has them, looked up once
 	StatementTimeout time.Duration // limit of a statement; default: 30s
 	ApplicationName  string        // name in the server's list of connections; default: dbcron
 	Existing         bool          // SQLite: do not create the file

@@ -23,13 +23,13 @@ func (db *DB) Exclusive(ctx context.Context, name string, row *Stmt) (unlock fun
 	return db.Dialect.Exclusive(ctx, db, name, query)
 }
 
-// Take takes a lock of the session, trying until it succeeds or ctx ends. A waiter holds no
+// Take takes a lock of the session for tables in a schema or database, trying until it succeeds or ctx ends. A waiter holds no
 // connection between tries: the holder may need it, if they share the pool.
-func (locks *SessionLocks) Take(ctx context.Context, pool *sql.DB, name string) (unlock func(), err error) {
+func (locks *SessionLocks) Take(ctx context.Context, pool *sql.DB, home, name string) (unlock func(), err error) {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.MaxInterval = 20*time.Millisecond, 500*time.Millisecond
 	for {
-		lock, err := trySession(ctx, pool, locks, name)
+		lock, err := trySession(ctx, pool, locks, home, name)
 		if err == nil {
 			return lock.Free, nil
 		}

@@ -79,6 +79,9 @@ func Connect(ctx context.Context, among []*Dialect, rawURL string, opt Options) 
 		}
 		return nil, errors.Join(fmt.Errorf("%s: %w", Redact(rawURL), err), pool.Close())
 	}
+	if err := db.settle(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", Redact(rawURL), err), pool.Close())
+	}
 	db.share(ctx)
 	return db, nil
 }
@@ -92,6 +95,9 @@ func Wrap(ctx context.Context, among []*Dialect, pool *sql.DB, opt Options) (*DB
 	}
 	db, err := newDB(d, pool, opt)
 	if err != nil {
+		return nil, err
+	}
+	if err := db.settle(ctx); err != nil {
 		return nil, err
 	}
 	if err := db.check(ctx); err != nil {

@@ -13,8 +13,9 @@ import (
 // SessionLocks is how an engine's connections hold locks that end with them.
 // Each function works on one connection; names are hashed.
 type SessionLocks struct {
-	// Key converts a lock's name for the other functions; nil: it stays the same.
-	Key    func(ctx context.Context, c *sql.Conn, name string) (string, error)
+	// Key converts a lock's name for the other functions; home is the database of the tables. nil: it stays
+	// the same.
+	Key    func(home, name string) string
 	Refuse func(ctx context.Context, c *sql.Conn) error // why this connection's locks cannot be trusted
 	Try    func(ctx context.Context, c *sql.Conn, name string) (got bool, err error)
 	Held   func(ctx context.Context, c *sql.Conn, name string) (held bool, err error)
@@ -57,18 +58,16 @@ func (db *DB) SessionLock(ctx context.Context, name string) (*SessionLock, error
 	}
 	ctx, cancel := context.WithTimeout(ctx, db.timeout)
 	defer cancel()
-	return trySession(ctx, db.pool, locks, db.prefix+" "+name)
+	return trySession(ctx, db.pool, locks, db.home, db.name+" "+name)
 }
 
-func trySession(ctx context.Context, pool *sql.DB, locks *SessionLocks, name string) (*SessionLock, error) {
+func trySession(ctx context.Context, pool *sql.DB, locks *SessionLocks, home, name string) (*SessionLock, error) {
+	if locks.Key != nil {
+		name = locks.Key(home, name)
+	}
 	c, err := pool.Conn(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if locks.Key != nil {
-		if name, err = locks.Key(ctx, c, name); err != nil {
-			return nil, errors.Join(err, c.Close())
-		}
 	}
 	got, err := locks.Try(ctx, c, name)
 	if err == nil && got {

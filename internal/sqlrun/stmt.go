@@ -18,7 +18,7 @@ type Stmt struct {
 // its siblings fill in for the engine:
 //
 //	:name              an argument; a slice becomes a list, for IN (:ids)
-//	{prefix}           before every table's name: the prefix, and the schema if there is one
+//	{prefix}           before every table's name: the prefix, and the schema or database
 //	{now}              the server's clock when the statement began
 //	{now + :ttl}       a moment later; the argument is in µs
 //	{us expire_at}     an instant as µs since 1970

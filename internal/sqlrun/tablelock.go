@@ -26,7 +26,7 @@ type TableLocks struct {
 }
 
 // Patient returns a pool for statements that change tables: each of its transactions waits for locks for about a
-// second. It takes one connection of db's pool at a time, during use only. The caller must close it.
+// second, and unqualified names in it are those of db's tables. It takes one connection of db's pool at a time, during use only. The caller must close it.
 func (db *DB) Patient() *sql.DB {
 	locks := db.Dialect.TableLocks
 	if locks == nil {
@@ -35,11 +35,15 @@ func (db *DB) Patient() *sql.DB {
 	pool := sqlconn.BorrowThrough(db.pool, func(_ context.Context, c driver.Conn) (sqlconn.Around, error) {
 		return func(ctx context.Context, op string, call func() error) error {
 			switch {
-			case op == "begin" && locks.Bound != "":
+			case op == "begin":
 				if err := call(); err != nil {
 					return err
 				}
-				if err := sqlconn.Exec(ctx, c, locks.Bound); err != nil {
+				err := db.atHome(ctx, c)
+				if err == nil && locks.Bound != "" {
+					err = sqlconn.Exec(ctx, c, locks.Bound)
+				}
+				if err != nil {
 					return errors.Join(err, sqlconn.Exec(ctx, c, "ROLLBACK")) // nobody else would end it
 				}
 				return nil

@@ -36,7 +36,7 @@ const (
 const longestList = 1000
 
 // Channel is the notification channel of the processes of a database and prefix.
-func Channel(db *dialect.DB) string { return db.Prefix() + "queue" }
+func Channel(db *dialect.DB) string { return db.Name() + "queue" }
 
 // Blocks is the message that some blocks of a queue have new jobs.
 func Blocks(queue int, blocks map[int]bool) string {
