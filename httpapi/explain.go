@@ -63,7 +63,8 @@ type explainOutput struct{ Body explanationJSON }
 // explaining registers the operation that explains why a schedule runs or does not.
 func (a *API) explaining() {
 	register(a, operation{
-		id: "explain-schedule", method: http.MethodGet, path: "/schedules/{schedule}/explain", tag: "schedules", scope: ScopeRead, answer: answerList,
+		id: "explain-schedule", method: http.MethodGet, path: "/schedules/{schedule}/explain", tag: "schedules", scope: ScopeRead,
+		answer:  answerList,
 		errors:  []int{http.StatusNotFound},
 		summary: "Explain why a schedule did or did not run, and what to do",
 	}, func(ctx context.Context, in *explainInput) (*explainOutput, error) {

@@ -21,7 +21,7 @@ import (
 const idleReceiver = time.Minute
 
 // claimAhead limits the payloads of jobs that are read and not claimed yet, of each queue, in bytes.
-const claimAhead = 16 << 20
+const claimAhead = 32 << 20
 
 // pulls holds the queues that jobs are claimed from, and the claimed jobs.
 type pulls struct {

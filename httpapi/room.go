@@ -41,6 +41,7 @@ type entry struct {
 	account string
 	bytes   int64
 	holds   bool // it has some room, and needs more
+	looks   bool // it takes none yet, but should not begin before there is enough
 	ready   chan struct{}
 }
 
@@ -57,31 +58,51 @@ type room struct {
 	bytes    int64 // taken so far
 }
 
-// enter waits until an account may have so many bytes more, and returns a room without any yet.
+// enter waits until an account may have so many bytes more, and until there are as many, and returns a room without any yet.
 func (p *pool) enter(ctx context.Context, account string, bytes int64) (*room, error) {
+	if !p.declare(ctx, account, bytes) {
+		return nil, errNoRoom
+	}
 	r := &room{in: p, account: account, declared: bytes}
+	p.mu.Lock()
+	if len(p.grows) == 0 && bytes <= p.free {
+		p.mu.Unlock()
+		return r, nil
+	}
+	e := &entry{bytes: bytes, looks: true, ready: make(chan struct{})}
+	p.grows = append(p.grows, e)
+	p.mu.Unlock()
+	if !p.wait(ctx, e) && p.dropped(e) {
+		r.leave()
+		return nil, errNoRoom
+	}
+	return r, nil
+}
+
+// declare waits until an account may have so many bytes more, and counts them. It returns false if that took too long.
+func (p *pool) declare(ctx context.Context, account string, bytes int64) bool {
 	p.mu.Lock()
 	if len(p.line) == 0 && p.declared[account]+bytes <= p.share {
 		p.declared[account] += bytes
 		p.mu.Unlock()
-		return r, nil
+		return true
 	}
 	e := &entry{account: account, bytes: bytes, ready: make(chan struct{})}
 	p.line = append(p.line, e)
 	p.admit(account)
 	p.mu.Unlock()
 	if p.wait(ctx, e) {
-		return r, nil
+		return true
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	at := slices.Index(p.line, e)
 	if at < 0 { // at this moment it was admitted
-		return r, nil
+		return true
 	}
 	p.line = slices.Delete(p.line, at, at+1)
 	p.admit(account) // a smaller one may be behind it
-	return nil, errNoRoom
+	return false
 }
 
 // wait waits until an entry is ready, and returns whether it is.
@@ -139,16 +160,26 @@ func (r *room) grow(ctx context.Context, bytes int64) error {
 		p.grant()
 	}
 	p.mu.Unlock()
-	ok := p.wait(ctx, e)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if at := slices.Index(p.grows, e); !ok && at >= 0 {
-		p.grows = slices.Delete(p.grows, at, at+1)
-		p.grant() // a smaller one may be behind it
+	if !p.wait(ctx, e) && p.dropped(e) {
 		return errNoRoom
 	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	r.bytes += bytes
 	return nil
+}
+
+// dropped removes an entry that waits for room. It returns false if the entry has got its room at this moment.
+func (p *pool) dropped(e *entry) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := slices.Index(p.grows, e)
+	if at < 0 {
+		return false
+	}
+	p.grows = slices.Delete(p.grows, at, at+1)
+	p.grant() // a smaller one may be behind it
+	return true
 }
 
 // grant gives what is free to those that wait for it, in order. mu is held.
@@ -156,7 +187,9 @@ func (p *pool) grant() {
 	for len(p.grows) > 0 && p.grows[0].bytes <= p.free {
 		e := p.grows[0]
 		p.grows = slices.Delete(p.grows, 0, 1)
-		p.free -= e.bytes
+		if !e.looks {
+			p.free -= e.bytes
+		}
 		close(e.ready)
 	}
 }

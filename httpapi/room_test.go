@@ -209,14 +209,14 @@ func TestRoomOfAnAccount(t *testing.T) {
 func TestRoomIsNotWaitedForByTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(400)
-		began := time.Now()
-		all := []*room{fill(t, p, "a", 100), fill(t, p, "b", 100), fill(t, p, "c", 100), fill(t, p, "d", 60)}
+		began := time.Now() //nolint:forbidigo // the bubble's clock
 		one, err := p.enter(t.Context(), "e", 100)
 		must(t, err)
 		must(t, one.grow(t.Context(), 20))
 		two, err := p.enter(t.Context(), "f", 100)
 		must(t, err)
 		must(t, two.grow(t.Context(), 20))
+		all := []*room{fill(t, p, "a", 100), fill(t, p, "b", 100), fill(t, p, "c", 100), fill(t, p, "d", 60)}
 		grown := make(chan error)
 		go func() { grown <- one.grow(t.Context(), 60) }()
 		synctest.Wait()
@@ -239,6 +239,23 @@ func TestRoomIsNotWaitedForByTwo(t *testing.T) {
 			t.Errorf("the first: %v", err)
 		}
 		all = append(all[1:], one)
+		must(t, all[0].grow(t.Context(), 20))
+		begun := make(chan *room)
+		go func() { // a third one does not begin before there is enough, and holds up nobody who has
+			r, err := p.enter(t.Context(), "h", 80)
+			if err != nil {
+				t.Error(err)
+			}
+			begun <- r
+		}()
+		synctest.Wait()
+		must(t, all[1].grow(t.Context(), 10))
+		all[1].shrink(100)
+		if len(p.grows) != 1 {
+			t.Error("it did not wait")
+		}
+		all[0].shrink(100)
+		(<-begun).leave()
 		if err := fill(t, p, "g", 60).grow(t.Context(), 30); !errors.Is(err, errNoRoom) { // after its patience
 			t.Errorf("of a full pool: %v", err)
 		}

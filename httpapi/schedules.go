@@ -219,7 +219,8 @@ func (a *API) schedules() {
 		return &scheduleOutput{newScheduleJSON(&s)}, nil
 	})
 	register(a, operation{
-		id: "schedule-history", method: http.MethodGet, path: "/schedules/{schedule}/runs", tag: "schedules", scope: ScopeRead, answer: answerList,
+		id: "schedule-history", method: http.MethodGet, path: "/schedules/{schedule}/runs", tag: "schedules", scope: ScopeRead,
+		answer:  answerList,
 		summary: "List the newest runs of a schedule, also of one that was removed",
 	}, func(ctx context.Context, in *historyInput) (*historyOutput, error) {
 		if err := checkNames("schedule", in.Schedule); err != nil {
