@@ -409,3 +409,37 @@ func TestStrays(t *testing.T) {
 		}
 	})
 }
+
+// A queue that has no keys when it is resized may have one before the new blocks begin. Jobs of that key are in the old
+// blocks then, and those of the new ones have to wait for them: so nobody takes a block of a generation that has not
+// begun, as one that was taken is read.
+func TestResizeBeforeTheFirstKey(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		db.ShiftClock(t)
+		c := client(t, db, Options{Blocks: 2})
+		w := worker(t, c, WorkerOptions{})
+		must(t, w.tryBegin(t.Context()))
+		must(t, adminOf(c).Resize(t.Context(), defaultQueue, 3))
+		rows := []store.BlockRow{{Divided: 0, Generation: 1}, {Divided: 1, Generation: 1}, {Divided: 2, Generation: 2}, {Divided: 4, Generation: 2}}
+		current := func() int {
+			t.Helper()
+			some, err := w.current(t.Context(), w.queues[0], rows)
+			must(t, err)
+			return len(some)
+		}
+		if n := current(); n != 2 {
+			t.Errorf("it takes %d blocks before the new ones have begun, not 2", n)
+		}
+		db.Shift(t, store.ResizeAfter+Window)
+		must(t, c.clock.read(t.Context(), &db.Session))
+		if n := current(); n != 4 {
+			t.Errorf("it takes %d blocks afterwards, not 4", n)
+		}
+		must(t, w.c.bells.flush(t.Context()))
+		_, err := c.Enqueue(t.Context(), Job{Kind: "x", Key: "k"})
+		must(t, err)
+		if n := current(); n != 2 {
+			t.Errorf("it takes %d blocks of a queue with keys, not 2", n)
+		}
+	})
+}

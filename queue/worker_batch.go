@@ -99,7 +99,11 @@ func (w *Worker) gather(h *kindHandler, d *Delivery) []*Delivery {
 		return w.ripe(h, len(h.gathered)-1)
 	}
 	if opt.Wait > 0 {
-		time.AfterFunc(opt.Wait, w.work.Broadcast)
+		time.AfterFunc(opt.Wait, func() { // with mu, or a handler that is about to wait would miss it
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.work.Broadcast()
+		})
 	}
 	return nil
 }

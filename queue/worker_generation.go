@@ -31,8 +31,8 @@ func stale(rows []jobRow) bool {
 	return false
 }
 
-// current returns the blocks to work on: all of them or, in a queue with keys, those of the
-// oldest generation only. It retires a generation that has no jobs left and will get none: all
+// current returns the blocks to work on: those of all generations that have begun or, in a queue with keys, of the
+// oldest one only. It retires a generation that has no jobs left and will get none: all
 // producers have known of the next one for long enough.
 func (w *Worker) current(ctx context.Context, q *workQueue, rows []store.BlockRow) ([]store.BlockRow, error) {
 	if len(rows) == 0 {
@@ -76,7 +76,10 @@ func (w *Worker) current(ctx context.Context, q *workQueue, rows []store.BlockRo
 	if set.Ordered {
 		return old, nil
 	}
-	return rows, nil
+	// The queue may get its first key before the next generation begins: then that has to wait for the old one. So
+	// nobody has its blocks until no job of the old one can come any more.
+	begun := set.GenerationAt(w.c.clock.now() - Window.Microseconds()).Number
+	return slices.DeleteFunc(slices.Clone(rows), func(r store.BlockRow) bool { return r.Generation > max(begun, oldest) }), nil
 }
 
 // forward moves delayed jobs of this worker's blocks of an old generation to where they would
