@@ -32,7 +32,7 @@ DIST    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # $(call timed,NAME,COMMAND) runs the command and prints how long it took.
 timed = @echo "== $(1)"; from=$$(date +%s); $(2) && echo "== $(1): $$(($$(date +%s) - from)) s"
 
-.PHONY: help fmt fmt-check lint cross deps test race proof smoke compat test-otel test-browser screenshots golden faults bench bench-peers fuzz check dist packages release hooks up
+.PHONY: help fmt fmt-check lint cross deps test race proof smoke compat test-otel test-browser screenshots golden faults sim sim-mutants bench bench-peers fuzz check dist packages release hooks up
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -89,6 +89,17 @@ golden: ## rewrite the golden files; read the diff before you commit it
 
 faults: ## kill, pause and cut off processes for MINUTES=3
 	@DBCRON_TEST_LONG=true $(RUN) -durable -- go test -count=1 -timeout 60m -v ./faults -minutes $(MINUTES) -jobs 20000
+
+# A seed given as SEED=17 is run alone, and twice.
+SEEDS    ?= 50
+SIM      := -first $(or $(SEED),1) -seeds $(if $(SEED),1 -twice,$(SEEDS)) -minutes $(if $(filter file,$(origin MINUTES)),1,$(MINUTES))
+sim: ## simulate SEEDS=50 lives of MINUTES=1 of each workload in virtual time; WORKLOAD=queue SEED=17 WITH=fault.kill=5 SHOW=key3/12
+	@bin=$$(mktemp -d)/simulation.test; trap 'rm -rf "$${bin%/*}"' EXIT; \
+		go test -c -vet=off -overlay=$$(go run ./simulation/overlay) -o $$bin ./simulation && cd simulation && $$bin -test.run '^TestSimulation$$' -test.timeout 0 \
+		-across $$(getconf _NPROCESSORS_ONLN) $(SIM) $(if $(WORKLOAD),-workload $(WORKLOAD)) $(if $(WITH),-with $(WITH)) $(if $(SHOW),-show $(SHOW))
+
+sim-mutants: ## put faults into copies of the product, and see after how many seeds a simulation finds each; ARGS='-mutant fence'
+	@overlay=$$(go run ./simulation/overlay); go test -count=1 -timeout 0 -vet=off -v ./simulation -run '^TestMutants$$' -mutants -overlay $$overlay -minutes 1 $(ARGS)
 
 bench: ## run the measurements behind docs/benchmarks.md and decisions; ARGS='-run LockPairs'
 	@$(RUN) -durable -- go -C bench test -count=1 -v -timeout 60m $(ARGS) ./...

@@ -4,8 +4,8 @@ package instant
 
 import "golang.org/x/sys/unix"
 
-// Now returns the present instant.
-func Now() Instant {
+// system reads the host's clock.
+func system() Instant {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(clock, &ts); err != nil {
 		panic("instant: clock_gettime: " + err.Error()) // a kernel older than Go supports

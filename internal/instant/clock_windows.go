@@ -2,5 +2,5 @@ package instant
 
 import "golang.org/x/sys/windows"
 
-// Now returns the present instant.
-func Now() Instant { return Instant(windows.DurationSinceBoot()) }
+// system reads the host's clock.
+func system() Instant { return Instant(windows.DurationSinceBoot()) }

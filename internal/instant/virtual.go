@@ -1,0 +1,30 @@
+package instant
+
+import (
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// virtual says that Now follows Go's clock.
+var virtual atomic.Bool
+
+// Virtual makes Now follow Go's clock until restore is called, so that time passes in a bubble of
+// testing/synctest as it does for timers. It is for simulations. Their process must measure nothing else
+// meanwhile: instants of the two clocks do not compare. It panics in a program that is not a test.
+func Virtual() (restore func()) {
+	if !strings.HasSuffix(strings.TrimSuffix(os.Args[0], ".exe"), ".test") {
+		panic("instant: a program's leases must count the time that the host is suspended: only tests may do without")
+	}
+	virtual.Store(true)
+	return func() { virtual.Store(false) }
+}
+
+// Now returns the present instant.
+func Now() Instant {
+	if virtual.Load() {
+		return Instant(time.Now().UnixNano()) //nolint:forbidigo // only compared with itself
+	}
+	return system()
+}

@@ -1,0 +1,388 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/cryptotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+)
+
+// A scenario is all that decides a run.
+type scenario struct {
+	workload string
+	seed     uint64
+	minutes  float64        // of virtual time with faults
+	with     map[string]int // knobs that are not drawn
+}
+
+// A violation is a promise that was broken.
+type violation struct {
+	kind  string   // lost, doubled, order, phantom, stuck, …
+	text  string   // for people
+	about []string // words that the events mention that led to it
+}
+
+// A World is one run: a server, the processes, what happens to them, and what was seen.
+type World struct {
+	scenario
+	Operator *dialect.DB // of a process that nothing happens to
+
+	dialect *sqlrun.Dialect
+	server  *server
+	gate    *gate
+	history *history
+	faults  *nemesis
+	ctx     context.Context // of the hosts
+	end     context.CancelFunc
+	all     sync.WaitGroup // of hosts and processes
+
+	trip int // how long a request or an answer is under way, in µs, in the mean
+
+	mu       sync.Mutex
+	hosts    []*host
+	lives    []*Process
+	knobs    map[string]int
+	done     map[string]int
+	reached  map[string]int
+	broken   []violation
+	troubled time.Time // when something last disturbed it
+	jams     int       // faults under way that may keep all from writing
+	jammed   time.Time // when there was one last
+}
+
+// A report is what a run has seen.
+type report struct {
+	scenario
+	knobs   map[string]int
+	done    map[string]int // how much was done, by kind
+	reached map[string]int // situations
+	broken  []violation
+	trips   int
+	virtual time.Duration
+	sum     uint64
+	history *history
+}
+
+// run lives through a scenario.
+func run(t *testing.T, s scenario) (r report) {
+	t.Helper()
+	defer instant.Virtual()()
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it makes goroutines wait
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(2 << 30))
+	cryptotest.SetGlobalRandom(t, s.seed)
+	dir := folder(t)
+	if _, err := template(); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w, err := newWorld(s, dir)
+		if err == nil {
+			err = w.live()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		r = report{
+			scenario: s, knobs: w.knobs, done: w.done, reached: w.reached, broken: w.broken,
+			trips: w.gate.seq, virtual: time.Since(w.history.began), sum: w.history.sum, history: w.history,
+		}
+	})
+	return r
+}
+
+func newWorld(s scenario, dir string) (w *World, err error) {
+	w = &World{
+		scenario: s, history: newHistory(time.Now()), //nolint:forbidigo // virtual
+		knobs: map[string]int{}, done: map[string]int{}, reached: map[string]int{},
+	}
+	w.ctx, w.end = context.WithCancel(context.Background())
+	w.gate = newGate(w)
+	w.server, err = newServer(w, dir)
+	return w, err
+}
+
+// live is the life of a world, from its beginning to its end.
+func (w *World) live() error {
+	go w.gate.collect()
+	var work Workload
+	for _, one := range workloads {
+		if one.name == w.workload {
+			work = one.make()
+		}
+	}
+	if work == nil {
+		return fmt.Errorf("there is no workload %q", w.workload)
+	}
+	w.dialect = engine(w.Knob("notes", 0, 1) == 1 && w.workload != "lock") // locks' notifications need arrays
+	w.trip = w.Knob("trip", 50, 300, 300, 1000, 4000)
+	operator := w.newProcess("operator", 1)
+	var err error
+	if w.Operator, err = operator.Open(2); err != nil {
+		return err
+	}
+	if err := work.Begin(w); err != nil {
+		return err
+	}
+	w.faults = w.unleash()
+	over := time.Now().Add(time.Duration(w.minutes * float64(time.Minute))) //nolint:forbidigo // virtual
+	for time.Until(over) > 0 {
+		<-time.After(time.Second)
+		work.Left(w)
+	}
+	w.faults.end()
+	w.settle(work)
+	w.end()
+	if !w.ends() {
+		return nil // the bubble cannot end, either
+	}
+	if err := work.Check(w); err != nil {
+		w.Violate("check", nil, "%v", err)
+	}
+	operator.stop()
+	close(operator.done)
+	w.checkConnections()
+	w.gate.close()
+	return nil
+}
+
+// settling is how long after the last fault everything must have ended: leases end, processes come back,
+// jobs that have failed are tried again, and the rest is worked off.
+const settling = 5 * time.Minute
+
+// settle waits until nothing is left.
+func (w *World) settle(work Workload) {
+	left := ""
+	for range settling / time.Second {
+		if left = work.Left(w); left == "" {
+			return
+		}
+		<-time.After(time.Second)
+	}
+	w.Violate("stuck", nil, "%v after the last fault there is left: %s", settling, left)
+}
+
+// ends waits until all processes have ended, and reports whether they have.
+func (w *World) ends() bool {
+	over := make(chan struct{})
+	go func() { w.all.Wait(); close(over) }()
+	select {
+	case <-over:
+		return true
+	case <-time.After(10 * time.Minute):
+		var names []string
+		for _, p := range w.lives {
+			select {
+			case <-p.done:
+			default:
+				names = append(names, p.who())
+			}
+		}
+		w.Violate("goroutines", nil, "ten minutes after they were stopped these have not returned: %s", strings.Join(names, ", "))
+		return false
+	}
+}
+
+// checkConnections looks for connections that processes have left open.
+func (w *World) checkConnections() {
+	<-time.After(time.Second) // those whose answers are under way
+	for _, p := range w.lives {
+		p.mu.Lock()
+		n := len(p.conns)
+		p.mu.Unlock()
+		if n > 0 {
+			w.Violate("connections", nil, "%s has left %d open", p.who(), n)
+		}
+	}
+}
+
+// Knob returns a number that the seed draws from some values, or that the scenario sets. It is printed with
+// a violation, and can be set by -with name=number.
+func (w *World) Knob(name string, values ...int) int {
+	value := oneOf(w.Dice("knob", name), values...)
+	if set, is := w.with[name]; is {
+		value = set
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.knobs[name] = value
+	return value
+}
+
+// Dice returns the dice of something, by its name: the same whenever it is asked for.
+func (w *World) Dice(name ...any) dice {
+	return newDice(w.seed, append([]any{w.workload, ":"}, name...)...)
+}
+
+// Done counts what was done. mu is held: see Process.Act.
+func (w *World) Done(kind string) { w.done[kind]++ }
+
+// Reached counts a situation that the workload claims to reach. mu is held: see Process.Act.
+func (w *World) Reached(situation string) { w.reached[situation]++ }
+
+// Violate records a broken promise. The events whose text or arguments contain one of the words are printed.
+func (w *World) Violate(kind string, words []string, format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.violate(kind, words, format, args...)
+}
+
+// violate is Violate with the mutex held.
+func (w *World) violate(kind string, words []string, format string, args ...any) {
+	v := violation{kind, fmt.Sprintf(format, args...), words}
+	if !slices.ContainsFunc(w.broken, func(o violation) bool { return o.kind == kind && o.text == v.text }) {
+		w.broken = append(w.broken, v)
+		w.history.add(event{who: "a check", what: kind + ": " + v.text})
+	}
+}
+
+// Free returns a context for what Operator does.
+func (w *World) Free() context.Context { return context.Background() }
+
+// trouble notes that something disturbs the world.
+func (w *World) trouble() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.troubled = time.Now() //nolint:forbidigo // virtual
+}
+
+// Over reports whether the last fault has ended.
+func (w *World) Over() bool { return w.faults != nil && w.faults.ctx.Err() != nil }
+
+// jam notes that a fault begins or ends that may keep all processes from writing.
+func (w *World) jam(more int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.jams += more
+	w.jammed = time.Now() //nolint:forbidigo // virtual
+}
+
+// Quiet returns for how long nothing has disturbed the world.
+func (w *World) Quiet() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Since(w.troubled)
+}
+
+// Healthy reports whether one of the processes of some hosts, by the beginning of their names, has nothing
+// that keeps it from working, and has lived for so long.
+func (w *World) Healthy(prefix string, long time.Duration) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, h := range w.hosts {
+		if p := h.now; p != nil && strings.HasPrefix(h.name, prefix) && p.healthy() && time.Since(h.since) > long {
+			return true
+		}
+	}
+	return false
+}
+
+// A host runs a program, again whenever it has ended, until the world ends.
+type host struct {
+	name  string
+	run   Program
+	once  bool // it is not run again once it has returned by itself
+	now   *Process
+	since time.Time
+	ended bool
+}
+
+// Start starts a host. Faults happen to it.
+func (w *World) Start(name string, run Program) { w.start(&host{name: name, run: run}) }
+
+// StartOnce is Start for a program that has done its work when it returns nil before it is stopped.
+func (w *World) StartOnce(name string, run Program) { w.start(&host{name: name, run: run, once: true}) }
+
+func (w *World) start(h *host) {
+	w.mu.Lock()
+	w.hosts = append(w.hosts, h)
+	w.mu.Unlock()
+	w.all.Go(func() {
+		for life := 1; w.ctx.Err() == nil; life++ {
+			p := w.newProcess(h.name, life)
+			w.mu.Lock()
+			h.now, h.since = p, time.Now() //nolint:forbidigo // virtual
+			w.mu.Unlock()
+			p.Note("begins")
+			gone := make(chan error, 1)
+			w.all.Go(func() {
+				defer close(p.done)
+				gone <- h.run(p)
+			})
+			var err error
+			select {
+			case err = <-gone:
+				p.Note("has returned: %v", err)
+			case <-p.gone:
+			}
+			w.mu.Lock()
+			h.ended = h.once && err == nil && p.ctx.Err() == nil
+			over := h.ended
+			w.mu.Unlock()
+			if over {
+				return
+			}
+			select {
+			case <-w.ctx.Done():
+			case <-time.After(p.Dice.about(3 * time.Second)):
+			}
+		}
+	})
+}
+
+func (w *World) newProcess(name string, life int) *Process {
+	p := &Process{
+		Name: name, Life: life, Dice: w.Dice("process", name, life), w: w, done: make(chan struct{}),
+		conns: map[*conn]bool{}, gone: make(chan struct{}), changed: make(chan struct{}), slow: 1,
+	}
+	p.Log = slog.New(&logHandler{p: p})
+	p.ctx, p.stop = context.WithCancel(w.ctx)
+	p.fragile = w.Knob("fault.cut", 0, 0, 50, 300, 300, 2000)
+	if name == "operator" {
+		p.fragile = spared
+		p.ctx, p.stop = context.WithCancel(context.Background())
+	}
+	w.mu.Lock()
+	w.lives = append(w.lives, p)
+	w.mu.Unlock()
+	return p
+}
+
+// spared is the fragility of a process to which no fault happens.
+const spared = -1
+
+// A logHandler writes a process's log into the history.
+type logHandler struct {
+	p     *Process
+	attrs []slog.Attr
+}
+
+func (h *logHandler) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelInfo
+}
+func (h *logHandler) WithGroup(string) slog.Handler { return h }
+
+func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &logHandler{h.p, append(slices.Clone(h.attrs), attrs...)}
+}
+
+func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	add := func(a slog.Attr) bool { text += " " + a.String(); return true }
+	for _, a := range h.attrs {
+		add(a)
+	}
+	r.Attrs(add)
+	h.p.Note("log: %s", strings.ReplaceAll(text, "\n", ": "))
+	return nil
+}
