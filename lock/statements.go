@@ -177,11 +177,11 @@ var (
 	purge      = sqlrun.DeleteFree("lock.purge", "{prefix}lock", byName, `name IN (:names) AND slot = 0 AND (state = 'FREE' OR expire_at <= {now})`)
 	purgeFence = sqlrun.DeleteFree("lock.purge-fence", "{prefix}lock_fence", byName, `name IN (:names) AND slot = 0`)
 
-	// enqueue adds this process to the row's queue while the lock is held, or others are there, and records until when it will wait for a notification.
-	// It drops queues of processes that are gone. While the lock is free and somebody else is the first, it is
-	// left to that one. It returns the row, as peek does: who joined
-	// need not read who holds the lock. Its commit does not wait for the disk: a crash can only
-	// lose what concerns waiters.
+	// enqueue adds this process to the row's queue while the lock is held, or others are there, and
+	// records until when it will wait for a notification. It drops queues of processes that are gone.
+	// While the lock is free and somebody else is the first, it is left to that one. It returns the row, as
+	// peek does: who joined need not read who holds the lock. Its commit does not wait for the disk: a crash
+	// can only lose what concerns waiters.
 	enqueue = sqlrun.PerDialect("lock.enqueue", whereNotified(`
 		UPDATE {prefix}lock SET waiting_until = {now + :patience},
 			waiters = CASE WHEN waiting_until IS NULL OR waiting_until <= {now} THEN ARRAY[CAST(:me AS VARCHAR)]

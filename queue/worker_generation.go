@@ -165,8 +165,8 @@ func (w *Worker) stickTwins(b *block, to store.Generation, twins []laterRow) {
 	}
 }
 
-// forwardSome moves those of a block's jobs that are not due soon, or only the given ones. It leaves out those whose id another
-// one has in their new block.
+// forwardSome moves those of a block's jobs that are not due soon, or only the given ones. It leaves
+// out those whose id another one has in their new block.
 func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *block, to store.Generation, node string,
 	only []laterRow,
 ) (moved, twins []laterRow, err error) {

@@ -23,7 +23,8 @@ var (
 		ORDER BY name`)
 
 	// bootSeen records that a host is up. All of its daemons write the same.
-	bootSeen = sqlrun.UpdateFree("scheduler.boot-seen", "{prefix}schedule_boot", []string{"boot", "schedule"}, `seen_at = {now}`, `boot = :boot`)
+	bootSeen = sqlrun.UpdateFree("scheduler.boot-seen", "{prefix}schedule_boot", []string{"boot", "schedule"},
+		`seen_at = {now}`, `boot = :boot`)
 
 	// bootNoted lists the schedules already handled in this start of a host.
 	bootNoted = sqlrun.SQL("scheduler.boot-noted", `SELECT schedule FROM {prefix}schedule_boot WHERE boot = :boot`)

@@ -108,7 +108,8 @@ func othersHold(ctx context.Context, tx *sqlrun.Session, locked []candidate, ope
 // stays the same.
 func (s *Scheduler) passOver(ctx context.Context, tx *sqlrun.Session, c *candidate, run int64) error {
 	after := min(max(c.now.Sub(c.nextExec)/2, 50*time.Millisecond), time.Second)
-	_, err := tx.Exec(ctx, putOff, sqlrun.Args{"id": c.ID, "after": after.Microseconds(), "reason": "not claimed yet: " + heldRun(run).Error()})
+	why := "not claimed yet: " + heldRun(run).Error()
+	_, err := tx.Exec(ctx, putOff, sqlrun.Args{"id": c.ID, "after": after.Microseconds(), "reason": why})
 	return err
 }
 

@@ -215,7 +215,8 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 	}
 	return &Scheduler{
 		db: db, opt: opt, jobs: jobs, owner: opt.Node + ":" + strings.ToLower(rand.Text()[:8]),
-		states: map[string]*laneState{}, asking: trouble.New(opt.Logger, "checking for cancelled runs"), booting: trouble.New(opt.Logger, "looking for schedules with @reboot"),
+		states: map[string]*laneState{}, asking: trouble.New(opt.Logger, "checking for cancelled runs"),
+		booting: trouble.New(opt.Logger, "looking for schedules with @reboot"),
 		running: map[int64]*execution{}, executors: make(chan struct{}, opt.MaxRuns), handlers: map[string]Func{},
 		surplus: make(chan trimming, 100), chance: mathrand.Float64,
 		aborted: make(chan struct{}), bell: make(chan struct{}, 1),

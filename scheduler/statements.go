@@ -309,7 +309,8 @@ var (
 	departed = sqlrun.SQL("scheduler.departed", `
 		SELECT name FROM {prefix}node WHERE expire_at < {now + :since}
 			AND NOT EXISTS (SELECT 1 FROM {prefix}queue_worker AS w WHERE w.node = name) LIMIT :limit`)
-	forgetNodes = sqlrun.DeleteFree("scheduler.forget-nodes", "{prefix}node", []string{"name"}, `name IN (:names) AND expire_at < {now + :since}`)
+	forgetNodes = sqlrun.DeleteFree("scheduler.forget-nodes", "{prefix}node", []string{"name"},
+		`name IN (:names) AND expire_at < {now + :since}`)
 
 	// announce wakes the daemons after a transaction that has changed something for them.
 	announce = sqlrun.PerDialect("scheduler.announce", func(d *sqlrun.Dialect) string {
