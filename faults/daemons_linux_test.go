@@ -99,8 +99,15 @@ func (r *rig) start(node, crontab string, tags []string) *daemon {
 // serve starts a daemon of the given program.
 func (r *rig) serve(binary, node string, args ...string) *daemon {
 	r.t.Helper()
+	return r.run(binary, node, append([]string{
+		"serve", "--node", node, "--log-format", "json", "--lease", r.lease.String(), "--grace", r.grace.String(),
+	}, args...)...)
+}
+
+// run starts a process of the given program that runs until it is told to end.
+func (r *rig) run(binary, node string, args ...string) *daemon {
+	r.t.Helper()
 	d := &daemon{rig: r, node: node, done: make(chan struct{})}
-	args = append([]string{"serve", "--node", node, "--log-format", "json", "--lease", r.lease.String(), "--grace", r.grace.String()}, args...)
 	d.cmd = exec.CommandContext(context.Background(), binary, args...)
 	d.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + r.dir, "DBCRON_DATABASE_URL=" + r.db.URL}
 	d.cmd.Stderr = &d.log

@@ -99,6 +99,13 @@ func Snooze(d time.Duration) error {
 	return &result{errors.New("snoozed"), snoozed, max(0, d)}
 }
 
+// HandBack ends an attempt without counting it, because whoever does the job is being stopped: the job is
+// done again by others, as if its worker had handed it over. A job may be the reason for that. So one that
+// was handed back three times in a row, within a minute after its begin, pauses before it begins again, and
+// at the fifth time it becomes a dead letter, if nothing else was handed back with it that had begun within
+// that minute, and no worker was stopped during the pauses: see docs/queue.md.
+func HandBack(err error) error { return &result{orText(err, "handed back"), handed, 0} }
+
 // Discard ends a job without a further attempt. It leaves no trace but a log line, unless its
 // queue keeps done jobs: then the job is kept with the reason.
 func Discard(err error) error { return &result{orText(err, "discarded"), discard, 0} }
@@ -107,13 +114,13 @@ func Discard(err error) error { return &result{orText(err, "discarded"), discard
 func Bury(err error) error { return &result{orText(err, "buried"), buried, 0} }
 
 // Failed reports whether a handler's return value is a failed attempt, or the end of a job that
-// was buried: it is neither nil nor made by Snooze or Discard. It is for middleware.
+// was buried: it is neither nil nor made by Snooze, HandBack or Discard. It is for middleware.
 func Failed(err error) bool {
 	if err == nil {
 		return false
 	}
 	r, chosen, _ := barrier.Find[*result](err)
-	return !chosen || r.what != snoozed && r.what != discard
+	return !chosen || r.what != snoozed && r.what != handed && r.what != discard
 }
 
 func orText(err error, text string) error {

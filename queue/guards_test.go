@@ -79,7 +79,7 @@ func told(at int) sqlrun.Args {
 		"queue": 1, "queues": []int64{1}, "to": 1, "name": "q", "names": []string{"q"}, "divided": 3, "generation": 1, "priority": 2, "id": first,
 		"ids": []int64{first, first + 2}, "n": 2, "least": first, "most": first + 2, "places": store.Places{Queue: 1, Divided: 3, Priority: 2, IDs: []int64{first, first + 2}},
 		"node": "me", "from": "nobody", "fence": 5, "batch": 100, "busy": 1, "does": nil, "was": rowRunning,
-		"had": "", "charged": "x", "died": 1, "lost": 0, "clears": 0,
+		"had": "", "charged": "x", "died": 1, "lost": 0, "clears": 0, "stops": 3,
 		"state": rowSuspect, "lease": 1, "keep": 1, "soon": 0, "limit": 100, "since": store.Epoch.UnixMicro(), "rows": moving(first, Normal),
 	}
 	maps.Copy(args, past(first-1))
@@ -91,7 +91,7 @@ func moving(first int64, priority int) (rows []sqlrun.Args) {
 	for _, id := range []int64{first, first + 2} {
 		rows = append(rows, sqlrun.Args{
 			"queue": 1, "block": 3, "job": id, "priority": priority, "tries": 1, "died": 0, "charge": "", "why": "", "more": "",
-			"later": 0, "holds": nil, "target": 5, "at": 1, "seen": 4, "held": 5, "heir": "",
+			"later": 0, "halts": 0, "holds": nil, "target": 5, "at": 1, "seen": 4, "held": 5, "heir": "",
 			"divided": 3, "after1": first - 1, "after2": first - 1, "after3": first - 1, "after4": first - 1,
 		})
 	}

@@ -270,6 +270,15 @@ var mutants = append(deaf(), []mutant{
 	{store.CheckOutDelayed, "j.snapshot", "NULL", "TestProgressFaults" + onSQLite},
 	{store.DivideAnew, "j.snapshot", "NULL", "TestProgressOfTheMoved" + onSQLite},
 
+	// Stops.
+	{store.LockPaused, " AND ({in queue_id :queues}) IS TRUE", "", "TestPauseAfterStops" + onSQLite},
+	{store.LockPaused, "stopped_at <= {now + :since} AND ", "", "TestPauseAfterStops" + onSQLite},
+	{store.LockPaused, " AND stops >= :stops", "", "TestPauseAfterStops" + onSQLite},
+	{store.LockPaused, " AND run_at > {now}", "", "TestPauseAfterStops" + onSQLite},
+	{store.Redelay, "stops = picked.halts", "stops = 1", "TestJobThatStopsItsWorker" + onSQLite},
+	{store.DelayReady, "record.halts, CASE", "0, CASE", "TestJobThatStopsItsWorker" + onSQLite},
+	{store.DelayRunning, "record.halts, CASE", "0, CASE", "TestJobThatStopsItsWorker" + onSQLite},
+
 	// Moves.
 	{store.DelayReady, movedPrio, always, ""},
 	{store.DelayReady, movedID, always, ""},

@@ -54,7 +54,7 @@ var asked = map[*sqlrun.Stmt]bool{
 // are kept.
 var settled = map[*sqlrun.Stmt]bool{
 	store.DelayReady: true, store.DelayRunning: true, store.Redelay: true, store.BuryReady: true, store.BuryDelayed: true, store.BuryRunning: true,
-	store.CheckOutReady: true, store.CheckOutDelayed: true, store.LockJobs: true, store.LockDelayed: true, store.LockRunning: true, store.PresentDead: true,
+	store.CheckOutReady: true, store.CheckOutDelayed: true, store.LockPaused: true, store.LockJobs: true, store.LockDelayed: true, store.LockRunning: true, store.PresentDead: true,
 	store.OutdatedDead: true, store.SurplusDead: true, store.PurgeDead: true, store.LockDead: true, store.LockOut: true, store.ReviveDead: true, store.HastenDelayed: true,
 	store.LockQueue: true, store.SetQueue: true, store.QueueUses: true, store.MarkDeleted: true, store.StillMine: true,
 	store.LockLater: true, store.DivideAnew: true, store.PassReady: true,
@@ -199,6 +199,9 @@ func wrong(stmt *sqlrun.Stmt, d *sqlrun.Dialect, plan []dbtest.PlanLine, n int, 
 		if stmt == store.HeldKeys && strings.Contains(fmt.Sprint(plan), "job_delayed_hold") {
 			continue // where this has no others
 		}
+		if (stmt == store.LockPaused || stmt == store.SuspiciousJobs) && s.table == "job_delayed" && strings.Contains(fmt.Sprint(plan), "job_delayed_stopped") {
+			continue // likewise
+		}
 		if reads > most && !asked[stmt] {
 			return fmt.Sprintf("reads %d rows of %s", reads, s.table)
 		}
@@ -217,7 +220,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 			"block": i % planBlocks, "job": -ids[i], "name": "kind", "job_key": nil, "payload": "{}",
 			"bytes": nil, "above": i % planBlocks, "below": i%planBlocks + 2, "target": 99,
 			"tries": 1, "lasts": nil, "trace_of": nil, "endpoint": nil, "run_us": int64(1), "died": 0, "charge": "", "later": 1,
-			"why": "", "more": "", "holds": nil, "at": i, "unique_key": "k", "until_us": nil,
+			"why": "", "more": "", "holds": nil, "halts": 1, "at": i, "unique_key": "k", "until_us": nil,
 			"slot": 0, "since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "group_id": ids[i], "seen": 1, "held": 1, "heir": "", "became": "done", "made": nil,
 		}
 	}
@@ -239,7 +242,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 		"poll_max": "", "notify": "", "longest": 1, "channel": "c", "payload": "p", "unique_key": "k", "job": int64(1), "holder": int64(2),
 		"until_us": int64(1), "by": 1,
 		"snapshot": nil, "percent": nil, "message": nil, "attempt": 1, "group": int64(1), "callback": nil,
-		"error": "", "topic": "t", "subscriber": "q",
+		"error": "", "stops": 3, "topic": "t", "subscriber": "q",
 		"running": 1, "rate": 1, "per": "1s", "burst": 1, "slot": 0, "lasts": 1, "drawn": int64(1), "at": "127.0.0.1:1",
 		"kinds": []string{"k", "l"}, "does": nil, "key": "k", "what": "done", "tries": 1, "before": ids[0],
 	}

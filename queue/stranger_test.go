@@ -56,7 +56,8 @@ var passes = map[string][]freeStatement{
 		{store.ReturnPermit, 0, sqlrun.Args{"kind": "x", "slot": 1, "fence": 5}},
 		{store.WaitForPermit, 0, sqlrun.Args{"kind": "x", "lasts": 1, "soon": 1}},
 	},
-	"the goroutine that ends groups": {{store.LockGroup, 0, sqlrun.Args{"group": 1}}},
+	"the end of a worker, before it waits for its jobs": {{store.LockPaused, inDelayed, nil}},
+	"the goroutine that ends groups":                    {{store.LockGroup, 0, sqlrun.Args{"group": 1}}},
 	"the sweep": {
 		{store.ExpelIdleNodes, 0, sqlrun.Args{"since": int64(1e15)}},
 		{store.ForgetNodes, 0, sqlrun.Args{"since": int64(1e15)}},
@@ -76,7 +77,7 @@ var passes = map[string][]freeStatement{
 // mayWait has statements that wait, for a reason.
 var mayWait = map[string][]*sqlrun.Stmt{
 	"rows that the same transaction has locked before": {
-		store.TakeBlocks,
+		store.TakeBlocks, store.AcquitPaused,
 		store.PurgeDead, store.PurgeDone, store.PurgeKeys, store.EndGroup, store.AccuseGroup, store.SetDrawn,
 		store.DivideAnew, store.PassReady, store.PassKeys, store.PartingKeys, store.FinishMembers,
 		store.KeepReady, store.KeepDelayed, store.KeepRunning, store.BuryReady, store.BuryDelayed, store.BuryRunning,
@@ -154,6 +155,7 @@ func strangers(t *testing.T, db *dbtest.DB) {
 		t, db,
 		`INSERT INTO {prefix}node (name, state, expire_at) VALUES ('late', 'live', `+ago+`), ('nobody', 'lost', `+ago+`)`,
 		`INSERT INTO {prefix}queue_worker (queue_id, node) VALUES (1, 'forgotten')`,
+		`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at, stops, stopped_at) VALUES (1, 4, 21, 'x', `+ahead+`, 3, `+ago+`)`,
 		`INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by, fence) VALUES (1, 7, 'LEASED', 'nobody', 5)`,
 		`INSERT INTO {prefix}queue_limit (queue_id, kind) VALUES (1, 'x')`,
 		`INSERT INTO {prefix}queue_permit (queue_id, kind, slot, state, lock_by, fence) VALUES (1, 'x', 0, 'LEASED', 'nobody', 0), (1, 'x', 1, 'LEASED', 'me', 5), (1, 'y', 0, 'FREE', '', 0)`,

@@ -195,6 +195,7 @@ type lifetime struct {
 	stopping chan struct{} // closed when the worker is being stopped
 	joined   chan struct{} // closed when the others know of it
 	ended    chan struct{} // closed when nothing more is written
+	halt     stopping
 }
 
 // A workQueue is one of a worker's queues.

@@ -72,7 +72,7 @@ func (t *tally) counter(key countKey) *count {
 // converts an instant to the database's µs since 1970; at is the present, for a job without a
 // recorded end. mu is held.
 func (t *tally) count(d *Delivery, what verdict, skew int64, at instant.Instant) {
-	if d.began == 0 || what == snoozed {
+	if d.began == 0 || what == snoozed || what == handed {
 		return
 	}
 	began, ran := skew+d.began.Sub(0).Microseconds(), cmp.Or(d.stopped, at).Sub(d.began).Microseconds()

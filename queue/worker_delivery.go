@@ -26,6 +26,7 @@ type Delivery struct {
 	ID      int64
 	Attempt int // from 1
 	Crashes int // how many workers have died while running it
+	Stops   int // how many workers in a row were stopped soon after they had begun it: see [HandBack]
 
 	// Callback is the ended group whose callback the job is, or 0. [Client.Results] has the
 	// results of its jobs.

@@ -198,6 +198,7 @@ func (w *Worker) do(unit []*Delivery) {
 	outcomes := w.try(unit)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.heedHandBacks(outcomes)
 	for i, out := range outcomes {
 		unit[i].ctx.end(nil)
 		w.tellReturned(unit[i])
@@ -303,6 +304,15 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	what, after := verdictOf(d, err)
 	isDone := what == done || what == discard
 	removed := w.opt.AtMostOnce && d.from != tableRunning // its row, before it began
+	if what == handed && !removed && (!b.gone || d.from == tableRunning) {
+		if m, ok := w.handsBack(d, err, after); ok {
+			b.moves = append(b.moves, m)
+			b.weigh(d, d.bytes())
+			w.enlist(b)
+			w.tellClosing()
+			return
+		}
+	}
 	switch {
 	case what == lost, what == handed, b.gone && d.from != tableRunning && !isDone:
 		w.endElsewhere(d, what, err)
@@ -436,14 +446,17 @@ func tellWaiter(d *Delivery, err error) {
 // verdictOf converts a handler's error to a verdict.
 func verdictOf(d *Delivery, err error) (verdict, time.Duration) {
 	var r *result
+	handsOver := d.ctx.cause != nil && errors.Is(d.ctx.cause, errHandedOver)
 	switch {
 	case err == nil:
 		return done, 0
+	case errors.As(err, &r) && r.what == snoozed && handsOver: // because of that
+		return handed, r.after
 	case errors.As(err, &r):
 		return r.what, r.after
 	case d.ctx.cause != nil && errors.Is(d.ctx.cause, ErrLost):
 		return lost, 0
-	case d.ctx.cause != nil && errors.Is(d.ctx.cause, errHandedOver):
+	case handsOver:
 		return handed, 0
 	}
 	return failed, 0

@@ -106,11 +106,11 @@ func (w *Worker) outcomes(unit []*Delivery, results []tried) []rig.Outcome {
 	return all
 }
 
-// words has the names of verdicts. A lost or handed over job has not failed: it will be
+// words has the names of verdicts. A lost job has not failed: it will be
 // retried.
 var words = [...]string{
 	done: "done", failed: "failed", retryIn: "retry", snoozed: "snoozed", discard: "discarded", buried: "dead",
-	lost: "failed", handed: "failed",
+	lost: "failed", handed: "snoozed",
 }
 
 // twin returns a worker with the same handlers that has not begun.

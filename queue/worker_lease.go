@@ -451,7 +451,8 @@ func (w *Worker) drop(b *block, cause error) {
 // drain ends the worker's work: see Run.
 func (w *Worker) drain(ctx context.Context) {
 	w.mu.Lock()
-	w.closing = true
+	told := !w.closing && (len(w.taken) > 0 || w.unasked == nil || !w.unasked()) // else nobody has stopped it that does jobs
+	w.closing, w.halt.at = true, instant.Now()
 	w.work.Broadcast()
 	w.ungather()
 	for _, q := range w.queues {
@@ -469,6 +470,9 @@ func (w *Worker) drain(ctx context.Context) {
 	over := make(chan struct{})
 	go func() { w.group.Wait(); close(over) }()
 	grace := time.After(max(0, w.opt.Grace))
+	if told {
+		w.acquitPaused(ctx)
+	}
 	every := time.NewTicker(20 * time.Millisecond)
 	defer every.Stop()
 	last := instant.Instant(0) // when to give up on it; 0: wait for it
@@ -561,17 +565,12 @@ func (w *Worker) unwritten() bool {
 func (w *Worker) cancelAll() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.findSuspects()
 	n := 0
-	for _, unit := range w.slots {
-		for _, d := range unit {
-			if d.stuck != nil { // this attempt has failed: the next one is another
-				w.end(d, d.stuck, "")
-			}
-			d.ctx.end(errHandedOver)
-			n++
+	for d := range w.underWay() {
+		if d.stuck != nil { // this attempt has failed: the next one is another
+			w.end(d, d.stuck, "")
 		}
-	}
-	for d := range w.taken {
 		d.ctx.end(errHandedOver)
 		n++
 	}
@@ -585,6 +584,7 @@ func (w *Worker) abandon(ctx context.Context) {
 	w.mu.Lock()
 	w.lease.over = true // it does not rejoin
 	node := cmp.Or(w.lease.node, w.lease.last)
+	late := w.lateMoves()
 	hand := map[*block][]int64{}
 	for _, d := range w.out {
 		hand[d.b] = append(hand[d.b], d.ID)
@@ -598,6 +598,9 @@ func (w *Worker) abandon(ctx context.Context) {
 	}
 	w.mu.Unlock()
 	var steps []func(context.Context) error
+	for b, moves := range late {
+		steps = append(steps, func(ctx context.Context) error { return w.handLate(ctx, b, node, moves) })
+	}
 	for b, ids := range hand {
 		args := store.JobArgs(b.q.id, b.divided, 0, ids)
 		args["node"] = node

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/internal/stops"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -24,6 +25,7 @@ type move struct {
 	died   int
 	charge string // whose death that includes, of a job that is checked out for it
 	later  time.Duration
+	stops  int  // how many workers in a row were stopped soon after they had begun it
 	holds  bool // its key waits for it
 	err    error
 	why    string // the error's text, and further details
@@ -144,7 +146,7 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, by blockLease, f *moveG
 		row := sqlrun.Args{
 			"queue": by.Queue, "block": by.Divided, "job": m.d.ID, "priority": m.d.Priority, "tries": m.tries,
 			"died": m.died, "charge": m.charge, "why": m.why, "more": m.more,
-			"later": m.later.Microseconds(), "holds": nil,
+			"later": m.later.Microseconds(), "holds": nil, "halts": m.stops,
 		}
 		if m.holds {
 			row["holds"] = cmp.Or(m.d.Key, fifoHold)
@@ -225,13 +227,10 @@ func (w *Worker) moved(m *move) {
 		w.c.events.tell(d, m.what, m.err, m.later)
 		w.tally.count(d, m.what, w.c.clock.skew(), instant.Now())
 	}
-	level := slog.LevelInfo
 	if m.what == buried {
-		level = slog.LevelWarn
 		w.ends.noteEnd(d)
 	}
-	w.again.Log(level, repeatOf(d, m.why), "job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
-		m.what == buried, "again_in", m.later, "error", m.why)
+	w.logMoved(m)
 	if b.gone {
 		return
 	}
@@ -252,6 +251,21 @@ func (w *Worker) moved(m *move) {
 		return
 	}
 	w.release(d)
+}
+
+// logMoved logs the end of an attempt at a job that is not done. mu is held.
+func (w *Worker) logMoved(m *move) {
+	d, level := m.d, slog.LevelInfo
+	if m.what == buried || m.stops >= stops.Suspicious {
+		level = slog.LevelWarn
+	}
+	if m.what == handed {
+		w.log.Log(context.Background(), level, "job handed back", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt,
+			"stops", m.stops, "again_in", max(0, m.later), "why", m.why)
+		return
+	}
+	w.again.Log(level, repeatOf(d, m.why), "job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
+		m.what == buried, "again_in", m.later, "error", m.why)
 }
 
 // repeatOf returns what failures that are logged once have in common.

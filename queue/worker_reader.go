@@ -72,7 +72,7 @@ func (r *reader) delayed(row *sqlrun.Row) *Delivery {
 	d := r.ready(row)
 	j := r.rows.Job()
 	d.from = tableDelayed
-	d.Attempt, d.runAt, d.holding = j.Attempt+1, j.RunAt, j.Holds
+	d.Attempt, d.Stops, d.runAt, d.holding = j.Attempt+1, j.Stops, j.RunAt, j.Holds
 	if !d.holding {
 		d.order = store.TickOf(d.runAt)
 	}

@@ -523,6 +523,7 @@ func (r *Receiver) Settle(ctx context.Context, all []Outcome) []error {
 		said[i].stack, said[i].err = answerOf(o.Err)
 	}
 	w.mu.Lock()
+	w.heedHandBacks(said)
 	for i, o := range all {
 		d, err := o.Delivery, said[i].err
 		if !w.taken[d] {

@@ -27,7 +27,7 @@ func newMove(d *Delivery, q *store.Queue, p RetryPolicy, ordered bool, end *resu
 		why: limitText(end.Error(), 4000), more: limitText(detail, 32000),
 	}
 	switch end.what {
-	case snoozed:
+	case snoozed, handed:
 		m.tries--
 	case failed, retryIn:
 		if d.Attempt >= p.MaxAttempts {

@@ -27,13 +27,16 @@ type flapping struct {
 	stop  func()
 }
 
-func flap(t *testing.T, db *dbtest.DB) *flapping {
+func flap(t *testing.T, db *dbtest.DB, adjust ...func(w *Worker)) *flapping {
 	t.Helper()
 	f := &flapping{begun: make(chan int64, 100), goOn: make(chan struct{})}
 	broken := db.Broken(t, &dbtest.Fault{Random: func() (bool, bool) { return f.off.Load(), false }})
 	broken.Pool().SetMaxOpenConns(5)
 	f.w = worker(t, client(t, broken, Options{}), WorkerOptions{})
 	f.w.slow = time.Millisecond
+	for _, change := range adjust {
+		change(f.w)
+	}
 	must(t, f.w.HandleOthers(func(ctx context.Context, d *Delivery) error {
 		f.begun <- d.ID
 		select {
@@ -189,10 +192,7 @@ func TestAppeal(t *testing.T) {
 		rowBecomes(t, db, "running 0 0 free")
 		db.Do(t, `UPDATE {prefix}job_running SET state = 'alone'`, nil)
 		f.cut(t, db)
-		other := flap(t, db)
-		other.w.mu.Lock()
-		other.w.appeal = longWait
-		other.w.mu.Unlock()
+		other := flap(t, db, func(w *Worker) { w.appeal = longWait }) // before it begins: it finds the job at once
 		eventually(t, "another worker finds it", func() bool {
 			other.w.mu.Lock()
 			defer other.w.mu.Unlock()

@@ -3,42 +3,20 @@ package scheduler
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/internal/stops"
 )
 
-// Work may be the reason why its daemon is stopped: it restarts a service, and the daemon is part of that. Its
-// run is handed back, as nobody's fault, and would stop the next daemon. So each run counts the daemons in a row
-// that were stopped within [soonAfter] after they had begun it. From the third one on it pauses before it begins
-// again, each time for twice as long:
-//
-//   - If a daemon is stopped during the pause, the run is not the reason, and its count begins anew. So it does
-//     when the run has gone on for longer than soonAfter before a stop.
-//   - If none is, and the next one is stopped soon after the run has begun again, the count goes on. At mostStops
-//     the run fails, if nothing else had begun so soon before that stop.
-//
-// Restarts at a regular interval clear a run: an interval that ends within soonAfter of the end of the first pause
-// ends during the second one. Pauses vary, so that runs that were stopped together part. The reasons:
-// docs/adr/0036-a-run-that-stops-its-daemon.md.
-const (
-	// SuspiciousStops is the number of stops in a row after which a run pauses before it begins again.
-	SuspiciousStops = 3
+// Work may be the reason why its daemon is stopped: package stops has the rules.
 
-	soonAfter  = time.Minute
-	pauseFrom  = SuspiciousStops
-	firstPause = 2 * soonAfter
-	longest    = 8 // the longest pause is so many times the first
-
-	mostStops    = 5  // stops in a row after which a run fails that was the only one to have begun so late
-	mostAnyStops = 20 // and one that never was the only one
-)
+// SuspiciousStops is the number of stops in a row after which a run pauses before it begins again.
+const SuspiciousStops = stops.Suspicious
 
 // A stopping is the end of this daemon.
 type stopping struct {
@@ -60,7 +38,7 @@ func (st *stopping) soon(e *execution) (after time.Duration, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	after = max(0, st.at.Sub(e.begun))
-	return after, st.at != 0 && e.begun != 0 && after < soonAfter
+	return after, st.at != 0 && e.begun != 0 && after < stops.Soon
 }
 
 // findSuspects counts the runs that are about to be handed back and had begun soon before the stop.
@@ -94,31 +72,12 @@ func (s *Scheduler) judge(e *execution, o outcome, r guardian.Result) outcome {
 	alone := s.stopping.suspects == 1
 	s.stopping.mu.Unlock()
 	o.stops = e.stops + 1
-	if o.stops >= mostStops && alone || o.stops >= mostAnyStops {
-		why := fmt.Sprintf("it seems to stop its daemon: %d daemons in a row were stopped within %s after they had begun it, "+
-			"and none while it paused; not begun again", o.stops, duration.Format(soonAfter))
-		return outcome{state: "failed", why: why, final: true}
+	v := stops.Judge("daemon", o.stops, alone, after, s.chance())
+	if v.Fails {
+		return outcome{state: "failed", why: v.Why, final: true}
 	}
-	o.why += " " + inSeconds(after) + " after it had begun"
-	if o.pause = pauseAfter(o.stops, s.chance()); o.pause > 0 {
-		o.why += fmt.Sprintf(", as %d were before; it begins again after %s, or when a daemon is stopped without it",
-			o.stops-1, duration.Format(o.pause))
-	}
+	o.pause, o.why = v.Pause, v.Why
 	return o
-}
-
-// inSeconds formats a duration for people, in whole seconds.
-func inSeconds(d time.Duration) string {
-	return duration.Format(max(time.Second, d.Round(time.Second)))
-}
-
-// pauseAfter returns how long a run pauses after so many stops in a row. random is in [0, 1).
-func pauseAfter(stops int, random float64) time.Duration {
-	if stops < pauseFrom {
-		return 0
-	}
-	pause := firstPause * time.Duration(min(1<<min(stops-pauseFrom, 10), longest))
-	return (pause + time.Duration(random*float64(pause)/2)).Round(time.Second)
 }
 
 // acquitPaused lets runs begin that pause, because this daemon is stopped without them. If it fails, they pause on.
@@ -132,7 +91,7 @@ func (s *Scheduler) acquitPaused(ctx context.Context) {
 	err := s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var ids []int64
 		for _, lane := range lanes {
-			args := sqlrun.Args{"lane": lane, "since": -soonAfter.Microseconds(), "limit": batch}
+			args := sqlrun.Args{"lane": lane, "since": -stops.Soon.Microseconds(), "limit": batch}
 			found, err := sqlrun.Select(ctx, tx, pausing, args, func(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) })
 			if err != nil {
 				return err

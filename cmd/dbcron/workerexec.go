@@ -146,7 +146,9 @@ func (x *executor) outcome(ctx context.Context, d *queue.Delivery, r guardian.Re
 		return fmt.Errorf("%w: %w", err, failure)
 	case r.Cause != guardian.Exited && ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", context.Cause(ctx), failure)
-	case r.Cause != guardian.Exited: // a second signal, or the lease ended
+	case r.Cause != guardian.Exited && x.stopping.Err() != nil: // a second signal
+		return queue.HandBack(failure)
+	case r.Cause != guardian.Exited: // the lease ended
 		return queue.Snooze(0)
 	case r.ExitCode == 0:
 		x.log.Info("job done", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "took", r.Took)

@@ -102,7 +102,7 @@ func (s *sender) handleBatch(ctx context.Context, batch []*queue.Delivery) error
 			}
 			for i, err := range errs {
 				if err != nil && s.aborted.Err() != nil {
-					err = queue.Snooze(0)
+					err = queue.HandBack(err)
 				}
 				results[p.at[i]] = err
 			}

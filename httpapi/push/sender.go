@@ -77,7 +77,7 @@ func (s *sender) handle(ctx context.Context, d *queue.Delivery) error {
 	defer context.AfterFunc(s.aborted, cancel)()
 	err := s.send(ctx, d)
 	if err != nil && s.aborted.Err() != nil {
-		return queue.Snooze(0)
+		return queue.HandBack(err)
 	}
 	return err
 }

@@ -262,6 +262,10 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 	if err != nil {
 		return nil, err
 	}
+	suspects, err := suspiciousJobs(ctx, c)
+	if err != nil {
+		return nil, err
+	}
 	flows := Flows(minutes, now)
 	for i := range depths {
 		q := &depths[i]
@@ -297,7 +301,21 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 			return nil, err
 		}
 	}
-	return slices.Concat(behind, stuck[:min(len(stuck), Most)], died[:min(len(died), Most)], paused[:min(len(paused), Most)]), nil
+	return slices.Concat(behind, stuck[:min(len(stuck), Most)], suspects, died[:min(len(died), Most)], paused[:min(len(paused), Most)]), nil
+}
+
+// suspiciousJobs finds queues with jobs that may stop their workers.
+func suspiciousJobs(ctx context.Context, c *admin.Client) (all []Problem, err error) {
+	jobs, err := c.Suspicious(ctx, suspiciousFor, 200)
+	for _, j := range jobs {
+		if len(all) < Most && !slices.ContainsFunc(all, func(p Problem) bool { return p.Name == j.Queue }) {
+			all = append(all, Problem{
+				Of: Queues, Name: j.Queue, what: "A job of queue %s may stop its worker", Why: plain.Cut(j.Error, 200), Since: j.At,
+				Do: fmt.Sprintf("look whether it restarts its worker: dbcron job get %d", j.ID),
+			})
+		}
+	}
+	return all, err
 }
 
 // ofHandlers reports handlers of a queue that do not return, and workers whose handlers wait for connections.

@@ -166,6 +166,13 @@ func TestQueues(t *testing.T) {
 			SELECT queue_id, 0, 7, 'me', 'k', 'stuck', 'it took too long' FROM {prefix}queue WHERE name = 'mail'`, nil)
 		all, err = look(now, nil)
 		wants(t, all, err, "!1 handler of queue mail does not return: …dbcron job list --state running --queue mail", "is paused")
+		db.Do(t, `DELETE FROM {prefix}job_running`, nil)
+		db.Do(t, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, kind, stops, stopped_at, error)
+			SELECT queue_id, 0, 7, {now + 60000000}, 'k', 3, {now}, 'handed back: its worker was stopped 2s after' FROM {prefix}queue WHERE name = 'mail'`, nil)
+		db.Do(t, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, kind, stops, stopped_at, error)
+			SELECT queue_id, 0, 8, {now}, 'k', 2, {now}, '' FROM {prefix}queue WHERE name = 'it''s paused'`, nil)
+		all, err = look(now, nil)
+		wants(t, all, err, "A job of queue mail may stop its worker: handed back: …2s after; …dbcron job get 7", "is paused")
 	})
 }
 

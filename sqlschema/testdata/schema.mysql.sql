@@ -118,9 +118,12 @@ CREATE TABLE dbcron_job_delayed (
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
+  stops int NOT NULL DEFAULT 0 COMMENT 'How many workers in a row were stopped within a minute after they had begun it',
+  stopped_at datetime(6) DEFAULT NULL COMMENT 'When the last of them handed it back; NULL: none did',
   PRIMARY KEY (queue_id,divided,id),
   KEY dbcron_job_delayed_due (queue_id,divided,run_at,id),
-  KEY dbcron_job_delayed_hold (queue_id,divided,hold_key)
+  KEY dbcron_job_delayed_hold (queue_id,divided,hold_key),
+  KEY dbcron_job_delayed_stopped (stopped_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs whose time has yet to come, and failed ones that wait for their retry';
 
 CREATE TABLE dbcron_job_done (

@@ -118,10 +118,13 @@ CREATE TABLE dbcron_job_delayed (
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    stops integer NOT NULL DEFAULT 0 -- How many workers in a row were stopped within a minute after they had begun it
+    stopped_at timestamp with time zone -- When the last of them handed it back; NULL: none did
     CONSTRAINT dbcron_job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs whose time has yet to come, and failed ones that wait for their retry
 CREATE INDEX dbcron_job_delayed_due ON public.dbcron_job_delayed USING btree (queue_id, divided, run_at, id);
 CREATE INDEX dbcron_job_delayed_hold ON public.dbcron_job_delayed USING btree (queue_id, divided, hold_key) WHERE (hold_key IS NOT NULL);
+CREATE INDEX dbcron_job_delayed_stopped ON public.dbcron_job_delayed USING btree (stopped_at) WHERE (stopped_at IS NOT NULL);
 
 CREATE TABLE dbcron_job_done (
     queue_id integer NOT NULL -- The queue

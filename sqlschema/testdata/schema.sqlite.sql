@@ -117,13 +117,15 @@ CREATE TABLE dbcron_job_delayed ( -- Jobs whose time has yet to come, and failed
     timeout         INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace           TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key      TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
-    group_id        INTEGER, endpoint TEXT, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
+    group_id        INTEGER, endpoint TEXT, stops INTEGER NOT NULL DEFAULT 0, stopped_at TEXT, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     CONSTRAINT dbcron_job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITHOUT ROWID;
 
 CREATE INDEX dbcron_job_delayed_due ON dbcron_job_delayed (queue_id, divided, run_at, id);
 
 CREATE INDEX dbcron_job_delayed_hold ON dbcron_job_delayed (queue_id, divided, hold_key) WHERE hold_key IS NOT NULL;
+
+CREATE INDEX dbcron_job_delayed_stopped ON dbcron_job_delayed (stopped_at) WHERE stopped_at IS NOT NULL;
 
 CREATE TABLE dbcron_job_done ( -- Jobs that are done, of queues that keep them
     queue_id        INTEGER NOT NULL, -- The queue

@@ -34,6 +34,7 @@ type Job struct {
 
 	Attempt  int
 	Crashes  int
+	Stops    int  // of its workers, of a delayed job
 	Holds    bool // its key waits for its retry
 	Error    string
 	Progress *Progress // nil: none is stored
@@ -149,6 +150,7 @@ var others = []column{
 	{"divided", func(r *Reader, row *sqlrun.Row, at int) { r.job.Divided = int(row.Int(at)) }},
 	{"attempt", func(r *Reader, row *sqlrun.Row, at int) { r.job.Attempt = int(row.Int(at)) }},
 	{"crashes", func(r *Reader, row *sqlrun.Row, at int) { r.job.Crashes = int(row.Int(at)) }},
+	{"stops", func(r *Reader, row *sqlrun.Row, at int) { r.job.Stops = int(row.Int(at)) }},
 	{"run_at", func(r *Reader, row *sqlrun.Row, at int) { r.job.RunAt = row.Int(at) }},
 	{"started_at", func(r *Reader, row *sqlrun.Row, at int) { r.job.Started = row.Int(at) }},
 	{"died_at", func(r *Reader, row *sqlrun.Row, at int) { r.job.Died = row.Int(at) }},

@@ -44,4 +44,4 @@ func fetchDue(d *sqlrun.Dialect) string {
 }
 
 // delayedColumns are the columns of delayed jobs that workers read.
-var delayedColumns = `id, priority, ` + BodyColumns + `, attempt, crashes, {us run_at}, hold_key, ` + progressColumns
+var delayedColumns = `id, priority, ` + BodyColumns + `, attempt, crashes, {us run_at}, hold_key, stops, ` + progressColumns

@@ -10,9 +10,10 @@ var (
 	// Redelay delays jobs that are delayed already.
 	Redelay = sqlrun.PerDialect("queue.redelay", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}job_delayed", []string{"queue_id", "divided", "id"},
-			`run_at = {now + picked.later}, attempt = picked.tries, crashes = picked.died, error = picked.why, hold_key = picked.holds`, "",
-			`SELECT {int :queue} AS queue_id, {int :divided} AS divided, job AS id, later, tries, died, why, holds
-			FROM {records rows: job int, tries int, died int, why text, later int, holds text}`)
+			`run_at = {now + picked.later}, attempt = picked.tries, crashes = picked.died, error = picked.why, hold_key = picked.holds,
+				stops = picked.halts, stopped_at = CASE WHEN picked.halts > 0 THEN {now} END`, "",
+			`SELECT {int :queue} AS queue_id, {int :divided} AS divided, job AS id, later, tries, died, why, holds, halts
+			FROM {records rows: job int, tries int, died int, why text, later int, holds text, halts int}`)
 	})
 
 	// LockLater and DivideAnew move jobs that are not due soon to other blocks, which may be in
@@ -25,8 +26,8 @@ var (
 		ORDER BY run_at, id LIMIT :limit {skip_locked}`)
 
 	DivideAnew = sqlrun.SQL("queue.divide-anew", `
-		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+BodyColumns+`, `+progressColumns+`, attempt, crashes, error, run_at, hold_key)
-		SELECT {int :to}, record.target, j.id, j.priority, `+bodyOfJ+`, `+progressOfJ+`, j.attempt, j.crashes, j.error, j.run_at, j.hold_key
+		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+BodyColumns+`, `+progressColumns+`, attempt, crashes, error, run_at, hold_key, stops, stopped_at)
+		SELECT {int :to}, record.target, j.id, j.priority, `+bodyOfJ+`, `+progressOfJ+`, j.attempt, j.crashes, j.error, j.run_at, j.hold_key, j.stops, j.stopped_at
 		FROM {records rows: queue int, block int, job int, target int}
 		{join_by_key {prefix}job_delayed AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
 
@@ -56,8 +57,9 @@ func moveTo(to, from string, ready bool) string {
 	}
 	switch to {
 	case "job_delayed":
-		columns += ", run_at, hold_key"
-		values += ", {now + record.later}, record.holds"
+		columns += ", run_at, hold_key, stops, stopped_at"
+		values += ", {now + record.later}, record.holds, record.halts, CASE WHEN record.halts > 0 THEN {now} END"
+		records += ", halts int"
 	case "job_running":
 		columns += ", state, lock_by, fence, started_at, charged"
 		values += ", record.more, :node, {int :fence}, {now + record.later}, record.charge"

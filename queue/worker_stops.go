@@ -1,0 +1,176 @@
+package queue
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/internal/stops"
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
+
+// A job may be the reason why its worker is stopped: package stops has the rules. A job that is handed back
+// soon after its begin becomes a delayed job, whose row has the count, even if it does not pause. Its key
+// waits for it. Each other end of its attempt leaves the count at 0: done, failed, snoozed, handed back
+// later, or the death of its worker.
+
+// A stopping is why and when jobs are handed back. mu is held for all of it.
+type stopping struct {
+	at       instant.Instant // when the worker was told to stop; 0: it was not
+	suspects int             // the jobs that had begun soon before, and were under way when the grace was over; 0: not counted
+}
+
+// soon reports whether a job had begun soon before the stop, and how long before.
+func (st *stopping) soon(d *Delivery) (after time.Duration, ok bool) {
+	after = max(0, st.at.Sub(d.began))
+	return after, st.at != 0 && d.began != 0 && after < stops.Soon
+}
+
+// findSuspects counts the jobs that are about to be handed back, and had begun soon before the stop. mu is held.
+func (w *Worker) findSuspects() {
+	if !w.closing {
+		w.halt.at = instant.Now() // only who has received the jobs stops
+	}
+	w.halt.suspects = 0
+	for d := range w.underWay() {
+		if _, ok := w.halt.soon(d); ok {
+			w.halt.suspects++
+		}
+	}
+}
+
+// underWay lists the jobs that have begun and not returned. mu is held.
+func (slots *handlerSlots) underWay() func(yield func(*Delivery) bool) {
+	return func(yield func(*Delivery) bool) {
+		for _, unit := range slots.slots {
+			for _, d := range unit {
+				if !yield(d) {
+					return
+				}
+			}
+		}
+		for d := range slots.taken {
+			if !yield(d) {
+				return
+			}
+		}
+	}
+}
+
+// handsBack returns the move of a job that is handed back; ok is false if its row stays as it is, for
+// whoever takes the block next. mu is held.
+func (w *Worker) handsBack(d *Delivery, err error, after time.Duration) (m move, ok bool) {
+	var chosen *result
+	errors.As(err, &chosen)
+	ran, soon := w.halt.soon(d)
+	if chosen == nil && !soon && (d.Stops == 0 || d.from != tableDelayed) {
+		return m, false
+	}
+	set, ordered := d.b.q.set, d.line() != ""
+	m = newMove(d, set, w.policy(d), ordered, &result{err, handed, after}, "")
+	m.why, m.holds = "handed back: the worker was stopped", ordered
+	if soon {
+		m.stops = d.Stops + 1
+		v := stops.Judge("worker", m.stops, w.halt.suspects == 1, ran, rand.Float64())
+		m.later, m.why = max(after, v.Pause), v.Why
+		if v.Fails {
+			m.what, m.tries, m.more, m.holds, m.err = buried, d.Attempt, limitText(err.Error(), 32000), false, errors.New(v.Why)
+			return m, true
+		}
+	}
+	switch {
+	case m.later > 0:
+		m.holds = ordered && set.KeyRetry == "hold"
+	case w.closing: // it keeps its place among the others
+		m.later = min(0, time.Duration(cmp.Or(d.runAt, store.TimeOf(d.ID).UnixMicro())-w.c.clock.now())*time.Microsecond)
+	}
+	return m, true
+}
+
+// heedHandBacks counts the suspects if some outcomes are those of HandBack, before the first one is recorded. mu is held.
+func (w *Worker) heedHandBacks(all []tried) {
+	if w.closing && w.halt.suspects > 0 {
+		return // it was the same stop
+	}
+	if slices.ContainsFunc(all, func(t tried) bool {
+		r, ok := t.err.(*result) //nolint:errorlint // see answerOf
+		return ok && r.what == handed
+	}) {
+		w.findSuspects()
+	}
+}
+
+// handLate writes the moves of jobs that are handed back though their handlers have not returned. mu is not held.
+func (w *Worker) handLate(ctx context.Context, b *block, node string, moves []move) error {
+	err := w.flush.commitMoves(ctx, b, node, moves)
+	switch {
+	case errors.Is(err, errBlockLost), w.flush.refuses(err): // they begin again, as they are
+		return nil
+	case err != nil:
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i := range moves {
+		w.moved(&moves[i])
+	}
+	return nil
+}
+
+// lateMoves takes the jobs out that are to be handed back though their handlers have not returned, by block. mu is held.
+func (w *Worker) lateMoves() map[*block][]move {
+	all := map[*block][]move{}
+	for d := range w.underWay() {
+		if d.ended || d.moving || d.saving || d.pinned || w.opt.AtMostOnce || d.b.gone && d.from != tableRunning {
+			continue
+		}
+		if m, ok := w.handsBack(d, errHandedOver, 0); ok {
+			d.ended = true
+			delete(w.out, d.at())
+			w.settled(d, ErrLost) // whatever is said of it from now on
+			all[d.b] = append(all[d.b], m)
+		}
+	}
+	return all
+}
+
+// acquitPaused lets the jobs of the worker's queues begin that pause, because this worker is stopped without them. If
+// it fails, they pause on.
+func (w *Worker) acquitPaused(ctx context.Context) {
+	w.mu.Lock()
+	ids := idsOfQueues(w.queues)
+	w.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // the stop does not wait for it for long
+	defer cancel()
+	found := map[store.BlockID][]int64{}
+	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		args := sqlrun.Args{"queues": store.IDList(ids), "since": -stops.Soon.Microseconds(), "stops": stops.Suspicious, "limit": store.Chunk}
+		clear(found)
+		_, err := sqlrun.Select(ctx, tx, store.LockPaused, args, func(rows *sql.Rows) (none struct{}, err error) {
+			var at store.JobID
+			err = rows.Scan(&at.Queue, &at.Divided, &at.ID)
+			found[at.BlockID] = append(found[at.BlockID], at.ID)
+			return none, err
+		})
+		for at, jobs := range found {
+			if err == nil {
+				_, err = tx.Exec(ctx, store.AcquitPaused, store.JobArgs(at.Queue, at.Divided, 0, jobs))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		w.log.Warn("jobs that pause since workers were stopped could not be told that this one stops without them", "err", err)
+	}
+	for at, jobs := range found {
+		if err == nil {
+			w.log.Info("jobs that paused since workers were stopped begin: this one is stopped without them", "block", at, "ids", jobs)
+		}
+	}
+}
