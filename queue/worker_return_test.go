@@ -198,6 +198,9 @@ func TestAppeal(t *testing.T) {
 			defer other.w.mu.Unlock()
 			return len(other.w.queues[0].convicts) == 1
 		})
+		f.w.mu.Lock()
+		f.w.proven = 0 // it may be the one that runs the job again, alone, beside the deaf handler
+		f.w.mu.Unlock()
 		f.off.Store(false)
 		eventually(t, "somebody has it, and charges nobody", func() bool {
 			// A slow machine may lose more leases.
