@@ -262,6 +262,7 @@ var mutants = append(deaf(), []mutant{
 	{store.SaveProgress, " AND attempt = :attempt", "", "TestProgressOfTheLost" + onSQLite},
 	{store.NoteStuck, " AND state <> 'handed'", "", "TestStuckHandlerOfTheLost" + onSQLite},
 	{store.NoteStuck, " AND attempt = :attempt", "", "TestStuckHandlerOfTheLost" + onSQLite},
+	{store.StarvedWorkers, "w.busy = 3 AND ", "", "TestStarvedHandlers" + onPostgres},
 	{store.DelayRunning, "j.snapshot", "NULL", "TestProgress" + onSQLite},
 	{store.Redelay, "run_at = ", "snapshot = NULL, run_at = ", "TestProgress" + onSQLite},
 	{store.BuryRunning, "j.snapshot", "NULL", "TestProgress" + onSQLite},

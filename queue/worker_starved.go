@@ -103,5 +103,6 @@ func (w *Worker) askPool(ctx context.Context) {
 	w.log.Warn("no handler has ended, and no connection of the pool was free: handlers that hold a transaction and need a second connection "+
 		"wait for each other; make the pool larger (dialect.Options.MaxConns, SetMaxOpenConns, or pgxpool's MaxConns), make Concurrency less, "+
 		"or do all of a handler's work in its transaction, as EnqueueTx does",
-		"for", at.Sub(s.since), "running", s.taken, "handlers", len(w.slots), "pool", w.c.db.MaxConns(), "pool_needed", len(w.slots)+w.opt.Connections+4)
+		"for", at.Sub(s.since), "running", s.taken, "handlers", len(w.slots),
+		"pool", w.c.db.MaxConns(), "pool_needed", len(w.slots)+w.opt.Connections+4)
 }

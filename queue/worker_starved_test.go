@@ -151,6 +151,9 @@ func TestStarvedHandlers(t *testing.T) {
 			defer w.mu.Unlock()
 			return w.starved.begun == 6 && w.starved.taken == 6 && since(w.starved.since) >= w.starves/4
 		})
+		if n := starved(); n != 0 {
+			t.Fatalf("%d workers starve whose handlers only take long", n)
+		}
 		close(slow)
 		send("greedy")
 		eventually(t, "others see that they starve", func() bool { return starved() == 1 })
