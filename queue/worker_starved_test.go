@@ -110,7 +110,7 @@ func TestStarvedHandlers(t *testing.T) {
 		c := client(t, far, Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		edit(t, c, impatient)
 		w := worker(t, c, WorkerOptions{Concurrency: 6})
-		w.starves = 200 * time.Millisecond
+		w.starves = time.Second
 		goOn, slow := make(chan struct{}), make(chan struct{})
 		handle(t, w, "greedy", func(ctx context.Context, _ *Delivery) error {
 			first, err := far.Pool().Conn(ctx)
@@ -118,6 +118,15 @@ func TestStarvedHandlers(t *testing.T) {
 				return err
 			}
 			defer first.Close()
+			for !far.Full() { // else one of them might get a second
+				select {
+				case <-goOn:
+					return nil
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(time.Millisecond):
+				}
+			}
 			wait, cancel := context.WithCancel(ctx)
 			defer cancel()
 			go func() {
@@ -151,9 +160,7 @@ func TestStarvedHandlers(t *testing.T) {
 			defer w.mu.Unlock()
 			return w.starved.begun == 6 && w.starved.taken == 6 && since(w.starved.since) >= w.starves/4
 		})
-		if n := starved(); n != 0 {
-			t.Fatalf("%d workers starve whose handlers only take long", n)
-		}
+		eventually(t, "they only take long", func() bool { return starved() == 0 })
 		close(slow)
 		send("greedy")
 		eventually(t, "others see that they starve", func() bool { return starved() == 1 })
@@ -162,8 +169,8 @@ func TestStarvedHandlers(t *testing.T) {
 		empty(t, db)
 		stop()
 		for _, line := range []string{"no connection of the pool was free", "pool=8 pool_needed=12", "handlers get connections again"} {
-			if n := strings.Count(log.String(), line); n != 1 {
-				t.Errorf("%d lines %q in %s", n, line, log.String())
+			if !strings.Contains(log.String(), line) {
+				t.Errorf("no line %q in %s", line, log.String())
 			}
 		}
 	}, (*testing.T).Parallel)
