@@ -193,7 +193,13 @@ func (db *DB) look(ctx context.Context) (found []Finding, lacks []Lack, err erro
 		}
 	}
 	f, err := db.timeFinding(ctx)
-	return append(append(found, lackFindings(db.lacks, lacks)...), f), lacks, err
+	if found = append(append(found, lackFindings(db.lacks, lacks)...), f); err != nil || slices.ContainsFunc(found, unfit) {
+		return found, lacks, err
+	}
+	if f, err = db.proof(ctx); !f.OK {
+		found = append(found, f)
+	}
+	return found, lacks, err
 }
 
 // The instants that timeFinding sends. The last one is what statements take for the end of time. Rows that
