@@ -63,12 +63,12 @@ var mutants = []mutant{
 	},
 	{
 		"a lock is taken from a holder whose lease lasts", "lock", "lock/statements.go",
-		"WHERE name = :name AND slot = 0\n\t\t\tAND (state = 'FREE' OR state IN ('LOCK', 'EXTEND') AND expire_at <= {now})\n\t\t{returning fence}",
-		"WHERE name = :name AND slot = 0\n\t\t{returning fence}", "two holders", 5,
+		"WHERE name = :name AND slot = 0\n\t\t\tAND ` + isFree + inTurn(d) + `\n\t\t{returning fence}",
+		"WHERE name = :name AND slot = 0\n\t\t\tAND 1 = 1\n\t\t{returning fence}", "two holders", 5,
 	},
 	{
 		"an expired lock is not taken over", "lock", "lock/statements.go",
-		"WHERE name = :name AND slot = 0\n\t\t\tAND (state = 'FREE' OR state IN ('LOCK', 'EXTEND') AND expire_at <= {now})\n\t\t{returning fence}",
+		"WHERE name = :name AND slot = 0\n\t\t\tAND ` + isFree + inTurn(d) + `\n\t\t{returning fence}",
 		"WHERE name = :name AND slot = 0\n\t\t\tAND state = 'FREE'\n\t\t{returning fence}", "stuck", 20,
 	},
 	{
