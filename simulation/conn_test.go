@@ -20,6 +20,7 @@ func (k connector) Driver() driver.Driver { return nil }
 
 func (k connector) Connect(ctx context.Context) (driver.Conn, error) {
 	c := &conn{p: k.p, ctx: ctx, cut: make(chan struct{})}
+	k.p.keep(c) // so that it is cut off while it waits for an answer, too
 	err := c.trip(ctx, &turn{op: "connect"}, func() (err error) {
 		c.raw, err = k.p.w.server.base.Connect(context.Background())
 		return err
@@ -28,7 +29,6 @@ func (k connector) Connect(ctx context.Context) (driver.Conn, error) {
 		c.hangUp()
 		return nil, err
 	}
-	k.p.keep(c)
 	return c, nil
 }
 

@@ -39,7 +39,7 @@ func (s *scheduleWork) Check(w *World) error {
 
 // checkSlots looks for slots without an outcome, or with two.
 func (s *scheduleWork) checkSlots(w *World, one *simSchedule, runs []scheduler.Run) {
-	next := time.Time{}
+	next, slots := time.Time{}, 0
 	for i, r := range runs {
 		w.mu.Lock()
 		w.done["runs "+r.State] += int(max(1, r.Slots))
@@ -60,7 +60,9 @@ func (s *scheduleWork) checkSlots(w *World, one *simSchedule, runs []scheduler.R
 		if r.Cause != "slot" {
 			continue
 		}
-		if first := i == 0 || i == 1 && one.FirstRun == "now"; !first && !next.IsZero() && !r.Due.Equal(next) {
+		inStep := slots > 1 || slots == 1 && one.FirstRun == "next" // a first run now is at no whole second
+		slots++
+		if inStep && !r.Due.Equal(next) {
 			w.Violate("no outcome", about(one), "%s: slot %v should come, and %v comes (%s)", one.Name, next.Format(time.TimeOnly), r.Due.Format(time.TimeOnly), r.State)
 		}
 		next = r.Due.Add(one.every)

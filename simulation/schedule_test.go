@@ -131,8 +131,11 @@ func (s *scheduleWork) call(ctx context.Context, p *Process, one *simSchedule, r
 	if d.once(8) {
 		took = d.about(3 * one.every)
 	}
+	if p.w.Over() { // what waits is worked off
+		took = min(took, 100*time.Millisecond)
+	}
 	err := p.Sleep(ctx, took)
-	if err == nil && d.once(6) {
+	if err == nil && d.once(6) && !p.w.Over() {
 		err = errors.New("the function fails")
 	}
 	p.w.mu.Lock()

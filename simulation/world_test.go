@@ -195,7 +195,7 @@ func (w *World) ends() bool {
 
 // checkConnections looks for connections that processes have left open.
 func (w *World) checkConnections() {
-	<-time.After(time.Second) // those whose answers are under way
+	<-time.After(30 * time.Second) // answers are under way, and lockers give back what they may have got
 	for _, p := range w.lives {
 		p.mu.Lock()
 		n := len(p.conns)
