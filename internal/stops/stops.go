@@ -31,9 +31,10 @@ const (
 	firstPause = 2 * Soon
 	longest    = 8 // the longest pause is so many times the first
 
-	// Most is the number of stops in a row after which work fails that was the only one to have begun so late, and
-	// MostAny that of work that never was the only one.
-	Most    = 5
+	// Most is the number of stops in a row after which work fails that was the only one to have begun so late.
+	Most = 5
+
+	// MostAny is the number of stops in a row after which work fails that never was the only one.
 	MostAny = 20
 )
 
