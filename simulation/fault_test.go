@@ -272,7 +272,7 @@ func (w *World) fate(t *turn, d dice) (o order) {
 		o.before = err
 		return o
 	}
-	if cut {
+	if cut && !w.Over() {
 		w.trouble()
 		t.p.strike()
 		if !after {

@@ -131,15 +131,24 @@ func (s *scheduleWork) call(ctx context.Context, p *Process, one *simSchedule, r
 	if d.once(8) {
 		took = d.about(3 * one.every)
 	}
-	if p.w.Over() { // what waits is worked off
+	over := func() {
+		p.w.mu.Lock()
+		defer p.w.mu.Unlock()
+		if st.to.IsZero() {
+			st.to = time.Now() //nolint:forbidigo // virtual
+		}
+	}
+	defer context.AfterFunc(ctx, over)() // a process that stands still does nothing after that
+	if p.w.Over() {                      // what waits is worked off
 		took = min(took, 100*time.Millisecond)
 	}
 	err := p.Sleep(ctx, took)
 	if err == nil && d.once(6) && !p.w.Over() {
 		err = errors.New("the function fails")
 	}
+	over()
 	p.w.mu.Lock()
-	st.to, st.err, st.ended = time.Now(), err, !p.isDead() //nolint:forbidigo // virtual
+	st.err, st.ended = err, !p.isDead()
 	one.open--
 	p.w.mu.Unlock()
 	p.Act(func() {

@@ -271,6 +271,9 @@ func (w *World) jam(more int) {
 func (w *World) Quiet() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.jams > 0 {
+		return 0
+	}
 	return time.Since(w.troubled)
 }
 
