@@ -77,13 +77,11 @@ func completesAndWaits(t *testing.T, w *workshop, queueName string) (finish func
 		}
 	}
 	p, isPostgres := db.Prefix(), db.Dialect.Name == "postgres"
-	if isPostgres {
-		do("SET idle_in_transaction_session_timeout = 0") // who sits at it may think
-	} else if db.Engine == "mariadb" {
-		do("SET SESSION idle_transaction_timeout = 0")
-	} else {
-		do("SET SESSION wait_timeout = 600")
-	}
+	do(map[string]string{ // who sits at it may think
+		"postgres": "SET idle_in_transaction_session_timeout = 0",
+		"mariadb":  "SET SESSION idle_transaction_timeout = 0",
+		"mysql":    "SET SESSION wait_timeout = 600",
+	}[db.Engine])
 	for range 10 {
 		if _, err := w.c.Enqueue(t.Context(), queue.Job{Queue: queueName, Kind: "plain"}); err != nil {
 			t.Fatal(err)

@@ -263,7 +263,8 @@ func (s store) TableExists(ctx context.Context, on database.DBTxConn) (bool, err
 	if err != nil {
 		return false, err
 	}
-	return true, errors.Join(rows.Close(), rows.Err())
+	defer rows.Close()
+	return true, rows.Err()
 }
 
 // makeSchema creates the schema of the tables, if they have their own. It checks first: IF NOT EXISTS

@@ -26,7 +26,8 @@ type TableLocks struct {
 }
 
 // Patient returns a pool for statements that change tables: each of its transactions waits for locks for about a
-// second, and unqualified names in it are those of db's tables. It takes one connection of db's pool at a time, during use only. The caller must close it.
+// second, and unqualified names in it are those of db's tables. It takes one connection of db's pool at a time,
+// during use only. The caller must close it.
 func (db *DB) Patient() *sql.DB {
 	locks := db.Dialect.TableLocks
 	if locks == nil {
