@@ -10,8 +10,8 @@ import (
 )
 
 // What dbcron decides by: the number of rows that a statement changed, the new value of a counter, unique keys, locking
-// reads that pass over rows, and that a transaction which is rolled back leaves nothing. All of it is tried when a database is opened, on rows
-// that nobody else has, in a transaction that is rolled back.
+// reads that pass over rows, and that a transaction which is rolled back leaves nothing. All of it is tried when a
+// database is opened, on rows that nobody else has, in a transaction that is rolled back.
 var (
 	// The last row has the key of the one before.
 	proofInsert = SQL("dialect.proof-insert", `
