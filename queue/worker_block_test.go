@@ -17,7 +17,7 @@ import (
 
 // newBlock returns a block as a worker would have it that has just taken it.
 func newBlock(batch int) *block {
-	w := &Worker{core: core{opt: WorkerOptions{Batch: batch, ReadAhead: defaultReadAhead}}, whole: wholeEvery}
+	w := &Worker{core: core{c: &Client{}, opt: WorkerOptions{Batch: batch, ReadAhead: defaultReadAhead}}, whole: wholeEvery}
 	q := &workQueue{w: w, set: &store.Queue{Settings: store.Settings{State: "active"}}}
 	return &block{q: q, seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{}, reads: board.Reads{Dirty: true}, dues: board.Dues{Ripe: true}}
 }
