@@ -30,10 +30,10 @@ func TestChecksOfTheDatabase(t *testing.T) {
 		s.get("").has("Database: groups")
 		fresh().lacks("Database:")
 
-		db.Do(t, `ALTER TABLE {prefix}lock RENAME TO {prefix}lock_away`, nil)
+		db.Do(t, `ALTER TABLE {prefix}lock RENAME TO dbcron_lock_away`, nil)
 		fresh().has(`<li class="bad"><span class="what">Database: the check of tables failed</span>`, "dbcron doctor", "Next runs").
 			lacks("dbcron_lock", "could not be read")
-		db.Do(t, `ALTER TABLE {prefix}lock_away RENAME TO {prefix}lock`, nil)
+		db.Do(t, `ALTER TABLE {prefix}lock_away RENAME TO dbcron_lock`, nil)
 
 		db.Do(t, `INSERT INTO {prefix}migration (version_id, is_applied) VALUES (999, TRUE)`, nil)
 		fresh().has(`<li class="bad"><span class="what">Database: schema</span>`, "use a dbcron that knows version 999")

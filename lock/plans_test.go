@@ -23,9 +23,7 @@ func TestPlans(t *testing.T) {
 			"why": "x", "seen": "x", "seen_fence": 1, "slots": []int64{1, 2}, "names": []string{"n7", "n8"}, "after": "n7", "limit": 5,
 			"ago": 1, "patience": 1, "channel": "x", "payload": "x", "rows": []sqlrun.Args{{"name": "n7", "slot": 0, "state": "FREE", "fence": 0}},
 		}
-		conn, err := db.Pool().Conn(t.Context())
-		must(t, err)
-		defer conn.Close()
+		conn := db.Conn(t)
 		explain := func(what string) {
 			for _, stmt := range sqlrun.Statements() {
 				if !strings.HasPrefix(stmt.Name, "lock.") || stmt == create || stmt == createFence { // INSERTs, which look nowhere

@@ -346,9 +346,7 @@ func testPlans(t *testing.T, old bool) {
 			rows = 64_000
 		}
 		rows = cmp.Or(*planRows, rows)
-		conn, err := db.Pool().Conn(t.Context())
-		must(t, err)
-		defer conn.Close()
+		conn := db.Conn(t)
 		fresh := func(when string, free bool) {
 			t.Helper()
 			p := planner{db: db, when: when, free: free, tables: sizes(t, db)}

@@ -39,9 +39,7 @@ func atPrompt(t *testing.T, f func(t *testing.T, db *dbtest.DB, p *prompt)) {
 
 func newPrompt(t *testing.T, db *dbtest.DB) *prompt {
 	t.Helper()
-	conn, err := db.Pool().Conn(t.Context())
-	must(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
+	conn := db.Conn(t)
 	p := &prompt{db, conn, db.On(conn)}
 	if db.Engine == "mariadb" { // who sits at it may think
 		p.do(t, `SET SESSION idle_transaction_timeout = 0`, nil)

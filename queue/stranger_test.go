@@ -317,7 +317,7 @@ func TestCompleteTxOfAnOldSnapshot(t *testing.T) {
 	dbtest.SeveralWriters.Each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		w := worker(t, c, WorkerOptions{Lease: longWait})
-		w.slow = 0
+		w.slow = longWait // until the snapshot is there
 		result := make(chan error, 1)
 		handle(t, w, "long", func(ctx context.Context, d *Delivery) error {
 			if d.Attempt > 1 {
@@ -328,6 +328,9 @@ func TestCompleteTxOfAnOldSnapshot(t *testing.T) {
 			defer tx.Rollback() //nolint:errcheck // nothing is written
 			_, err = sqlrun.Select(ctx, db.On(tx), sqlrun.Unlisted(`SELECT id FROM {prefix}job_running`), nil, store.ScanID)
 			must(t, err)
+			w.mu.Lock()
+			w.slow = 0
+			w.mu.Unlock()
 			eventually(t, "its row is checked out", func() bool {
 				return len(db.List(t, `SELECT id FROM {prefix}job_running`, nil)) == 1
 			})

@@ -94,7 +94,7 @@ func TestEnqueueBroken(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		addEnqueuing(t, db, "job", "@every 30m")
 		add(t, db, "command", "@every 1h")
-		db.Do(t, `ALTER TABLE {prefix}job RENAME TO {prefix}job_elsewhere`, nil)
+		db.Do(t, `ALTER TABLE {prefix}job RENAME TO dbcron_job_elsewhere`, nil)
 		s := daemon(t, db, Options{})
 		for n := range 3 {
 			db.Advance(t, time.Hour)
@@ -112,7 +112,7 @@ func TestEnqueueBroken(t *testing.T) {
 		if job := stored(t, db, "job"); !job.Due.Equal(at(30*time.Minute)) || !strings.Contains(job.Reason, "could not be claimed: queue.") {
 			t.Errorf("due at %v: %q", job.Due, job.Reason)
 		}
-		db.Do(t, `ALTER TABLE {prefix}job_elsewhere RENAME TO {prefix}job`, nil)
+		db.Do(t, `ALTER TABLE {prefix}job_elsewhere RENAME TO dbcron_job`, nil)
 		db.Advance(t, time.Minute)
 		for len(rows(t, db, "job")) == 0 { // its lane rests by this host's clock
 			stepOnce(t, s)

@@ -187,11 +187,7 @@ func some(n int) (ids []int64, names []string) {
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	dbtest.Anew(t, func(t *testing.T, db *dbtest.DB) {
-		c, err := db.Pool().Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
+		c := db.Conn(t)
 		check := func(when string) {
 			t.Helper()
 			statements, claiming := hot(some(batch)), hot(some(claimBatch))

@@ -27,7 +27,7 @@ func TestExplainTellsWhyNothingIsClaimed(t *testing.T) {
 		dbcron(t, db, "schedule", "add", "slot", "--expr", "@every 1h", "--first-run", "now", "--job", "x")
 		dbcron(t, db, "schedule", "add", "hand", "--expr", "@manual", "--job", "x")
 		dbcron(t, db, "schedule", "run", "hand")
-		db.Do(t, `ALTER TABLE {prefix}job RENAME TO {prefix}job_elsewhere`, nil)
+		db.Do(t, `ALTER TABLE {prefix}job RENAME TO dbcron_job_elsewhere`, nil)
 
 		const again = ` [0-9-]+T[0-9:]+Z`
 		for name, want := range map[string][]string{
@@ -52,6 +52,6 @@ func TestExplainTellsWhyNothingIsClaimed(t *testing.T) {
 				}
 			}
 		}
-		db.Do(t, `ALTER TABLE {prefix}job_elsewhere RENAME TO {prefix}job`, nil)
+		db.Do(t, `ALTER TABLE {prefix}job_elsewhere RENAME TO dbcron_job`, nil)
 	})
 }

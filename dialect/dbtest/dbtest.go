@@ -430,6 +430,19 @@ func Missing(t *testing.T, err error) {
 	t.Skip(err)
 }
 
+// Conn returns a connection, until the test ends, that the server does not end if it is idle for long: what limits
+// that is on until a transaction without a limit begins.
+func (db *DB) Conn(t *testing.T) *sql.Conn {
+	t.Helper()
+	c, err := db.Pool().Conn(t.Context())
+	Must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	tx, err := c.BeginTx(t.Context(), nil)
+	Must(t, err)
+	Must(t, tx.Rollback())
+	return c
+}
+
 // Begin begins a transaction that may stay idle for as long as the test likes; others end after a
 // few seconds. On engines with one writer, it waits for its turn. If the test has not ended the
 // transaction, it is rolled back.
