@@ -153,12 +153,12 @@ func grow(t *testing.T, db *dbtest.DB) {
 		size = 4000 // embedded: this process does all the work
 	}
 	addMany(t, db, 1000, "@every 1h", instantOf(now+3600_000_000))
-	db.Do(t, `INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, times, begun_at, last_at)
-		SELECT 'schedule', name, 'missed', '', '', 0, 1, {now}, {now} FROM {prefix}schedule`, nil)
 	for n := 1000; n < size; n *= 2 {
 		db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec)
 			SELECT CONCAT(name, CAST(:more AS CHAR(8))), spec, command, due_at, next_exec FROM {prefix}schedule`, sqlrun.Args{"more": fmt.Sprintf("-%d", n)})
 	}
+	db.Do(t, `INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, times, begun_at, last_at)
+		SELECT 'schedule', name, 'missed', '', '', 0, 1, {now}, {now} FROM {prefix}schedule`, nil)
 	db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at)
 		SELECT name, due_at, 1, 'ok', due_at, due_at FROM {prefix}schedule ORDER BY id LIMIT 1000`, nil)
 	for n := 1000; n < size; n *= 2 {
