@@ -26,10 +26,11 @@ type stopping struct {
 	suspects int             // the jobs that had begun soon before, and were under way when the grace was over; 0: not counted
 }
 
-// soon reports whether a job had begun soon before the stop, and how long before.
-func (st *stopping) soon(d *Delivery) (after time.Duration, ok bool) {
-	after = max(0, st.at.Sub(d.began))
-	return after, st.at != 0 && d.began != 0 && after < stops.Soon
+// begunSoon reports whether a job had begun soon before the stop, and how long before. One that has a slot and waits
+// there to run alone has not begun. mu is held.
+func (w *Worker) begunSoon(d *Delivery) (after time.Duration, ok bool) {
+	after = max(0, w.halt.at.Sub(d.began))
+	return after, w.halt.at != 0 && d.began != 0 && after < stops.Soon && (w.lone.d != d || w.lone.began)
 }
 
 // findSuspects counts the jobs that are about to be handed back, and had begun soon before the stop. mu is held.
@@ -39,7 +40,7 @@ func (w *Worker) findSuspects() {
 	}
 	w.halt.suspects = 0
 	for d := range w.underWay() {
-		if _, ok := w.halt.soon(d); ok {
+		if _, ok := w.begunSoon(d); ok {
 			w.halt.suspects++
 		}
 	}
@@ -68,7 +69,7 @@ func (slots *handlerSlots) underWay() func(yield func(*Delivery) bool) {
 func (w *Worker) handsBack(d *Delivery, err error, after time.Duration) (m move, ok bool) {
 	var chosen *result
 	errors.As(err, &chosen)
-	ran, soon := w.halt.soon(d)
+	ran, soon := w.begunSoon(d)
 	if chosen == nil && !soon && (d.Stops == 0 || d.from != tableDelayed) {
 		return m, false
 	}
