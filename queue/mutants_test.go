@@ -276,9 +276,9 @@ var mutants = append(deaf(), []mutant{
 	{store.LockPaused, "stopped_at <= {now + :since} AND ", "", "TestPauseAfterStops" + onSQLite},
 	{store.LockPaused, " AND stops >= :stops", "", "TestPauseAfterStops" + onSQLite},
 	{store.LockPaused, " AND run_at > {now}", "", "TestPauseAfterStops" + onSQLite},
-	{store.Redelay, "stops = picked.halts", "stops = 1", "TestJobThatStopsItsWorker" + onSQLite},
-	{store.DelayReady, "record.halts, CASE", "0, CASE", "TestJobThatStopsItsWorker" + onSQLite},
-	{store.DelayRunning, "record.halts, CASE", "0, CASE", "TestJobThatStopsItsWorker" + onSQLite},
+	{store.Redelay, "stops = picked.halts", "stops = 1", "TestWaysOfHandingBack" + onSQLite},
+	{store.DelayReady, "record.halts, CASE", "0, CASE", "TestWaysOfHandingBack" + onSQLite},
+	{store.DelayRunning, "record.halts, CASE", "0, CASE", "TestWaysOfHandingBack" + onSQLite},
 
 	// Moves.
 	{store.DelayReady, movedPrio, always, ""},

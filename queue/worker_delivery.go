@@ -55,6 +55,7 @@ type Delivery struct {
 	inTx     bool            // CompleteTx has succeeded
 	earlier  []*Delivery     // ended jobs of its key whose acks that transaction writes: see withhold
 	trial    trial           // its trial; trusted: none
+	unbegun  bool            // it had a slot, waited there to run alone, and ended without
 	benched  bool            // it has given up its trial place, and waits for a limit
 	result   []byte          // result of a job of a group
 	saved    *Progress       // the last snapshot; nil: there is none

@@ -30,7 +30,7 @@ type stopping struct {
 // there to run alone has not begun. mu is held.
 func (w *Worker) begunSoon(d *Delivery) (after time.Duration, ok bool) {
 	after = max(0, w.halt.at.Sub(d.began))
-	return after, w.halt.at != 0 && d.began != 0 && after < stops.Soon && (w.lone.d != d || w.lone.began)
+	return after, w.halt.at != 0 && d.began != 0 && after < stops.Soon && !d.unbegun && (w.lone.d != d || w.lone.began)
 }
 
 // findSuspects counts the jobs that are about to be handed back, and had begun soon before the stop. mu is held.

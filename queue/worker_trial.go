@@ -274,6 +274,7 @@ func (w *Worker) popLone() *Delivery {
 // held.
 func (w *Worker) heedLone() {
 	if d := w.lone.d; d != nil && !w.lone.began && d.ctx.over {
+		d.unbegun = true
 		w.end(d, d.ctx.cause, "")
 	}
 }
