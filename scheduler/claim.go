@@ -137,7 +137,7 @@ type claims struct {
 
 	resumes bool // runs that were waiting have begun, too
 
-	unnoted noteRows // mishaps whose notices others have locked
+	left leftovers
 
 	made  []made   // runs that have enqueued a job or failed to
 	wakes []func() // wake the workers of those jobs after the commit
@@ -259,7 +259,7 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *sqlrun.Session, b *claims,
 		c.Due = c.nextExec
 	}
 	if err := c.load(); err != nil {
-		return s.close(ctx, tx, c, "failed", err.Error(), &b.unnoted)
+		return s.close(ctx, tx, c, "failed", err.Error(), &b.left)
 	}
 	t := c.decide()
 	for _, m := range t.missed {
@@ -273,7 +273,7 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *sqlrun.Session, b *claims,
 	s.admit(b, c, t.runs, open)
 	begun := c.fence - before
 	if t.ended != "" {
-		return s.closeAfter(ctx, tx, c, "ended", t.ended, begun, &b.unnoted)
+		return s.closeAfter(ctx, tx, c, "ended", t.ended, begun, &b.left)
 	}
 	b.moves = append(b.moves, moveRow{c.ID, microsOf(t.due), microsOf(t.next), begun})
 	return nil
@@ -360,7 +360,7 @@ func (s *Scheduler) write(ctx context.Context, tx *sqlrun.Session, b *claims) ([
 			return nil, err
 		}
 	}
-	if err := passAll(ctx, tx, b.passes, &b.unnoted); err != nil {
+	if err := passAll(ctx, tx, b.passes, &b.left); err != nil {
 		return nil, err
 	}
 	if err := moveAll(ctx, tx, move, b.moves, len(b.moves)); err != nil {
@@ -455,12 +455,12 @@ func loseAll(ctx context.Context, tx *sqlrun.Session, rows loseRows) error {
 }
 
 // close takes a locked schedule out of service: it ends or fails.
-func (s *Scheduler) close(ctx context.Context, tx *sqlrun.Session, c *candidate, state, why string, left *noteRows) error {
+func (s *Scheduler) close(ctx context.Context, tx *sqlrun.Session, c *candidate, state, why string, left *leftovers) error {
 	return s.closeAfter(ctx, tx, c, state, why, 0, left)
 }
 
 func (s *Scheduler) closeAfter(
-	ctx context.Context, tx *sqlrun.Session, c *candidate, state, why string, begun int64, left *noteRows,
+	ctx context.Context, tx *sqlrun.Session, c *candidate, state, why string, begun int64, left *leftovers,
 ) error {
 	s.opt.Logger.Warn("schedule "+state, "schedule", c.Name, "reason", why)
 	if state == "failed" {

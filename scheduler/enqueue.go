@@ -51,7 +51,7 @@ func (s *Scheduler) enqueueAll(ctx context.Context, tx *sqlrun.Session, b *claim
 		if m.outcome.state == "skipped" || m.outcome.state == "ok" && c.OnSuccess == "" && c.Failures == 0 {
 			continue
 		}
-		if err := s.entail(ctx, tx, c, &m.run, m.outcome, &b.unnoted); err != nil {
+		if err := s.entail(ctx, tx, c, &m.run, m.outcome, &b.left); err != nil {
 			return nil, err
 		}
 	}
@@ -145,7 +145,7 @@ func (s *Scheduler) enqueue(ctx context.Context, tx *sqlrun.Session, b *claims, 
 // tell follows the commit of a claim: it keeps what could not be recorded, wakes the workers of the enqueued jobs and logs their
 // runs like those of other kinds.
 func (s *Scheduler) tell(b *claims) {
-	s.noteLater(b.unnoted)
+	s.doLater(b.left)
 	for _, wake := range b.wakes {
 		wake()
 	}

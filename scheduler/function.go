@@ -89,7 +89,7 @@ var errElsewhere = errors.New("the lease had ended; the statement was rolled bac
 
 // concludeHere is conclude for the transaction of the work itself. It waits for the rows of its run and its schedule, since the work
 // would have to be done anew.
-func (s *Scheduler) concludeHere(ctx context.Context, tx *sqlrun.Session, e *execution, r guardian.Result, left *noteRows) (bool, error) {
+func (s *Scheduler) concludeHere(ctx context.Context, tx *sqlrun.Session, e *execution, r guardian.Result, left *leftovers) (bool, error) {
 	c, err := lock(ctx, tx, e.schedule)
 	gone := errors.Is(err, ErrNotFound)
 	if err != nil && !gone {
@@ -106,9 +106,9 @@ func (s *Scheduler) concludeHere(ctx context.Context, tx *sqlrun.Session, e *exe
 func (s *Scheduler) statement(e *execution, until instant.Instant) effort {
 	return start(until, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
 		r := guardian.Result{Cause: guardian.Exited, ExitCode: -1}
-		var left noteRows
+		var left leftovers
 		r.Err = s.db.Tx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-			left = nil
+			left = leftovers{}
 			n, err := tx.ExecText(ctx, e.what.Command)
 			if err != nil {
 				return err
@@ -122,7 +122,7 @@ func (s *Scheduler) statement(e *execution, until instant.Instant) effort {
 			return err
 		})
 		if r.Err == nil {
-			s.noteLater(left)
+			s.doLater(left)
 		}
 		e.mu.Lock()
 		e.recorded = r.Err == nil

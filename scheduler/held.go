@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
@@ -126,4 +128,97 @@ func (s *Scheduler) brief(lane string) (db *dialect.DB, done func()) {
 		return s.db.Over(pool).Brief(), func() { _ = pool.Close() }
 	}
 	return s.db, func() {}
+}
+
+// leftovers are what a transaction leaves to be done after its commit, because others have locked the rows.
+type leftovers struct {
+	notes noteRows // mishaps of schedules: see noteRest
+	turns []int64  // runs whose turn has come: see releaseRest
+}
+
+// doLater takes over what a transaction has left, after its commit.
+func (s *Scheduler) doLater(left leftovers) {
+	s.noteLater(left.notes)
+	if len(left.turns) == 0 {
+		return
+	}
+	until := instant.Now().Add(s.turnAfter())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range left.turns {
+		s.turns = append(s.turns, turn{id, until})
+	}
+	select {
+	case s.left <- struct{}{}:
+	default: // it is known
+	}
+}
+
+// A turn is that of a waiting run to begin.
+type turn struct {
+	run   int64
+	until instant.Instant // from then on the run looks by itself
+}
+
+// releaseRest releases the runs whose rows others had locked when it was their turn, until ctx ends. Mostly the others are
+// daemons, whose rows are free again within milliseconds.
+func (s *Scheduler) releaseRest(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.left:
+		}
+		s.mu.Lock()
+		turns := s.turns
+		s.turns = nil
+		s.mu.Unlock()
+		for wait := firstWait; len(turns) > 0; wait *= 2 {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.left:
+				s.mu.Lock()
+				turns = append(turns, s.turns...)
+				s.turns, wait = nil, firstWait
+				s.mu.Unlock()
+			case <-time.After(wait):
+			}
+			ids := make([]int64, len(turns))
+			for i := range turns {
+				ids[i] = turns[i].run
+			}
+			held, err := releaseFree(ctx, &s.db.Session, ids)
+			at := instant.Now()
+			turns = slices.DeleteFunc(turns, func(t turn) bool {
+				return at >= t.until || err == nil && !slices.Contains(held, t.run)
+			})
+		}
+	}
+}
+
+const firstWait = 5 * time.Millisecond
+
+// releaseSoon is releaseRest for a program that is no daemon. It gives up within a second.
+func releaseSoon(ctx context.Context, db *dialect.DB, ids []int64) {
+	for wait := firstWait; len(ids) > 0 && wait < 500*time.Millisecond; wait *= 2 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		if held, err := releaseFree(ctx, &db.Session, ids); err == nil {
+			ids = held
+		}
+	}
+}
+
+// releaseFree lets those of some runs begin that wait for their turn, and returns those that others have locked.
+func releaseFree(ctx context.Context, on *sqlrun.Session, ids []int64) (held []int64, err error) {
+	args := sqlrun.Args{"ids": ids}
+	n, err := on.Exec(ctx, release, args)
+	if err != nil || n == int64(len(ids)) {
+		return nil, err
+	}
+	return sqlrun.Select(ctx, on, unreleased, args, scanID)
 }

@@ -169,7 +169,7 @@ func (s *Scheduler) cancelRequests(ctx context.Context) error {
 // publishEvery is the interval at which the output of running runs is written to the table.
 const publishEvery = 3 * time.Second
 
-// show writes new output of running runs, and what noteLater has kept, until ctx ends.
+// show writes new output of running runs, and the mishaps that doLater has kept, until ctx ends.
 func (s *Scheduler) show(ctx context.Context) {
 	noting := trouble.New(s.opt.Logger, "recording problems of schedules")
 	tick := time.NewTicker(publishEvery)

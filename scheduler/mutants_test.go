@@ -333,9 +333,7 @@ func TestGuards(t *testing.T) {
 			{"release", func(t *testing.T) {
 				ids := byState(t, nil)
 				want(t, "now", changes(t, ids, func() {
-					for _, id := range allOf(ids) {
-						run(t, release, sqlrun.Args{"id": id})
-					}
+					run(t, release, sqlrun.Args{"ids": allOf(ids)})
 				}), "waiting")
 			}},
 			{"newest", func(t *testing.T) {

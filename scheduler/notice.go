@@ -52,7 +52,7 @@ func (rows *noteRows) add(s *Schedule, m mishap) {
 
 // note records a schedule's problem for the notifiers, in the transaction that records the mishap
 // itself. Each schedule has one row; see the table notice. left is as in noteAll.
-func note(ctx context.Context, tx *sqlrun.Session, s *Schedule, m mishap, left *noteRows) error {
+func note(ctx context.Context, tx *sqlrun.Session, s *Schedule, m mishap, left *leftovers) error {
 	var rows noteRows
 	rows.add(s, m)
 	return noteAll(ctx, tx, rows, left)
@@ -61,9 +61,9 @@ func note(ctx context.Context, tx *sqlrun.Session, s *Schedule, m mishap, left *
 // noteAll is note for many schedules, which this transaction has locked. Other transactions may
 // insert rows at the same time, for schedules that are late, or delete those whose recovery was
 // reported. So it updates the rows that are there, and inserts those that are not. It passes over rows
-// that others have locked, and adds them to left, for noteLater after the commit. Without left, they are an
+// that others have locked, and adds them to left, for doLater after the commit. Without left, they are an
 // error.
-func noteAll(ctx context.Context, tx *sqlrun.Session, rows noteRows, left *noteRows) error {
+func noteAll(ctx context.Context, tx *sqlrun.Session, rows noteRows, left *leftovers) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -96,7 +96,7 @@ func noteAll(ctx context.Context, tx *sqlrun.Session, rows noteRows, left *noteR
 	case left == nil:
 		return fmt.Errorf("%w: the notice of the schedule %s", errHeld, held[0].who)
 	}
-	*left = append(*left, held...)
+	left.notes = append(left.notes, held...)
 	return nil
 }
 
@@ -127,21 +127,21 @@ func (s *Scheduler) noteRest(ctx context.Context) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	var left noteRows
+	var left leftovers
 	err := s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		left = nil
+		left = leftovers{}
 		return noteAll(ctx, tx, rows, &left)
 	})
 	if err != nil {
-		left = rows
+		left.notes = rows
 	}
 	s.mu.Lock()
 	newer := s.unnoted
-	s.unnoted = left
+	s.unnoted = left.notes
 	s.mu.Unlock()
 	s.noteLater(newer)
-	if err == nil && len(left) > 0 {
-		err = fmt.Errorf("%w: the notice of the schedule %s", errHeld, left[0].who)
+	if err == nil && len(left.notes) > 0 {
+		err = fmt.Errorf("%w: the notice of the schedule %s", errHeld, left.notes[0].who)
 	}
 	return err
 }

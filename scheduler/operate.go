@@ -81,7 +81,9 @@ func Cancel(ctx context.Context, db *dialect.DB, id int64, why string) (r Run, e
 	if len(why) > 200 {
 		return r, fmt.Errorf("%w: the reason is longer than 200 bytes", ErrInvalid)
 	}
+	var left leftovers
 	err = changing(ctx, db, func(ctx context.Context, tx *sqlrun.Session) error {
+		left = leftovers{}
 		var schedule *candidate
 		if r, err = runByID(ctx, tx, showRun, id); err != nil {
 			return err
@@ -101,7 +103,7 @@ func Cancel(ctx context.Context, db *dialect.DB, id int64, why string) (r Run, e
 		case "waiting":
 			err = loseAll(ctx, tx, loseRows{{id, "cancelled", reason(why), true, defaultKeepFor.Microseconds()}})
 			if err == nil && schedule != nil {
-				err = releaseNext(ctx, tx, schedule)
+				err = releaseNext(ctx, tx, schedule, &left)
 			}
 		case "running", "retry":
 			var n int64
@@ -114,6 +116,9 @@ func Cancel(ctx context.Context, db *dialect.DB, id int64, why string) (r Run, e
 		}
 		return err
 	})
+	if err == nil {
+		releaseSoon(ctx, db, left.turns)
+	}
 	return r, err
 }
 

@@ -28,7 +28,7 @@ type passage struct {
 // behind has the more of them to record.
 //
 // Notices that others have locked are added to left: see noteAll.
-func passAll(ctx context.Context, tx *sqlrun.Session, all []passage, left *noteRows) error {
+func passAll(ctx context.Context, tx *sqlrun.Session, all []passage, left *leftovers) error {
 	if len(all) == 0 {
 		return nil
 	}

@@ -70,9 +70,9 @@ func (s *Scheduler) planNew(ctx context.Context, lane string) (planned int, err 
 // planSome plans up to limit rows, excluding the ids in but. It returns the number of rows tried
 // and the id of the first.
 func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []int64) (planned int, first int64, err error) {
-	var left noteRows
+	var left leftovers
 	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		planned, left = 0, nil
+		planned, left = 0, leftovers{}
 		locked, err := selectLocked(ctx, tx, unplanned, sqlrun.Args{"lane": lane, "limit": limit, "but": but})
 		if err != nil || len(locked) == 0 {
 			return err
@@ -107,7 +107,7 @@ func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []
 		return moveAll(ctx, tx, plan, moves, len(moves))
 	})
 	if err == nil {
-		s.noteLater(left)
+		s.doLater(left)
 	}
 	return planned, first, err
 }

@@ -147,7 +147,7 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 func (s *Scheduler) writeOutcome(ctx context.Context, e *execution, o outcome, r guardian.Result, again bool) (mine bool, err error) {
 	// What claims and renewals hold is free again within milliseconds. A transaction that waited for a stranger's
 	// would keep a connection from those who renew leases.
-	for wait := 5 * time.Millisecond; ; wait *= 2 {
+	for wait := firstWait; ; wait *= 2 {
 		mine, err = s.tryOutcome(ctx, e, o, r, again)
 		again = errors.Is(err, errHeld)
 		if !again || wait > time.Second {
@@ -182,9 +182,9 @@ func (s *Scheduler) tryOutcome(ctx context.Context, e *execution, o outcome, r g
 	case e.entailsNothing(o):
 		return s.finisher.finish(ctx, s.db, rowOf(&e.run, o, r), again)
 	}
-	var left noteRows
+	var left leftovers
 	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		left = nil
+		left = leftovers{}
 		c, err := lockFree(ctx, tx, e.schedule)
 		if err == nil || errors.Is(err, ErrNotFound) {
 			mine, err = s.conclude(ctx, tx, e, &c, err != nil, o, r, &left)
@@ -192,7 +192,7 @@ func (s *Scheduler) tryOutcome(ctx context.Context, e *execution, o outcome, r g
 		return err
 	})
 	if err == nil {
-		s.noteLater(left)
+		s.doLater(left)
 	}
 	return mine, err
 }
@@ -231,7 +231,7 @@ func (e *execution) entailsNothing(o outcome) bool {
 // schedule that follows, and the run that waited for this one. It reports whether the run was still
 // this daemon's. The schedule is locked, or gone. left is as in noteAll.
 func (s *Scheduler) conclude(
-	ctx context.Context, tx *sqlrun.Session, e *execution, c *candidate, gone bool, o outcome, r guardian.Result, left *noteRows,
+	ctx context.Context, tx *sqlrun.Session, e *execution, c *candidate, gone bool, o outcome, r guardian.Result, left *leftovers,
 ) (mine bool, err error) {
 	var after time.Duration
 	again := false
@@ -260,7 +260,7 @@ func (s *Scheduler) conclude(
 }
 
 // entail carries out the consequences of a slot's last attempt. The schedule is locked. left is as in noteAll.
-func (s *Scheduler) entail(ctx context.Context, tx *sqlrun.Session, c *candidate, r *run, o outcome, left *noteRows) error {
+func (s *Scheduler) entail(ctx context.Context, tx *sqlrun.Session, c *candidate, r *run, o outcome, left *leftovers) error {
 	next := ""
 	if bad := o.state; bad == "failed" || bad == "timeout" || bad == "lost" {
 		if err := note(ctx, tx, &c.Schedule, mishap{problem: bad, detail: o.why, run: r.id, due: r.due}, left); err != nil {
@@ -290,12 +290,12 @@ func (s *Scheduler) entail(ctx context.Context, tx *sqlrun.Session, c *candidate
 			return err
 		}
 	}
-	return releaseNext(ctx, tx, c)
+	return releaseNext(ctx, tx, c, left)
 }
 
 // releaseNext lets the next run of a locked schedule begin, if nothing of the schedule is under way.
-// Whoever ends a run calls it.
-func releaseNext(ctx context.Context, tx *sqlrun.Session, c *candidate) error {
+// Whoever ends a run calls it. If others have locked the row of that run, it is left for later.
+func releaseNext(ctx context.Context, tx *sqlrun.Session, c *candidate, left *leftovers) error {
 	if c.overlap() == "allow" {
 		return nil
 	}
@@ -309,14 +309,16 @@ func releaseNext(ctx context.Context, tx *sqlrun.Session, c *candidate) error {
 		}
 	}
 	if line := open[c.Name]; len(line) > 0 {
-		_, err = tx.Exec(ctx, release, sqlrun.Args{"id": line[0].id})
+		held, err := releaseFree(ctx, tx, []int64{line[0].id})
+		left.turns = append(left.turns, held...)
+		return err
 	}
-	return err
+	return nil
 }
 
 // countFailure counts a failed slot. It sets the schedule's state to failed after too many in a
 // row.
-func (s *Scheduler) countFailure(ctx context.Context, tx *sqlrun.Session, c *candidate, left *noteRows) error {
+func (s *Scheduler) countFailure(ctx context.Context, tx *sqlrun.Session, c *candidate, left *leftovers) error {
 	if c.MaxFailures == 0 {
 		return nil
 	}

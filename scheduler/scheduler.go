@@ -114,6 +114,7 @@ type Scheduler struct {
 	sinceAt  time.Time // the last search without a floor
 	askedAt  time.Time // the last check for cancellation requests
 	unnoted  noteRows  // see noteLater
+	turns    []turn    // see releaseRest
 
 	states  map[string]*laneState // by lane
 	apart   sync.WaitGroup        // lanes worked on in the background
@@ -131,6 +132,7 @@ type Scheduler struct {
 	stopping  stopping
 	aborted   chan struct{}
 	bell      chan struct{} // there may be something to do
+	left      chan struct{} // there are turns
 	runs      sync.WaitGroup
 	abort     sync.Once
 }
@@ -219,7 +221,7 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 		booting: trouble.New(opt.Logger, "looking for schedules with @reboot"),
 		running: map[int64]*execution{}, executors: make(chan struct{}, opt.MaxRuns), handlers: map[string]Func{},
 		surplus: make(chan trimming, 100), chance: mathrand.Float64,
-		aborted: make(chan struct{}), bell: make(chan struct{}, 1),
+		aborted: make(chan struct{}), bell: make(chan struct{}, 1), left: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -241,7 +243,7 @@ func (s *Scheduler) run(ctx context.Context, poll func(ctx, working context.Cont
 	// Finish and record runs that have begun, even after ctx has ended.
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var helpers sync.WaitGroup
-	for _, help := range []func(context.Context){s.keep, s.show, s.upkeep, s.listen, s.attend} {
+	for _, help := range []func(context.Context){s.keep, s.show, s.releaseRest, s.upkeep, s.listen, s.attend} {
 		helpers.Go(func() { help(working) })
 	}
 	unwatch := context.AfterFunc(ctx, s.stopping.begin)

@@ -156,10 +156,10 @@ var (
 	postpone = sqlrun.SQL("scheduler.postpone", `
 		UPDATE {prefix}run SET next_exec = {now + :after} WHERE id IN (:ids) AND state = 'waiting'`)
 
-	// release lets the run whose turn has come begin, if it is waiting for that. One that is locked checks
-	// again by itself.
-	release = sqlrun.UpdateFree("scheduler.release", "{prefix}run", []string{"id"}, `next_exec = {now}`,
-		`id = :id AND state = 'waiting' AND failures = 0 AND next_exec > {now}`)
+	// release lets runs whose turn has come begin, if they are waiting for that. It passes over those that
+	// others have locked; unreleased returns them.
+	release    = sqlrun.UpdateFree("scheduler.release", "{prefix}run", []string{"id"}, `next_exec = {now}`, waitsForItsTurn)
+	unreleased = sqlrun.SQL("scheduler.unreleased", `SELECT id FROM {prefix}run WHERE `+waitsForItsTurn)
 
 	// newest returns the newest run of each of some schedules, as one text: the stretch that further
 	// slots may lengthen, unless there are runs at or after these slots. The schedules are locked, so
@@ -430,6 +430,9 @@ func freeRuns(d *sqlrun.Dialect, columns, records string) string {
 
 // leasedHere selects those of some runs whose leases this daemon has.
 const leasedHere = `id IN (:ids) AND exec_by = :owner AND state = 'running' AND next_exec > {now}`
+
+// waitsForItsTurn selects those of some runs that wait for others of their schedules to end.
+const waitsForItsTurn = `id IN (:ids) AND state = 'waiting' AND failures = 0 AND next_exec > {now}`
 
 const ownership = `SELECT id, state, COALESCE(claim, '') FROM {prefix}run WHERE id IN (:ids)`
 

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -54,7 +55,7 @@ func passes(w *strangersWorld) map[string][]freeStatement {
 			{lockNamed, sqlrun.Args{"names": []string{"due"}}},
 			{expired, lane},
 			{lengthen, sqlrun.Args{"rows": passRows{{id: w.ids["missed"], c: &candidate{}, state: "missed", stretch: stretch{from: instantOf(due), to: instantOf(due), n: 1}}}}},
-			{release, sqlrun.Args{"id": w.ids["waiting"]}},
+			{release, sqlrun.Args{"ids": []int64{w.ids["waiting"]}}},
 			{noteAgain, notice},
 			{noticesFree, sqlrun.Args{"names": []string{"noted"}}},
 			{putOff, sqlrun.Args{"id": w.ids["due"], "after": 1, "reason": ""}},
@@ -379,6 +380,59 @@ func TestOutcomesBesideAStranger(t *testing.T) {
 		states("ends ok, fails failed, held ok, locked failed, stops running")
 		if got := db.List(t, `SELECT schedule FROM {prefix}run WHERE next_exec <= {now}`, nil); !slices.Equal(got, []string{"stops"}) {
 			t.Errorf("handed back are %q", got)
+		}
+	})
+}
+
+// A stranger holds the row of a run that waits for another to end. The outcome of that one is written, and the run that
+// waited begins when the stranger lets go, though nobody's clock moves: whoever ends the one before, a daemon or a user.
+func TestTurnsBesideAStranger(t *testing.T) {
+	several(t, func(t *testing.T, db *dbtest.DB) {
+		for name, end := range map[string]func(s *Scheduler, e *execution){
+			"finished":  func(s *Scheduler, e *execution) { finished(t, s, e, 0) },
+			"cancelled": nil,
+		} {
+			addWith(t, db, name, "@manual", Policy{Overlap: "queue", MaxAttempts: 2, RetryDelay: 8 * time.Hour, RetryPastNext: true})
+			s := daemon(t, db, Options{Lease: longWait})
+			waiting := func() {
+				_, err := Start(t.Context(), db.DB, name)
+				must(t, err)
+			}
+			waiting()
+			e := one(t, takenOver(t, s, 10))
+			if end == nil { // its retry waits, and is cancelled
+				finished(t, s, e, 1)
+			}
+			db.Advance(t, time.Second)
+			waiting()
+			none(t, takenOver(t, s, 10)) // it has looked, and waits on
+			ctx, stop := context.WithCancel(t.Context())
+			var releasing sync.WaitGroup
+			releasing.Go(func() { s.releaseRest(ctx) })
+			tx := strangersTx(t, db)
+			all := allRuns(t, db, name)
+			strangerHolds(t, db, tx, "run", "error = 'mine'", fmt.Sprint("id = ", all[len(all)-1].ID)) // by its key: an engine may lock what it looks at
+			if end != nil {
+				end(s, e)
+				must(t, tx.Rollback())
+			} else {
+				id := allRuns(t, db, name)[1].ID
+				cancelled := make(chan error)
+				go func() {
+					_, err := Cancel(t.Context(), db.DB, id, "")
+					cancelled <- err
+				}()
+				eventually(t, "the retry is cancelled", func() bool { return allRuns(t, db, name)[1].State == "cancelled" })
+				must(t, tx.Rollback())
+				must(t, <-cancelled)
+			}
+			eventually(t, name+": the run that waited begins", func() bool {
+				runs, _, err := s.takeOver(t.Context(), "default", 10)
+				must(t, err)
+				return len(runs) == 1
+			})
+			stop()
+			releasing.Wait()
 		}
 	})
 }

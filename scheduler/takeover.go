@@ -255,7 +255,7 @@ func (t *takeover) write(ctx context.Context) ([]run, error) {
 		return nil, err
 	}
 	for _, a := range t.after {
-		if err := t.s.entail(ctx, t.tx, a.c, &a.r, a.o, &t.b.unnoted); err != nil {
+		if err := t.s.entail(ctx, t.tx, a.c, &a.r, a.o, &t.b.left); err != nil {
 			return nil, err
 		}
 	}
