@@ -245,7 +245,6 @@ func (w *Worker) setAside(x refusedEnd) {
 	case out:
 		d.moving = false
 		w.bench(d)
-		w.suspectMore()
 	case !x.claim:
 		b.weigh(d, 0)
 		tellWaiter(d, fmt.Errorf("%w: %s", ErrRefused, r.why()))

@@ -162,12 +162,22 @@ func (w *Worker) suspectMore() {
 }
 
 // bench takes away the place of a job on trial that waits for a limit, since that may take
-// any time. When it begins there may be more jobs on trial than otherwise. mu is held.
-func (t *trialPlaces) bench(d *Delivery) {
-	if d.trial != trusted && !d.benched {
-		d.benched = true
-		t.onTrial[d.trial]--
+// any time, and has others come on trial. When it begins there may be more of them than
+// otherwise. mu is held.
+func (w *Worker) bench(d *Delivery) {
+	if w.vacate(d) {
+		w.admitMore()
 	}
+}
+
+// vacate takes away the place of a job on trial, and reports whether it had one. mu is held.
+func (t *trialPlaces) vacate(d *Delivery) bool {
+	if d.trial == trusted || d.benched {
+		return false
+	}
+	d.benched = true
+	t.onTrial[d.trial]--
+	return true
 }
 
 // acquit ends a job's trial, whatever the outcome. What waits for its place goes on. mu is
@@ -176,7 +186,7 @@ func (w *Worker) acquit(d *Delivery) {
 	if d.trial == trusted {
 		return
 	}
-	w.bench(d)
+	w.vacate(d)
 	d.trial, d.benched = trusted, false
 	if w.lone.d == d {
 		w.lone.d = nil
