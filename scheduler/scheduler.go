@@ -268,7 +268,7 @@ func (s *Scheduler) check(ctx context.Context) error {
 	trouble := trouble.New(s.opt.Logger, "checking the tables")
 	for ctx.Err() == nil {
 		err := sqlschema.Check(ctx, s.db)
-		if err == nil || errors.Is(err, sqlschema.ErrNewer) || errors.Is(err, sqlschema.ErrOutdated) {
+		if err == nil || errors.Is(err, sqlschema.ErrNewer) || errors.Is(err, sqlschema.ErrOutdated) || errors.Is(err, sqlschema.ErrTooOld) {
 			return err
 		}
 		select {

@@ -37,7 +37,7 @@ func Losses(ctx context.Context, db *dialect.DB, to int64) ([]Loss, error) {
 	}
 	// All engines' migrations do the same, and PostgreSQL's are the easiest to parse: SQLite
 	// rebuilds tables, and MySQL checks first.
-	all, err := files("postgres", "{prefix}", "{name}")
+	all, err := files("postgres", db.FurtherMigrations(), "{prefix}", "{name}")
 	if err != nil {
 		return nil, err
 	}
@@ -92,29 +92,17 @@ func countRows(ctx context.Context, db *dialect.DB, table string) (n int64, err 
 	return n, err
 }
 
-var (
-	liveNodes = sqlrun.SQL("sqlschema.live-nodes", `
-		SELECT name FROM {prefix}node WHERE state = 'live' AND expire_at > {now} ORDER BY name`)
-
-	// liveRunners are daemons that run something. Daemons of older versions have no row of their own.
-	liveRunners = sqlrun.SQL("sqlschema.live-runners", `
-		SELECT DISTINCT exec_by FROM {prefix}run
-		WHERE next_exec > {now} AND next_exec < {time 253402300799000000} AND state = 'running' ORDER BY exec_by`)
-)
+var liveNodes = sqlrun.SQL("sqlschema.live-nodes", `
+	SELECT name FROM {prefix}node WHERE state = 'live' AND expire_at > {now} ORDER BY name`)
 
 // LiveNodes lists the processes that use the tables now, according to these: daemons that run
 // schedules, and workers. It only reads, at any version of the schema.
 func LiveNodes(ctx context.Context, db *dialect.DB) ([]string, error) {
-	var all []string
-	for _, stmt := range []*sqlrun.Stmt{liveNodes, liveRunners} {
-		names, err := sqlrun.Select(ctx, &db.Session, stmt, nil, func(rows *sql.Rows) (name string, err error) {
-			return name, rows.Scan(&name)
-		})
-		if err != nil && !db.Dialect.Missing(err) {
-			return nil, err
-		}
-		all = append(all, names...)
+	names, err := sqlrun.Select(ctx, &db.Session, liveNodes, nil, func(rows *sql.Rows) (name string, err error) {
+		return name, rows.Scan(&name)
+	})
+	if db.Dialect.Missing(err) {
+		return nil, nil
 	}
-	slices.Sort(all)
-	return slices.Compact(all), nil
+	return names, err
 }

@@ -20,7 +20,7 @@ import (
 // they are left out, and can be made up for by [Prompt], which runs them again in this
 // order. So what one of them makes, it makes whether it is there or not, and a later one
 // may replace what an earlier one has made.
-var promptVersions = []int64{7, 25}
+var promptVersions = []int64{2}
 
 var promptRoutines = sqlrun.SQL("sqlschema.prompt-routines", `
 		SELECT DISTINCT routine_name FROM information_schema.routines WHERE routine_name LIKE :like AND (routine_schema = :schema OR :schema = '')`)
@@ -49,7 +49,7 @@ func promptNames(d *sqlrun.Dialect) (views, routines []string, err error) {
 
 // promptFiles returns the migrations for the SQL prompt, with the names in braces.
 func promptFiles(d *sqlrun.Dialect) ([]file, error) {
-	all, err := files(d.Name, "{prefix}", "{name}")
+	all, err := files(d.Name, nil, "{prefix}", "{name}")
 	return slices.DeleteFunc(all, func(f file) bool { return !slices.Contains(promptVersions, f.Version) }), err
 }
 
@@ -102,7 +102,7 @@ func Prompt(ctx context.Context, db *dialect.DB) error {
 		return err
 	}
 	defer unlock()
-	all, err := files(db.Dialect.Name, "", "")
+	all, err := files(db.Dialect.Name, db.FurtherMigrations(), "", "")
 	if err != nil {
 		return err
 	}

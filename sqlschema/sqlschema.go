@@ -8,13 +8,10 @@ package sqlschema
 import (
 	"context"
 	"database/sql"
-	"embed"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
-	"strconv"
 	"strings"
 
 	"github.com/pressly/goose/v3"
@@ -23,9 +20,6 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
-
-//go:embed migrations
-var migrations embed.FS
 
 var (
 	// ErrNewer means that a newer dbcron has migrated the database: this one must not touch it.
@@ -36,6 +30,9 @@ var (
 
 	// ErrOutdated means that some migrations have not run.
 	ErrOutdated = errors.New("the database's schema is not up to date: run dbcron migrate up")
+
+	// ErrTooOld means that no migration leads from the database's schema to one that this dbcron knows.
+	ErrTooOld = errors.New("the database's schema is too old for this dbcron to migrate")
 )
 
 // A Migration is one step of the schema.
@@ -76,30 +73,37 @@ func Version(ctx context.Context, db *dialect.DB) (version int64, err error) {
 }
 
 // Latest returns the version that this program needs.
-func Latest(d *dialect.Dialect) int64 {
-	all, err := files(d.Name, "", "")
+func Latest(d *dialect.Dialect) int64 { return latest(d, nil) }
+
+func latest(d *dialect.Dialect, further fs.FS) int64 {
+	all, err := files(d.Name, further, "", "")
 	if err != nil {
 		panic(err) // the embedded files are wrong, which every test shows
 	}
 	return all[len(all)-1].Version
 }
 
-// Check returns nil if the schema is the one that this program needs, and ErrNewer or ErrOutdated if
-// not. It only needs the right to read.
+// Check returns nil if the schema is the one that this program needs, and ErrNewer, ErrOutdated or ErrTooOld
+// if not. It only needs the right to read.
 func Check(ctx context.Context, db *dialect.DB) error {
 	version, err := Version(ctx, db)
-	if err != nil {
+	latest := latest(db.Dialect, db.FurtherMigrations())
+	if err != nil || version == latest {
 		return err
 	}
-	latest := Latest(db.Dialect)
+	switch old, err := hasOldNumber(ctx, db, version); {
+	case err != nil:
+		return err
+	case old && version == oldLatest:
+		return fmt.Errorf("%w, which gives its version %d the new number %d", ErrOutdated, oldLatest, squashed)
+	case old:
+		return tooOld(version)
+	}
 	if version > latest {
 		return fmt.Errorf("%w: it is at version %d, and this program knows up to %d; use a dbcron that knows version %d",
 			ErrNewer, version, latest, version)
 	}
-	if version < latest {
-		return fmt.Errorf("%w (it is at version %d, and version %d is needed)", ErrOutdated, version, latest)
-	}
-	return nil
+	return fmt.Errorf("%w (it is at version %d, and version %d is needed)", ErrOutdated, version, latest)
 }
 
 // Status lists all migrations and whether each has run.
@@ -108,7 +112,14 @@ func Status(ctx context.Context, db *dialect.DB) ([]Migration, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := files(db.Dialect.Name, "", "")
+	old, err := hasOldNumber(ctx, db, version)
+	if err != nil {
+		return nil, err
+	}
+	if old {
+		version = 0 // none of these
+	}
+	all, err := files(db.Dialect.Name, db.FurtherMigrations(), "", "")
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +137,7 @@ func Migrate(ctx context.Context, db *dialect.DB) error {
 	if err := Check(ctx, db); !errors.Is(err, ErrOutdated) {
 		return err
 	}
-	return To(ctx, db, Latest(db.Dialect))
+	return To(ctx, db, latest(db.Dialect, db.FurtherMigrations()))
 }
 
 // Down reverts the newest migration. It drops the tables that the migration created, with their
@@ -144,7 +155,7 @@ func Down(ctx context.Context, db *dialect.DB) error {
 
 // To migrates the schema up or down to a version. Version 0 has no tables.
 func To(ctx context.Context, db *dialect.DB, version int64) error {
-	latest := Latest(db.Dialect)
+	latest := latest(db.Dialect, db.FurtherMigrations())
 	if version < 0 || version > latest {
 		return noVersion(version, latest)
 	}
@@ -161,7 +172,7 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 		return err
 	}
 	defer unlock()
-	at, err := Version(ctx, db) // again: another process may have migrated while we waited
+	at, err := renumbered(ctx, db) // read again: another process may have migrated while we waited
 	switch {
 	case err != nil:
 		return err
@@ -235,7 +246,7 @@ func provider(ctx context.Context, db *dialect.DB, pool *sql.DB, opts ...goose.P
 	if err := makeSchema(ctx, db, db.Options().Schema); err != nil {
 		return nil, err
 	}
-	folder, err := fs.Sub(migrations, path.Join("migrations", db.Dialect.Name))
+	folder, err := folder(db.Dialect.Name, db.FurtherMigrations())
 	if err != nil {
 		return nil, err
 	}
@@ -288,84 +299,27 @@ func makeSchema(ctx context.Context, db *dialect.DB, schema string) error {
 	return nil
 }
 
-type file struct {
-	Version int64
-	Name    string
-	text    string
-}
-
-// names fills in {prefix} (of tables, with the schema) and {name} (of indexes, which have none).
-func names(prefix, name string) *strings.Replacer {
-	return strings.NewReplacer("{prefix}", prefix, "{name}", name)
-}
-
-// filled is a file system whose files have their names filled in.
-type filled struct {
-	fs.FS
-	names *strings.Replacer
-}
-
-func (f filled) Open(name string) (fs.File, error) {
-	opened, err := f.FS.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	if info, err := opened.Stat(); err != nil || info.IsDir() {
-		return opened, err
-	}
-	text, err := io.ReadAll(opened)
-	if err != nil {
-		return nil, errors.Join(err, opened.Close())
-	}
-	return filledFile{opened, strings.NewReader(f.names.Replace(string(text)))}, nil
-}
-
-type filledFile struct {
-	fs.File
-	text *strings.Reader
-}
-
-func (f filledFile) Read(p []byte) (int, error) { return f.text.Read(p) }
-
-// files reads an engine's migrations in order, with their names filled in.
-func files(engine, prefix, name string) ([]file, error) {
-	folder := path.Join("migrations", engine)
-	entries, err := fs.ReadDir(migrations, folder)
-	if err != nil {
-		return nil, err
-	}
-	var all []file
-	for _, e := range entries {
-		text, err := fs.ReadFile(migrations, path.Join(folder, e.Name()))
-		if err != nil {
-			return nil, err
-		}
-		number, rest, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sql"), "_")
-		version, err := strconv.ParseInt(number, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", e.Name(), err)
-		}
-		all = append(all, file{version, rest, names(prefix, name).Replace(string(text))})
-	}
-	return all, nil
-}
-
 // SQL writes the statements that migrate the schema from a version to the latest, including
 // bookkeeping, for running them by hand.
 func SQL(ctx context.Context, w io.Writer, d *dialect.Dialect, opt dialect.Options, from int64) error {
+	return writeSQL(ctx, w, d, nil, opt, from)
+}
+
+func writeSQL(ctx context.Context, w io.Writer, d *dialect.Dialect, further fs.FS, opt dialect.Options, from int64) error {
 	filled, prefix, err := sqlrun.Options(opt).Filled(d)
 	if err != nil {
 		return err
 	}
-	all, err := files(d.Name, prefix, filled.Prefix)
+	all, err := files(d.Name, further, prefix, filled.Prefix)
 	if err != nil {
 		return err
 	}
-	if latest := Latest(d); from < 0 || from > latest {
+	latest := latest(d, further)
+	if from < 0 || from > latest {
 		return noVersion(from, latest)
 	}
 	var out strings.Builder
-	if d.DDLInTx && from < Latest(d) {
+	if d.DDLInTx && from < latest {
 		out.WriteString("BEGIN;\n")
 	}
 	if from == 0 {
@@ -388,7 +342,7 @@ func SQL(ctx context.Context, w io.Writer, d *dialect.Dialect, opt dialect.Optio
 		fmt.Fprintf(&out, "\n-- %05d %s\n%s\nINSERT INTO %smigration (version_id, is_applied) VALUES (%d, TRUE);\n",
 			m.Version, m.Name, strings.TrimSpace(up), prefix, m.Version)
 	}
-	if d.DDLInTx && from < Latest(d) {
+	if d.DDLInTx && from < latest {
 		out.WriteString("COMMIT;\n")
 	}
 	_, err = io.WriteString(w, out.String())

@@ -43,7 +43,7 @@ one works, the others wait. docs/grants.md lists the rights that it takes.`,
 	down.register(descend)
 	goTo := &cobra.Command{
 		Use:     "to VERSION",
-		Example: `  dbcron migrate to 12`,
+		Example: `  dbcron migrate to 1`,
 		Short:   "Bring the tables to a version, up or down; 0 has no tables",
 		Long:    "Bring the tables to a version, up or down; 0 has no tables. " + descentHelp,
 		Args:    cobra.ExactArgs(1),
@@ -176,7 +176,7 @@ func (p *program) migrateStatus(ctx context.Context, db *dialect.DB, output stri
 	if err := write(p.out, output, rows); err != nil {
 		return err
 	}
-	if err := sqlschema.Check(ctx, db); errors.Is(err, sqlschema.ErrNewer) {
+	if err := sqlschema.Check(ctx, db); err != nil && !errors.Is(err, sqlschema.ErrOutdated) {
 		return err
 	}
 	return nil
@@ -193,7 +193,7 @@ func (p *program) migrateSQL() *cobra.Command {
 	c := &cobra.Command{
 		Use: "sql",
 		Example: `  dbcron migrate sql --url postgres:// >tables.sql
-  dbcron migrate sql --url mysql:// --from 12 >newer.sql`,
+  dbcron migrate sql --url mysql:// --from 1 >newer.sql`,
 		Short: "Print the SQL of the migrations, to be run by hand",
 		Long: `Print the statements that bring the tables from a version to the newest,
 bookkeeping included. The database is not opened; its URL says which engine.`,

@@ -15,7 +15,7 @@ var poolMySQL = &pooling{
 	there:     "SELECT COUNT(*) FROM information_schema.schemata WHERE schema_name = '%[1]s'",
 	connected: connectedMySQL,
 	template: func(ctx context.Context, admin *dialect.DB, adminURL string) (template, error) {
-		all, err := tablesOf(adminURL)
+		like, err := templateMySQL(ctx, adminURL)
 		if err != nil {
 			return template{}, err
 		}
@@ -24,8 +24,8 @@ var poolMySQL = &pooling{
 			return template{}, err
 		}
 		defer c.Close()
-		described, err := describe(ctx, c, fmt.Sprintf(linesMySQL, all.template))
-		return template{all.template, described}, err
+		described, err := describe(ctx, c, fmt.Sprintf(linesMySQL, like))
+		return template{like, described}, err
 	},
 	empty: emptyMySQL,
 }

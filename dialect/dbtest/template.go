@@ -5,13 +5,11 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -24,8 +22,7 @@ import (
 )
 
 // A database with dbcron's tables is a copy of one that was migrated before or, on engines that
-// cannot copy, gets tables like those; sqlschema's tests show that the result is the same. Migrating
-// each database would take longer than most tests.
+// cannot copy, is made by the migrations' script; sqlschema's tests show that the result is the same.
 
 // script returns the SQL that creates an engine's tables.
 func script(ctx context.Context, d *sqlrun.Dialect) (string, error) {
@@ -118,47 +115,29 @@ func isThere(ctx context.Context, admin *dialect.DB, name string) (there bool, e
 	return there, err
 }
 
-// copyMySQL creates the tables as the migrations left them in a database that this server keeps for
-// the current migrations. Running the migrations would alter each table many times. The script
-// creates the rest: rows, views and routines.
+// copyMySQL runs the migrations' script: there is nothing to copy a database with.
 func copyMySQL(ctx context.Context, admin *dialect.DB, adminURL, name string) error {
-	all, err := tablesOf(adminURL)
+	text, err := script(ctx, mysql.Dialect)
 	if err != nil {
 		return err
 	}
 	if err := createMySQL(ctx, admin, adminURL, name); err != nil {
 		return err
 	}
-	return run(ctx, withPath(adminURL, name), all.queries)
+	return run(ctx, withPath(adminURL, name), statements(text))
 }
 
-// tablesOf asks each server once.
-func tablesOf(adminURL string) (recipe, error) {
-	ask, _ := asked.LoadOrStore(adminURL, sync.OnceValues(func() (recipe, error) {
-		return templateMySQL(context.Background(), adminURL)
-	}))
-	return ask.(func() (recipe, error))()
-}
-
-// A recipe is a template, and the statements that make the same again.
-type recipe struct {
-	template string
-	queries  []string
-}
-
-var asked sync.Map
-
-// templateMySQL returns the statements that create dbcron's tables. The database that it reads is
-// complete when it has the table that is made last. Concurrent programs wait for each other.
-func templateMySQL(ctx context.Context, adminURL string) (all recipe, err error) {
+// templateMySQL returns the name of a database with the tables of the current migrations, which the server keeps to compare others
+// with. It is complete when it has the table that is made last. Concurrent programs wait for each other.
+func templateMySQL(ctx context.Context, adminURL string) (template string, err error) {
 	text, err := script(ctx, mysql.Dialect)
 	if err != nil {
-		return recipe{}, err
+		return "", err
 	}
-	template := templateName(text)
+	template = templateName(text)
 	admin, err := engines.Connect(ctx, adminURL, dialect.Options{MaxConns: 1})
 	if err != nil {
-		return recipe{}, err
+		return "", err
 	}
 	defer admin.Close() // which also ends the lock
 	db := admin.Pool()
@@ -167,57 +146,16 @@ func templateMySQL(ctx context.Context, adminURL string) (all recipe, err error)
 		db.QueryRowContext(ctx, "SELECT GET_LOCK(?, 600)", template).Scan(&whole),
 		db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = ? AND table_name = 'whole'",
 			template).Scan(&whole))
-	if err == nil && whole == 0 {
-		if _, err = db.ExecContext(ctx, "DROP DATABASE IF EXISTS "+template); err == nil {
-			err = createMySQL(ctx, admin, adminURL, template)
-		}
-		if err == nil {
-			err = run(ctx, withPath(adminURL, template), append(statements(text), "CREATE TABLE whole (n INTEGER)"))
-		}
+	if err != nil || whole > 0 {
+		return template, err
 	}
-	if err != nil {
-		return recipe{}, err
+	if _, err = db.ExecContext(ctx, "DROP DATABASE IF EXISTS "+template); err == nil {
+		err = createMySQL(ctx, admin, adminURL, template)
 	}
-	tables, err := namesOf(ctx, db, template)
-	if err != nil {
-		return recipe{}, err
+	if err == nil {
+		err = run(ctx, withPath(adminURL, template), append(statements(text), "CREATE TABLE whole (n INTEGER)"))
 	}
-	all = recipe{template, []string{"SET foreign_key_checks = 0"}} // the tables come in alphabetical order
-	for _, table := range tables {
-		var name, create string
-		if err := db.QueryRowContext(ctx, "SHOW CREATE TABLE "+template+"."+table).Scan(&name, &create); err != nil {
-			return recipe{}, err
-		}
-		all.queries = append(all.queries, counted.ReplaceAllString(create, ""))
-	}
-	for _, query := range statements(text) {
-		if !ofTables.MatchString(query) {
-			all.queries = append(all.queries, query)
-		}
-	}
-	return all, nil
-}
-
-var (
-	counted  = regexp.MustCompile(` AUTO_INCREMENT=\d+`)
-	ofTables = regexp.MustCompile(`^(CREATE TABLE|ALTER TABLE|UPDATE|SET @|PREPARE|EXECUTE|DEALLOCATE)`)
-)
-
-func namesOf(ctx context.Context, db *sql.DB, schema string) (names []string, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT table_name FROM information_schema.tables "+
-		"WHERE table_schema = ? AND table_type = 'BASE TABLE' AND table_name <> 'whole'", schema)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
-			return nil, err
-		}
-		names = append(names, name)
-	}
-	return names, rows.Err()
+	return template, err
 }
 
 // run runs statements in order on one connection.

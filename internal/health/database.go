@@ -2,6 +2,7 @@ package health
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -97,11 +98,13 @@ func ofSchema(ctx context.Context, db *dialect.DB) (_ Check, usable bool) {
 		return broken("schema", Failed, err, "let this user read the tables: docs/grants.md"), true
 	}
 	c := Check{Name: "schema", Status: OK, Detail: fmt.Sprintf("version %d of %d", version, latest)}
-	switch {
-	case version < latest:
+	switch err := sqlschema.Check(ctx, db); {
+	case errors.Is(err, sqlschema.ErrOutdated):
 		c.Status, c.Advice = Failed, "run dbcron migrate up"
-	case version > latest:
+	case errors.Is(err, sqlschema.ErrNewer):
 		c.Status, c.Advice = Failed, fmt.Sprintf("use a dbcron that knows version %d", version)
+	case err != nil:
+		return broken("schema", Failed, err, "docs/upgrading.md"), false
 	}
 	return c, version == latest
 }

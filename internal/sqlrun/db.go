@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"strings"
 	"sync"
@@ -36,6 +37,8 @@ type DB struct {
 
 	isolation sql.IsolationLevel // the level that transactions must ask for
 	lacks     map[Feature]string // missing features, and why each is missing
+
+	further fs.FS // migrations after the program's own; nil: none
 }
 
 // An Execer runs statements. It is a *sql.DB, a *sql.Conn or a *sql.Tx.
@@ -175,6 +178,17 @@ func (db *DB) WithNow(now string) *DB {
 	other.Dialect, other.compiled = &d, &sync.Map{}
 	return &other
 }
+
+// WithMigrations returns db as a later version of the program would use it, whose migrations go on with those in further:
+// files DIALECT/NUMBER_NAME.sql, as in sqlschema/migrations. It lets tests upgrade.
+func (db *DB) WithMigrations(further fs.FS) *DB {
+	other := *db
+	other.further = further
+	return &other
+}
+
+// FurtherMigrations returns those of WithMigrations, or nil.
+func (db *DB) FurtherMigrations() fs.FS { return db.further }
 
 // Close closes the pool if Open made it. It leaves a caller's pool open.
 func (db *DB) Close() error {

@@ -20,12 +20,12 @@ CREATE TABLE dbcron_endpoint (
     url character varying(1000) NOT NULL DEFAULT ''::character varying -- Where its jobs are sent that do not say; empty: all say
     format character varying(16) NOT NULL DEFAULT 'plain'::character varying -- plain, or cloudevents (headers of its binary mode, too)
     concurrency integer NOT NULL DEFAULT 16 -- How many are sent at a time by each dispatcher
+    batch integer NOT NULL DEFAULT 1 -- Maximum number of jobs in a request, as a JSON array; 1: each request is a job
     timeout character varying(32) NOT NULL DEFAULT '30s'::character varying -- Of a request, if neither job nor queue say less
     secret character varying(200) NOT NULL DEFAULT ''::character varying -- The key that signs requests, as in Standard Webhooks: whsec_ and base64
     old_secret character varying(200) NOT NULL DEFAULT ''::character varying -- The key before, which signs them as well; empty: none
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
     update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
-    batch integer NOT NULL DEFAULT 1 -- Maximum number of jobs in a request, as a JSON array; 1: each request is a job
     CONSTRAINT dbcron_endpoint_key PRIMARY KEY (queue_id)
 ); -- Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers
 
@@ -38,7 +38,7 @@ CREATE TABLE dbcron_endpoint_answers (
 
 CREATE TABLE dbcron_job (
     queue_id integer NOT NULL -- The queue
-    divided integer NOT NULL -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls
+    divided integer NOT NULL -- Number of the job's block, the part of a queue that is leased as a whole (dbcron_queue_block): where the hash of job_key, or of id, falls
     priority smallint NOT NULL -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
     id bigint NOT NULL -- Grows with time: µs since 2020 times 4096, and 12 random bits
     kind character varying(200) COLLATE "C" NOT NULL -- What the job is, which picks the handler
@@ -61,16 +61,16 @@ CREATE TABLE dbcron_job_count (
     done bigint NOT NULL DEFAULT 0 -- Jobs that were done, or discarded
     failed bigint NOT NULL DEFAULT 0 -- Attempts that failed, and were followed by another
     dead bigint NOT NULL DEFAULT 0 -- Jobs that were given up
+    late bigint NOT NULL DEFAULT 0 -- Jobs that were committed long after they were enqueued, and found late
     wait_us bigint NOT NULL DEFAULT 0 -- For how long they had waited, in µs, all together
     run_us bigint NOT NULL DEFAULT 0 -- How long they took, in µs, all together
-    late bigint NOT NULL DEFAULT 0 -- Jobs that were committed long after they were enqueued, and found late
     CONSTRAINT dbcron_job_count_key PRIMARY KEY (minute, queue_id, kind)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- What workers have done, by minute, queue and kind
 
 CREATE TABLE dbcron_job_dead (
     queue_id integer NOT NULL -- The queue
     id bigint NOT NULL -- As in dbcron_job
-    divided integer NOT NULL -- Its block
+    divided integer NOT NULL -- The block that it was in
     priority smallint NOT NULL DEFAULT 2 -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
     attempt integer NOT NULL DEFAULT 0 -- How many attempts there were
     crashes integer NOT NULL DEFAULT 0 -- How many workers died with it
@@ -97,12 +97,14 @@ CREATE INDEX dbcron_job_dead_purge ON public.dbcron_job_dead USING btree (purge_
 
 CREATE TABLE dbcron_job_delayed (
     queue_id integer NOT NULL -- The queue
-    divided integer NOT NULL -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls
+    divided integer NOT NULL -- The block: as in dbcron_job
     id bigint NOT NULL -- As in dbcron_job
     run_at timestamp(6) with time zone NOT NULL -- When it is due
     priority smallint NOT NULL DEFAULT 2 -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
     attempt integer NOT NULL DEFAULT 0 -- How many attempts there were
     crashes integer NOT NULL DEFAULT 0 -- How many workers died with it
+    stops integer NOT NULL DEFAULT 0 -- How many workers in a row were stopped within a minute after they had begun it
+    stopped_at timestamp with time zone -- When the last of them handed it back; NULL: none did
     hold_key character varying(200) COLLATE "C" -- The key whose other jobs wait for this one
     error text NOT NULL DEFAULT ''::text -- Why it failed last
     snapshot bytea -- What its handler has stored for the next attempt
@@ -118,8 +120,6 @@ CREATE TABLE dbcron_job_delayed (
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
-    stops integer NOT NULL DEFAULT 0 -- How many workers in a row were stopped within a minute after they had begun it
-    stopped_at timestamp with time zone -- When the last of them handed it back; NULL: none did
     CONSTRAINT dbcron_job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs whose time has yet to come, and failed ones that wait for their retry
 CREATE INDEX dbcron_job_delayed_due ON public.dbcron_job_delayed USING btree (queue_id, divided, run_at, id);
@@ -185,7 +185,7 @@ CREATE INDEX dbcron_job_member_state ON public.dbcron_job_member USING btree (gr
 
 CREATE TABLE dbcron_job_refused (
     queue_id integer NOT NULL -- The queue
-    divided integer NOT NULL -- The block
+    divided integer NOT NULL -- The block of the job
     id bigint NOT NULL -- The job
     kind character varying(200) COLLATE "C" NOT NULL -- What the job is
     what character varying(20) COLLATE "C" NOT NULL -- What is refused: done, discarded, retry, dead, check-out (a row in dbcron_job_running), claim (of a worker that does jobs at most once) or forward (to a new block)
@@ -200,12 +200,14 @@ CREATE INDEX dbcron_job_refused_last ON public.dbcron_job_refused USING btree (l
 
 CREATE TABLE dbcron_job_running (
     queue_id integer NOT NULL -- The queue
-    divided integer NOT NULL -- The block of jobs that is leased as a whole: where the hash of job_key, or of id, falls
+    divided integer NOT NULL -- The block: as in dbcron_job
     id bigint NOT NULL -- As in dbcron_job
     priority smallint NOT NULL DEFAULT 2 -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
     attempt integer NOT NULL DEFAULT 0 -- How many attempts there were
     crashes integer NOT NULL DEFAULT 0 -- How many workers died with it
-    state character varying(16) NOT NULL DEFAULT 'running'::character varying -- running, or handed (its worker has ended and left it to others)
+    losses integer NOT NULL DEFAULT 0 -- How many workers lost their leases while it was running, and live
+    charged character varying(400) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The workers whose loss counts in crashes, by the ends of their names: one that lives takes its own back
+    state character varying(16) NOT NULL DEFAULT 'running'::character varying -- running, suspect (a worker died while it ran, so it waits to run alone), alone (its worker runs nothing beside it), or handed (its worker has ended and left it to others)
     lock_by character varying(128) COLLATE "C" NOT NULL -- The worker that runs it
     fence bigint NOT NULL DEFAULT 0 -- Of the block, when it was taken
     started_at timestamp(6) with time zone -- When the attempt began
@@ -224,8 +226,6 @@ CREATE TABLE dbcron_job_running (
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
-    losses integer NOT NULL DEFAULT 0 -- How many workers lost their leases while it was running, and live
-    charged character varying(400) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The workers whose loss counts in crashes, by the ends of their names: one that lives takes its own back
     CONSTRAINT dbcron_job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that have been running for longer than a second, or that may have ended their worker
 
@@ -282,17 +282,17 @@ CREATE TABLE dbcron_migration (
 
 CREATE TABLE dbcron_node (
     name character varying(128) COLLATE "C" NOT NULL -- host:pid:random
+    version character varying(64) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Version of the program, as it reports it; empty: not reported
+    tags character varying(1000) NOT NULL DEFAULT ''::character varying -- Of a daemon that runs schedules: their tags, separated by commas
     state character varying(16) NOT NULL DEFAULT 'live'::character varying -- live, lost (it was not heard of until expire_at) or gone (it has ended)
     expire_at timestamp(6) with time zone -- When others may take what it has, unless it is heard of before
     heartbeats bigint NOT NULL DEFAULT 0 -- How often it was heard of
     started_at timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When it started
-    bell_at character varying(100) NOT NULL DEFAULT ''::character varying -- Where it hears of new jobs, an address and a port of UDP; empty: nowhere
-    bell_key character varying(100) NOT NULL DEFAULT ''::character varying -- The key that signs what is sent there
-    under character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The lock under which it works: whoever gets that after it takes over what it has; empty: none
-    version character varying(64) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Version of the program, as it reports it; empty: not reported
     drained_at timestamp(6) with time zone -- Since when it takes no new work, and finishes what it has; NULL: it takes work
     drained_by character varying(200) NOT NULL DEFAULT ''::character varying -- Who drained it
-    tags character varying(1000) NOT NULL DEFAULT ''::character varying -- Of a daemon that runs schedules: their tags, separated by commas
+    under character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The lock under which it works: whoever gets that after it takes over what it has; empty: none
+    bell_at character varying(100) NOT NULL DEFAULT ''::character varying -- Where it hears of new jobs, an address and a port of UDP; empty: nowhere
+    bell_key character varying(100) NOT NULL DEFAULT ''::character varying -- The key that signs what is sent there
     CONSTRAINT dbcron_node_key PRIMARY KEY (name)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- The processes that take part. What a worker holds is its own for as long as its row says live
 
@@ -341,26 +341,26 @@ CREATE TABLE dbcron_queue (
     keep_done character varying(32) NOT NULL DEFAULT ''::character varying -- How long jobs that are done are kept; empty: they are not
     poll_min character varying(32) NOT NULL DEFAULT '2ms'::character varying -- How soon it is looked again after there was something, where nobody is notified
     poll_max character varying(32) NOT NULL DEFAULT '250ms'::character varying -- How long it is waited between two looks at the most
+    notify text COLLATE "C" NOT NULL DEFAULT ''::text -- Who is notified when it has dead letters or is behind: addresses and URLs separated by blanks or commas, or none; empty: as the daemons say
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
     update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
-    notify text COLLATE "C" NOT NULL DEFAULT ''::text -- Who is notified when it has dead letters or is behind: addresses and URLs separated by blanks or commas, or none; empty: as the daemons say
     CONSTRAINT dbcron_queue_key PRIMARY KEY (queue_id)
     CONSTRAINT dbcron_queue_name UNIQUE (name)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- The queues and what is set for each. Rows are made on first use and never removed
 
 CREATE TABLE dbcron_queue_block (
     queue_id integer NOT NULL -- The queue
-    divided integer NOT NULL -- The block
+    divided integer NOT NULL -- The block: dbcron_job.divided
     generation integer NOT NULL DEFAULT 1 -- Grows when the number of blocks is changed; new jobs go to the newest
+    fifo character varying(3) NOT NULL DEFAULT 'no'::character varying -- Whether its jobs run one after the other, as if they had one key: yes or no
     state character varying(16) NOT NULL DEFAULT 'FREE'::character varying -- FREE or LEASED
     lock_by character varying(128) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The worker that has it, or had it last: host:pid:random, see dbcron_node
     lock_at timestamp(6) with time zone -- When it was last taken
     fence bigint NOT NULL DEFAULT 0 -- Rises whenever it is taken
     batch integer NOT NULL DEFAULT 100 -- How many jobs its worker reads at a time: so many may have ended it
     suspects integer NOT NULL DEFAULT 0 -- How often in a row its worker died with it
-    insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
-    fifo character varying(3) NOT NULL DEFAULT 'no'::character varying -- Whether its jobs run one after the other, as if they had one key: yes or no
     for_kind character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The kind of job for which its last holder handed it to workers of that kind; empty: any worker
+    insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
     CONSTRAINT dbcron_queue_block_key PRIMARY KEY (queue_id, divided)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- Which worker has which block of a queue's jobs. Their number is that of the newest generation's rows
 
@@ -393,8 +393,8 @@ CREATE TABLE dbcron_queue_permit (
 CREATE TABLE dbcron_queue_worker (
     queue_id integer NOT NULL -- The queue
     node character varying(128) COLLATE "C" NOT NULL -- The process
-    busy smallint NOT NULL DEFAULT 0 -- 1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks
     kinds text -- The kinds of jobs that it handles, as a JSON array; NULL: all
+    busy smallint NOT NULL DEFAULT 0 -- 0: it takes blocks. 1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks. 3: its handlers wait for connections of their pool; it leaves blocks to others, as with 1
     CONSTRAINT dbcron_queue_worker_key PRIMARY KEY (queue_id, node)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- Which processes work on which queue, to share its blocks
 
@@ -411,27 +411,27 @@ CREATE TABLE dbcron_run (
     schedule character varying(200) COLLATE "C" NOT NULL -- Name of the schedule; the row stays when the schedule goes
     due_at timestamp(6) with time zone NOT NULL -- The slot
     attempt integer NOT NULL -- 1, or more after a crash or a failure
-    state character varying(16) NOT NULL -- waiting (for its time, or for the run before), running, retry (handed back), ok, failed, timeout, lost (its daemon died), cancelled, skipped (by policy), missed (no daemon ran)
     due_to timestamp(6) with time zone -- skipped and missed: the last slot of the stretch that due_at begins
     slots bigint NOT NULL DEFAULT 1 -- skipped and missed: how many slots the stretch has; 10000 is that many or more
+    cause character varying(8) NOT NULL DEFAULT 'slot'::character varying -- Why it is run: slot, hand (run now), backfill or chain
+    by_run bigint -- Of the first attempt of a chain: the run that started it; NULL: none
+    lane character varying(300) COLLATE "C" NOT NULL DEFAULT 'default'::character varying -- Of the schedule, when the run was made
+    state character varying(16) NOT NULL -- waiting (for its time, or for the run before), running, retry (handed back), ok, failed, timeout, lost (its daemon died), cancelled, skipped (by policy), missed (no daemon ran)
     exec_by character varying(128) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The daemon: host:pid:random
     claim character varying(32) COLLATE "C" -- Token of the transaction that claimed the run; NULL once it has ended
+    fence bigint NOT NULL DEFAULT 0 -- Larger than that of every attempt of the schedule that began before
     next_exec timestamp(6) with time zone -- When a daemon may take it: waiting: its time; running: the end of its lease; NULL once it has ended
     renewals bigint NOT NULL DEFAULT 0 -- How often the lease was renewed
+    failures integer NOT NULL DEFAULT 0 -- Attempts at the slot that have failed before this one
+    crashes integer NOT NULL DEFAULT 0 -- Attempts at the slot that were lost before this one
+    stops integer NOT NULL DEFAULT 0 -- How many daemons in a row were stopped within a minute after they had begun this slot
+    cancel character varying(255) -- Somebody wants the run to end, and why; NULL: nobody does
     started_at timestamp(6) with time zone -- When the attempt began
     finished_at timestamp(6) with time zone -- When it ended, or was given up
     exit_code integer -- Of a command, 128 + signal if a signal ended it; of a request, its status
     error text NOT NULL DEFAULT ''::text -- Why it did not end well
     output text NOT NULL DEFAULT ''::text -- Standard output and error, head and tail
-    lane character varying(300) COLLATE "C" NOT NULL DEFAULT 'default'::character varying -- Of the schedule, when the run was made
-    cause character varying(8) NOT NULL DEFAULT 'slot'::character varying -- Why it is run: slot, hand (run now), backfill or chain
-    fence bigint NOT NULL DEFAULT 0 -- Larger than that of every attempt of the schedule that began before
-    failures integer NOT NULL DEFAULT 0 -- Attempts at the slot that have failed before this one
-    crashes integer NOT NULL DEFAULT 0 -- Attempts at the slot that were lost before this one
-    cancel character varying(255) -- Somebody wants the run to end, and why; NULL: nobody does
     purge_at timestamp(6) with time zone -- When the row is removed from the history; NULL: never, or it has not ended
-    by_run bigint -- Of the first attempt of a chain: the run that started it; NULL: none
-    stops integer NOT NULL DEFAULT 0 -- How many daemons in a row were stopped within a minute after they had begun this slot
     CONSTRAINT dbcron_run_due_at CHECK (((due_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (due_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
     CONSTRAINT dbcron_run_due_to CHECK (((due_to >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (due_to <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
     CONSTRAINT dbcron_run_finished_at CHECK (((finished_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (finished_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
@@ -453,17 +453,11 @@ CREATE TABLE dbcron_schedule (
     spec character varying(256) NOT NULL -- Five cron fields, or a macro such as @daily or @every 90s
     time_zone character varying(64) NOT NULL DEFAULT 'UTC'::character varying -- Zone of the tz database that the spec is read in
     dst character varying(8) NOT NULL DEFAULT 'vixie'::character varying -- When clocks change: vixie (fixed times run once) or wall (as the wall clock shows)
+    kind character varying(8) NOT NULL DEFAULT 'shell'::character varying -- What command is: shell (a line), argv (a JSON array of words), http (METHOD URL), sql (a statement), func (the name of a Go function), job (the kind of a job that is enqueued)
     command text NOT NULL -- What is run, with the rights of the daemon; kind says how it is read
     stdin text NOT NULL DEFAULT ''::text -- Text for a command's standard input, the body of a request, the input of a function, or the payload of a job (JSON; empty: which slot it is)
-    env text NOT NULL DEFAULT '{}'::text -- Its environment beside the defaults, a JSON object of strings; SHELL names the shell
-    state character varying(16) NOT NULL DEFAULT 'active'::character varying -- active, paused, ended (its end is past), or failed (see reason)
-    reason text NOT NULL DEFAULT ''::text -- Why it is paused or failed
-    due_at timestamp(6) with time zone -- The next slot
-    next_exec timestamp(6) with time zone -- When a daemon may claim that slot
-    insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the schedule was made
-    update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
-    kind character varying(8) NOT NULL DEFAULT 'shell'::character varying -- What command is: shell (a line), argv (a JSON array of words), http (METHOD URL), sql (a statement), func (the name of a Go function), job (the kind of a job that is enqueued)
     headers text NOT NULL DEFAULT '{}'::text -- Of a request, a JSON object of strings
+    env text NOT NULL DEFAULT '{}'::text -- Its environment beside the defaults, a JSON object of strings; SHELL names the shell
     dir text NOT NULL DEFAULT ''::text -- Where a command starts; empty: the daemon says
     run_as character varying(64) NOT NULL DEFAULT ''::character varying -- The user a command runs as, if the daemon is root; empty: the daemon's
     tag character varying(64) COLLATE "C" NOT NULL DEFAULT 'default'::character varying -- Daemons that are given this tag run it
@@ -471,11 +465,13 @@ CREATE TABLE dbcron_schedule (
     missed_window character varying(32) NOT NULL DEFAULT ''::character varying -- How late a slot may still run, such as 90s or 2h; empty: 1m with skip, else any time
     overlap character varying(8) NOT NULL DEFAULT 'forbid'::character varying -- A slot that comes while the run before is under way: forbid (skipped), allow, queue or replace
     first_run character varying(8) NOT NULL DEFAULT 'next'::character varying -- When a new schedule runs first: next (slot) or now
+    repeatable character varying(3) NOT NULL DEFAULT 'yes'::character varying -- no: a run whose daemon died or was stopped is lost, and not run again; else yes
     max_attempts integer NOT NULL DEFAULT 1 -- How often a slot is tried whose work fails
     retry_delay character varying(32) NOT NULL DEFAULT '10s'::character varying -- Before the second attempt; doubles with each further one
     retry_max_delay character varying(32) NOT NULL DEFAULT '1h'::character varying -- Between two attempts at the most
     retry_past_next character varying(3) NOT NULL DEFAULT 'no'::character varying -- Whether attempts go on when the next slot has come: yes or no
     timeout character varying(32) NOT NULL DEFAULT ''::character varying -- When a run is ended, such as 15m; empty: never
+    stall character varying(32) NOT NULL DEFAULT ''::character varying -- How long a command may write nothing before it is stopped, such as 5m; empty: no limit
     kill_grace character varying(32) NOT NULL DEFAULT ''::character varying -- From SIGTERM to SIGKILL; empty: the daemon says
     jitter character varying(32) NOT NULL DEFAULT ''::character varying -- Slots run up to so much later, to spread them; empty: not at all
     starts_at timestamp(6) with time zone -- There are no slots before
@@ -483,32 +479,36 @@ CREATE TABLE dbcron_schedule (
     max_failures integer NOT NULL DEFAULT 0 -- After so many failed slots in a row the schedule fails; 0: never
     keep_runs integer NOT NULL DEFAULT 1000 -- How many runs the history keeps, about; -1: all
     keep_for character varying(32) NOT NULL DEFAULT '30d'::character varying -- How long the history keeps runs; forever: always
+    notify text COLLATE "C" NOT NULL DEFAULT ''::text -- Who is notified when it fails: addresses and URLs separated by blanks, or none; empty: as the daemons say
     on_success character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The schedule that starts when a run of this one has ended well
     on_failure character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The schedule that starts when a slot of this one has failed for good
-    failures integer NOT NULL DEFAULT 0 -- Slots that failed in a row
-    fence bigint NOT NULL DEFAULT 0 -- Grows with each attempt that begins
     job_queue character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Of a job: its queue, which is made if there is none; empty: as the route of its kind says
     job_key character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Of a job: jobs of one key are done one after the other, in order; empty: it waits for nobody
     job_priority smallint NOT NULL DEFAULT 2 -- Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
     job_max_attempts integer NOT NULL DEFAULT 0 -- Of a job: after so many failed attempts it is dead; 0: the queue says
     job_timeout character varying(32) NOT NULL DEFAULT ''::character varying -- Of a job: how long an attempt may take; empty: the queue says
+    job_unique character varying(200) NOT NULL DEFAULT ''::character varying -- Unique key of the job; while a job of the queue has it, slots are skipped; empty: none
+    job_unique_for character varying(32) NOT NULL DEFAULT ''::character varying -- How long the job keeps its unique key at least, such as 24h; empty: until it has ended
+    state character varying(16) NOT NULL DEFAULT 'active'::character varying -- active, paused, ended (its end is past), or failed (see reason)
+    reason text NOT NULL DEFAULT ''::text -- Why it is paused or failed
+    due_at timestamp(6) with time zone -- The next slot
+    next_exec timestamp(6) with time zone -- When a daemon may claim that slot
+    planned character varying(400) -- From what the slot was planned: spec, time_zone and dst, separated by blanks; NULL: not planned yet
+    stale smallint DEFAULT 
+CASE
+    WHEN ((planned)::text <> (((((spec)::text || ' '::text) || (time_zone)::text) || ' '::text) || (dst)::text)) THEN 1
+    ELSE NULL::integer
+END -- 1: these have changed since, by hand, so a daemon plans it anew; else NULL
     lane character varying(300) COLLATE "C" DEFAULT 
 CASE
     WHEN ((kind)::text = 'func'::text) THEN ((((tag)::text || ' func '::text) || "left"(command, 200)))::character varying
     WHEN ((kind)::text = 'job'::text) THEN (((tag)::text || ' job'::text))::character varying
     ELSE tag
 END -- Which daemons may claim it: the tag and, for a function, its name, or that it is a job
-    notify text COLLATE "C" NOT NULL DEFAULT ''::text -- Who is notified when it fails: addresses and URLs separated by blanks, or none; empty: as the daemons say
-    repeatable character varying(3) NOT NULL DEFAULT 'yes'::character varying -- no: a run whose daemon died or was stopped is lost, and not run again; else yes
-    stall character varying(32) NOT NULL DEFAULT ''::character varying -- How long a command may write nothing before it is stopped, such as 5m; empty: no limit
-    planned character varying(400) -- From what the slot was planned: spec, time_zone and dst, separated by blanks; NULL: not planned yet, or by an older program
-    stale smallint DEFAULT 
-CASE
-    WHEN ((planned)::text <> (((((spec)::text || ' '::text) || (time_zone)::text) || ' '::text) || (dst)::text)) THEN 1
-    ELSE NULL::integer
-END -- 1: these have changed since, by hand, so a daemon plans it anew; else NULL
-    job_unique character varying(200) NOT NULL DEFAULT ''::character varying -- Unique key of the job; while a job of the queue has it, slots are skipped; empty: none
-    job_unique_for character varying(32) NOT NULL DEFAULT ''::character varying -- How long the job keeps its unique key at least, such as 24h; empty: until it has ended
+    failures integer NOT NULL DEFAULT 0 -- Slots that failed in a row
+    fence bigint NOT NULL DEFAULT 0 -- Grows with each attempt that begins
+    insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the schedule was made
+    update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
     CONSTRAINT dbcron_schedule_due_at CHECK (((due_at >= '1971-01-01 00:00:00-03:30'::timestamp with time zone) AND (due_at <= '9999-12-30 00:00:00-03:30'::timestamp with time zone)))
     CONSTRAINT dbcron_schedule_kind_check CHECK (((kind)::text = ANY ((ARRAY['shell'::character varying, 'argv'::character varying, 'http'::character varying, 'sql'::character varying, 'func'::character varying, 'job'::character varying])::text[])))
     CONSTRAINT dbcron_schedule_name UNIQUE (name)
@@ -550,13 +550,13 @@ CREATE TABLE dbcron_secret (
 CREATE TABLE dbcron_token (
     name character varying(200) COLLATE "C" NOT NULL -- For people; compared by bytes
     hash character varying(64) COLLATE "C" NOT NULL -- SHA-256 of the secret, in hexadecimal digits
+    old_hash character varying(64) COLLATE "C" -- Hash of the previous secret; NULL: there was none, or it ended at once
+    old_until timestamp(6) with time zone -- When the previous secret expires
     scopes character varying(200) NOT NULL -- What it is good for: read, enqueue, work, admin, with commas between
     created_at timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When it was made
     expires_at timestamp(6) with time zone -- From when on it is not good any more; NULL: never
     revoked_at timestamp(6) with time zone -- When it was revoked; NULL: it was not
     last_used_at timestamp(6) with time zone -- When it was used, to a minute; NULL: never
-    old_hash character varying(64) COLLATE "C" -- Hash of the previous secret; NULL: there was none, or it ended at once
-    old_until timestamp(6) with time zone -- When the previous secret expires
     CONSTRAINT dbcron_token_hash UNIQUE (hash)
     CONSTRAINT dbcron_token_key PRIMARY KEY (name)
 ); -- Who may use the HTTP API: from the first row on nobody may without a token

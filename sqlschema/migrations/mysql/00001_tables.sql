@@ -1,0 +1,647 @@
+-- +goose Up
+-- All tables. What each holds, and what each column means, is said in its comment.
+-- MySQL commits each CREATE TABLE at once. IF NOT EXISTS lets a migration that died half way be run again.
+
+-- Schedules and their runs.
+
+-- What is no instant (zero dates, infinity, text) is refused here: a poll asks for the smallest next_exec, and must
+-- be able to read it.
+CREATE TABLE IF NOT EXISTS {prefix}schedule (
+    id               BIGINT NOT NULL AUTO_INCREMENT COMMENT 'Grows with each schedule that is made',
+    name             VARCHAR(200) NOT NULL COMMENT 'Compared by bytes; in the history of runs too',
+    source           VARCHAR(255) COMMENT 'The file that the schedule comes from, which alone changes or removes it; NULL: made by hand',
+    source_key       VARCHAR(255) COMMENT 'What the schedule is recognized by in its source',
+    spec             VARCHAR(256) NOT NULL COMMENT 'Five cron fields, or a macro such as @daily or @every 90s',
+    time_zone        VARCHAR(64) NOT NULL DEFAULT 'UTC' COMMENT 'Zone of the tz database that the spec is read in',
+    dst              VARCHAR(8) NOT NULL DEFAULT 'vixie' COMMENT 'When clocks change: vixie (fixed times run once) or wall (as the wall clock shows)',
+    kind             VARCHAR(8) NOT NULL DEFAULT 'shell' COMMENT 'What command is: shell (a line), argv (a JSON array of words), http (METHOD URL), sql (a statement), func (the name of a Go function), job (the kind of a job that is enqueued)' CHECK (kind IN ('shell', 'argv', 'http', 'sql', 'func', 'job')),
+    command          MEDIUMTEXT NOT NULL COMMENT 'What is run, with the rights of the daemon; kind says how it is read',
+    stdin            MEDIUMTEXT NOT NULL DEFAULT ('') COMMENT 'Text for a command''s standard input, the body of a request, the input of a function, or the payload of a job (JSON; empty: which slot it is)',
+    headers          TEXT NOT NULL DEFAULT ('{}') COMMENT 'Of a request, a JSON object of strings',
+    env              MEDIUMTEXT NOT NULL DEFAULT ('{}') COMMENT 'Its environment beside the defaults, a JSON object of strings; SHELL names the shell',
+    dir              TEXT NOT NULL DEFAULT ('') COMMENT 'Where a command starts; empty: the daemon says',
+    run_as           VARCHAR(64) NOT NULL DEFAULT '' COMMENT 'The user a command runs as, if the daemon is root; empty: the daemon''s',
+    tag              VARCHAR(64) NOT NULL DEFAULT 'default' COMMENT 'Daemons that are given this tag run it',
+    missed           VARCHAR(8) NOT NULL DEFAULT 'once' COMMENT 'Slots that passed while no daemon could run them: skip, once (the newest runs) or all',
+    missed_window    VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'How late a slot may still run, such as 90s or 2h; empty: 1m with skip, else any time',
+    overlap          VARCHAR(8) NOT NULL DEFAULT 'forbid' COMMENT 'A slot that comes while the run before is under way: forbid (skipped), allow, queue or replace',
+    first_run        VARCHAR(8) NOT NULL DEFAULT 'next' COMMENT 'When a new schedule runs first: next (slot) or now',
+    repeatable       VARCHAR(3) NOT NULL DEFAULT 'yes' COMMENT 'no: a run whose daemon died or was stopped is lost, and not run again; else yes',
+    max_attempts     INT NOT NULL DEFAULT 1 COMMENT 'How often a slot is tried whose work fails',
+    retry_delay      VARCHAR(32) NOT NULL DEFAULT '10s' COMMENT 'Before the second attempt; doubles with each further one',
+    retry_max_delay  VARCHAR(32) NOT NULL DEFAULT '1h' COMMENT 'Between two attempts at the most',
+    retry_past_next  VARCHAR(3) NOT NULL DEFAULT 'no' COMMENT 'Whether attempts go on when the next slot has come: yes or no',
+    timeout          VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'When a run is ended, such as 15m; empty: never',
+    stall            VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'How long a command may write nothing before it is stopped, such as 5m; empty: no limit',
+    kill_grace       VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'From SIGTERM to SIGKILL; empty: the daemon says',
+    jitter           VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'Slots run up to so much later, to spread them; empty: not at all',
+    starts_at        DATETIME(6) COMMENT 'There are no slots before',
+    ends_at          DATETIME(6) COMMENT 'There are no slots after',
+    max_failures     INT NOT NULL DEFAULT 0 COMMENT 'After so many failed slots in a row the schedule fails; 0: never',
+    keep_runs        INT NOT NULL DEFAULT 1000 COMMENT 'How many runs the history keeps, about; -1: all',
+    keep_for         VARCHAR(32) NOT NULL DEFAULT '30d' COMMENT 'How long the history keeps runs; forever: always',
+    notify           TEXT NOT NULL DEFAULT ('') COMMENT 'Who is notified when it fails: addresses and URLs separated by blanks, or none; empty: as the daemons say',
+    on_success       VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'The schedule that starts when a run of this one has ended well',
+    on_failure       VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'The schedule that starts when a slot of this one has failed for good',
+    job_queue        VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'Of a job: its queue, which is made if there is none; empty: as the route of its kind says',
+    job_key          VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'Of a job: jobs of one key are done one after the other, in order; empty: it waits for nobody',
+    job_priority     SMALLINT NOT NULL DEFAULT 2 COMMENT 'Of a job: 1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+    job_max_attempts INT NOT NULL DEFAULT 0 COMMENT 'Of a job: after so many failed attempts it is dead; 0: the queue says',
+    job_timeout      VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'Of a job: how long an attempt may take; empty: the queue says',
+    job_unique       VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'Unique key of the job; while a job of the queue has it, slots are skipped; empty: none',
+    job_unique_for   VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'How long the job keeps its unique key at least, such as 24h; empty: until it has ended',
+    state            VARCHAR(16) NOT NULL DEFAULT 'active' COMMENT 'active, paused, ended (its end is past), or failed (see reason)' CHECK (state IN ('active', 'paused', 'ended', 'failed')),
+    reason           TEXT NOT NULL DEFAULT ('') COMMENT 'Why it is paused or failed',
+    due_at           DATETIME(6) COMMENT 'The next slot',
+    next_exec        DATETIME(6) COMMENT 'When a daemon may claim that slot',
+    planned          VARCHAR(400) COMMENT 'From what the slot was planned: spec, time_zone and dst, separated by blanks; NULL: not planned yet',
+    stale            TINYINT GENERATED ALWAYS AS (CASE WHEN planned <> CONCAT(spec, ' ', time_zone, ' ', dst) THEN 1 END) STORED COMMENT '1: these have changed since, by hand, so a daemon plans it anew; else NULL',
+    -- Functions and jobs have lanes of their own: only daemons that have the function, or enqueue jobs, look there.
+    lane             VARCHAR(300) GENERATED ALWAYS AS (CASE WHEN kind = 'func' THEN CONCAT(tag, ' func ', LEFT(command, 200)) WHEN kind = 'job' THEN CONCAT(tag, ' job') ELSE tag END) STORED COMMENT 'Which daemons may claim it: the tag and, for a function, its name, or that it is a job',
+    failures         INT NOT NULL DEFAULT 0 COMMENT 'Slots that failed in a row',
+    fence            BIGINT NOT NULL DEFAULT 0 COMMENT 'Grows with each attempt that begins',
+    insert_time      DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the schedule was made',
+    update_time      DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
+    PRIMARY KEY (id),
+    UNIQUE KEY {name}schedule_name (name),
+    UNIQUE KEY {name}schedule_source (source, source_key),
+    KEY {name}schedule_next (state, lane, next_exec),
+    KEY {name}schedule_stale (stale),
+    CONSTRAINT {name}schedule_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30'),
+    CONSTRAINT {name}schedule_next_exec CHECK (next_exec BETWEEN '1971-01-01' AND '9999-12-30'),
+    CONSTRAINT {name}schedule_order CHECK (due_at <= next_exec),
+    CONSTRAINT {name}schedule_named CHECK (name <> ''),
+    CONSTRAINT {name}schedule_range CHECK (starts_at BETWEEN '1971-01-01' AND '9999-12-30' AND ends_at BETWEEN '1971-01-01' AND '9999-12-30'),
+    -- Words that nobody knows are refused when they are written, and not when a program reads them.
+    CONSTRAINT {name}schedule_dst CHECK (dst IN ('', 'vixie', 'wall')),
+    CONSTRAINT {name}schedule_missed CHECK (missed IN ('', 'skip', 'once', 'all')),
+    CONSTRAINT {name}schedule_overlap CHECK (overlap IN ('', 'forbid', 'allow', 'queue', 'replace')),
+    CONSTRAINT {name}schedule_first_run CHECK (first_run IN ('', 'next', 'now')),
+    CONSTRAINT {name}schedule_retry_past_next CHECK (retry_past_next IN ('', 'no', 'yes')),
+    CONSTRAINT {name}schedule_repeatable CHECK (repeatable IN ('', 'no', 'yes')),
+    CONSTRAINT {name}schedule_job_priority CHECK (job_priority IN (1, 2, 3, 4))
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'What runs when. A row with next_exec NULL and state active is planned by the next daemon';
+
+CREATE TABLE IF NOT EXISTS {prefix}run (
+    id          BIGINT NOT NULL AUTO_INCREMENT COMMENT 'Grows with each row',
+    schedule    VARCHAR(200) NOT NULL COMMENT 'Name of the schedule; the row stays when the schedule goes',
+    due_at      DATETIME(6) NOT NULL COMMENT 'The slot',
+    attempt     INT NOT NULL COMMENT '1, or more after a crash or a failure',
+    due_to      DATETIME(6) COMMENT 'skipped and missed: the last slot of the stretch that due_at begins',
+    slots       BIGINT NOT NULL DEFAULT 1 COMMENT 'skipped and missed: how many slots the stretch has; 10000 is that many or more',
+    cause       VARCHAR(8) NOT NULL DEFAULT 'slot' COMMENT 'Why it is run: slot, hand (run now), backfill or chain',
+    by_run      BIGINT COMMENT 'Of the first attempt of a chain: the run that started it; NULL: none',
+    lane        VARCHAR(300) NOT NULL DEFAULT 'default' COMMENT 'Of the schedule, when the run was made',
+    state       VARCHAR(16) NOT NULL COMMENT 'waiting (for its time, or for the run before), running, retry (handed back), ok, failed, timeout, lost (its daemon died), cancelled, skipped (by policy), missed (no daemon ran)' CHECK (state IN ('waiting', 'running', 'retry', 'ok', 'failed', 'timeout', 'lost', 'cancelled', 'skipped', 'missed')),
+    exec_by     VARCHAR(128) NOT NULL DEFAULT '' COMMENT 'The daemon: host:pid:random',
+    claim       VARCHAR(32) COMMENT 'Token of the transaction that claimed the run; NULL once it has ended',
+    fence       BIGINT NOT NULL DEFAULT 0 COMMENT 'Larger than that of every attempt of the schedule that began before',
+    next_exec   DATETIME(6) COMMENT 'When a daemon may take it: waiting: its time; running: the end of its lease; NULL once it has ended',
+    renewals    BIGINT NOT NULL DEFAULT 0 COMMENT 'How often the lease was renewed',
+    failures    INT NOT NULL DEFAULT 0 COMMENT 'Attempts at the slot that have failed before this one',
+    crashes     INT NOT NULL DEFAULT 0 COMMENT 'Attempts at the slot that were lost before this one',
+    stops       INT NOT NULL DEFAULT 0 COMMENT 'How many daemons in a row were stopped within a minute after they had begun this slot',
+    cancel      VARCHAR(255) COMMENT 'Somebody wants the run to end, and why; NULL: nobody does',
+    started_at  DATETIME(6) COMMENT 'When the attempt began',
+    finished_at DATETIME(6) COMMENT 'When it ended, or was given up',
+    exit_code   INT COMMENT 'Of a command, 128 + signal if a signal ended it; of a request, its status',
+    error       TEXT NOT NULL DEFAULT ('') COMMENT 'Why it did not end well',
+    output      MEDIUMTEXT NOT NULL DEFAULT ('') COMMENT 'Standard output and error, head and tail',
+    purge_at    DATETIME(6) COMMENT 'When the row is removed from the history; NULL: never, or it has not ended',
+    PRIMARY KEY (id),
+    UNIQUE KEY {name}run_slot (schedule, due_at, attempt),
+    KEY {name}run_next (lane, next_exec),
+    KEY {name}run_open (schedule, next_exec),
+    KEY {name}run_purge (purge_at),
+    CONSTRAINT {name}run_due_at CHECK (due_at BETWEEN '1971-01-01' AND '9999-12-30'),
+    CONSTRAINT {name}run_due_to CHECK (due_to BETWEEN '1971-01-01' AND '9999-12-30'),
+    CONSTRAINT {name}run_next_exec CHECK (next_exec BETWEEN '1971-01-01' AND '9999-12-30'),
+    CONSTRAINT {name}run_started_at CHECK (started_at BETWEEN '1971-01-01' AND '9999-12-30'),
+    CONSTRAINT {name}run_finished_at CHECK (finished_at BETWEEN '1971-01-01' AND '9999-12-30')
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'What became of each slot: one row for each attempt, or for a stretch of slots that did not run';
+
+CREATE TABLE IF NOT EXISTS {prefix}schedule_file (
+    source  VARCHAR(255) NOT NULL COMMENT 'The source of the schedules: {prefix}schedule.source',
+    node    VARCHAR(128) NOT NULL COMMENT 'The daemon',
+    digest  VARCHAR(64) NOT NULL COMMENT 'SHA-256 of the file, in hexadecimal digits',
+    problem TEXT NOT NULL COMMENT 'Why it could not be imported; empty: it was imported',
+    read_at DATETIME(6) NOT NULL COMMENT 'When it was read',
+    PRIMARY KEY (source, node)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Files from which daemons import schedules, as each last read them';
+
+CREATE TABLE IF NOT EXISTS {prefix}schedule_boot (
+    boot     VARCHAR(64) NOT NULL COMMENT 'The start: its id from the kernel',
+    schedule VARCHAR(200) NOT NULL COMMENT 'The name of the schedule',
+    lane     VARCHAR(300) NOT NULL COMMENT 'Lane of its runs, which only daemons of this host have, until its next start',
+    seen_at  DATETIME(6) NOT NULL COMMENT 'When a daemon of the host last renewed this row',
+    PRIMARY KEY (boot, schedule)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Schedules with the spec @reboot that have run for a start of a host';
+
+-- Locks.
+
+CREATE TABLE IF NOT EXISTS {prefix}lock (
+    name         VARCHAR(200) NOT NULL COMMENT 'Compared by bytes',
+    slot         INT NOT NULL DEFAULT 0 COMMENT '0: a lock, or the head of a pool; from 1 on: a slot of the pool',
+    state        VARCHAR(8) NOT NULL DEFAULT 'FREE' COMMENT 'FREE, LOCK (taken), EXTEND (taken and renewed since), POOL (head of a pool), CLOSED (slot that the pool no longer has)',
+    lock_by      VARCHAR(128) NOT NULL DEFAULT '' COMMENT 'Its holder, also the last one: host:pid:random',
+    lock_at      DATETIME(6) COMMENT 'When it was last taken',
+    expire_at    DATETIME(6) COMMENT 'When others may take it, in LOCK and EXTEND',
+    released_at  DATETIME(6) COMMENT 'When its holder gave it up; NULL: not, so it is held or has expired',
+    fence        BIGINT NOT NULL DEFAULT 0 COMMENT 'Rises whenever it is taken, and never falls',
+    extends      BIGINT NOT NULL DEFAULT 0 COMMENT 'How often its holder has renewed it',
+    takeovers    BIGINT NOT NULL DEFAULT 0 COMMENT 'How often it was taken because a lease had run out',
+    meta         TEXT NOT NULL DEFAULT ('') COMMENT 'What its holder says about itself',
+    session      VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'Elections: the session lock that its holder has as well',
+    forced_by    VARCHAR(128) NOT NULL DEFAULT '' COMMENT 'Who last released it by force',
+    forced_fence BIGINT COMMENT 'The fence of the lease that was ended so',
+    forced_at    DATETIME(6) COMMENT 'When',
+    forced_why   TEXT NOT NULL DEFAULT ('') COMMENT 'Why, and whose it was',
+    insert_time  DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
+    update_time  DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
+    PRIMARY KEY (name, slot)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Who may work: a row for each lock and each slot of a pool. Rows are made on first use';
+
+CREATE TABLE IF NOT EXISTS {prefix}lock_fence (
+    name   VARCHAR(200) NOT NULL COMMENT 'Of the lock; the empty name stands for all locks whose rows were purged',
+    slot   INT NOT NULL DEFAULT 0 COMMENT 'Of the lock',
+    fence  BIGINT NOT NULL DEFAULT 0 COMMENT 'The highest that has guarded a transaction, or, of the empty name, that was purged',
+    guards BIGINT NOT NULL DEFAULT 0 COMMENT 'How often the row was used',
+    PRIMARY KEY (name, slot)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'What keeps late holders out of guarded transactions; apart from the locks, so that a long transaction does not keep its own lease from being renewed';
+-- The row of all locks that were purged. It may be there.
+INSERT INTO {prefix}lock_fence (name, slot) VALUES ('', 0) ON DUPLICATE KEY UPDATE guards = guards;
+
+-- Queues, and who works on them.
+
+CREATE TABLE IF NOT EXISTS {prefix}queue (
+    queue_id        INT NOT NULL AUTO_INCREMENT COMMENT 'Grows with each queue',
+    name            VARCHAR(200) NOT NULL COMMENT 'Compared by bytes',
+    state           VARCHAR(16) NOT NULL DEFAULT 'active' COMMENT 'active, paused (jobs are taken, and wait) or deleted',
+    reason          TEXT NOT NULL DEFAULT ('') COMMENT 'Why it is paused, and by whom',
+    ordered         VARCHAR(3) NOT NULL DEFAULT 'no' COMMENT 'Whether it has had jobs with keys: yes or no',
+    key_retry       VARCHAR(16) NOT NULL DEFAULT 'hold' COMMENT 'When a job of a key waits for its retry, the next ones of the key hold or pass',
+    max_attempts    INT NOT NULL DEFAULT 10 COMMENT 'After so many failed attempts a job is dead',
+    max_crashes     INT NOT NULL DEFAULT 3 COMMENT 'After so many workers died with a job it is dead',
+    retry_delay     VARCHAR(32) NOT NULL DEFAULT '10s' COMMENT 'Before the second attempt; doubles with each further one',
+    retry_max_delay VARCHAR(32) NOT NULL DEFAULT '1h' COMMENT 'Between two attempts at the most',
+    timeout         VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'How long an attempt may take; empty: as long as it likes',
+    max_payload     INT NOT NULL DEFAULT 1048576 COMMENT 'How many bytes a payload may have',
+    keep_dead       VARCHAR(32) NOT NULL DEFAULT '90d' COMMENT 'How long dead jobs are kept; forever: always',
+    keep_dead_max   INT NOT NULL DEFAULT 0 COMMENT 'How many dead jobs are kept, about; 0: all, for as long as keep_dead says',
+    keep_done       VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'How long jobs that are done are kept; empty: they are not',
+    poll_min        VARCHAR(32) NOT NULL DEFAULT '2ms' COMMENT 'How soon it is looked again after there was something, where nobody is notified',
+    poll_max        VARCHAR(32) NOT NULL DEFAULT '250ms' COMMENT 'How long it is waited between two looks at the most',
+    notify          TEXT NOT NULL DEFAULT ('') COMMENT 'Who is notified when it has dead letters or is behind: addresses and URLs separated by blanks or commas, or none; empty: as the daemons say',
+    insert_time     DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
+    update_time     DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
+    PRIMARY KEY (queue_id),
+    UNIQUE KEY {name}queue_name (name),
+    -- Words that nobody knows are refused when they are written, and not when a program reads them.
+    CONSTRAINT {name}queue_state CHECK (state IN ('active', 'paused', 'deleted')),
+    CONSTRAINT {name}queue_ordered CHECK (ordered IN ('no', 'yes')),
+    CONSTRAINT {name}queue_key_retry CHECK (key_retry IN ('hold', 'pass'))
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'The queues and what is set for each. Rows are made on first use and never removed';
+
+CREATE TABLE IF NOT EXISTS {prefix}queue_block (
+    queue_id    INT NOT NULL COMMENT 'The queue',
+    divided     INT NOT NULL COMMENT 'The block: {prefix}job.divided',
+    generation  INT NOT NULL DEFAULT 1 COMMENT 'Grows when the number of blocks is changed; new jobs go to the newest',
+    fifo        VARCHAR(3) NOT NULL DEFAULT 'no' COMMENT 'Whether its jobs run one after the other, as if they had one key: yes or no',
+    state       VARCHAR(16) NOT NULL DEFAULT 'FREE' COMMENT 'FREE or LEASED',
+    lock_by     VARCHAR(128) NOT NULL DEFAULT '' COMMENT 'The worker that has it, or had it last: host:pid:random, see {prefix}node',
+    lock_at     DATETIME(6) COMMENT 'When it was last taken',
+    fence       BIGINT NOT NULL DEFAULT 0 COMMENT 'Rises whenever it is taken',
+    batch       INT NOT NULL DEFAULT 100 COMMENT 'How many jobs its worker reads at a time: so many may have ended it',
+    suspects    INT NOT NULL DEFAULT 0 COMMENT 'How often in a row its worker died with it',
+    for_kind    VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'The kind of job for which its last holder handed it to workers of that kind; empty: any worker',
+    insert_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
+    PRIMARY KEY (queue_id, divided)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Which worker has which block of a queue''s jobs. Their number is that of the newest generation''s rows';
+
+CREATE TABLE IF NOT EXISTS {prefix}queue_worker (
+    queue_id INT NOT NULL COMMENT 'The queue',
+    node     VARCHAR(128) NOT NULL COMMENT 'The process',
+    kinds    MEDIUMTEXT COMMENT 'The kinds of jobs that it handles, as a JSON array; NULL: all',
+    busy     SMALLINT NOT NULL DEFAULT 0 COMMENT '0: it takes blocks. 1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks. 3: its handlers wait for connections of their pool; it leaves blocks to others, as with 1',
+    PRIMARY KEY (queue_id, node)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Which processes work on which queue, to share its blocks';
+
+CREATE TABLE IF NOT EXISTS {prefix}queue_limit (
+    queue_id      INT NOT NULL COMMENT 'The queue',
+    kind          VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'Of the jobs, compared by bytes; empty: all of the queue together',
+    max_running   INT COMMENT 'How many may run at a time; NULL: any number',
+    rate          INT COMMENT 'How many may begin in rate_per; NULL: any number',
+    rate_per      VARCHAR(40) NOT NULL DEFAULT '1s' COMMENT 'A duration, such as 1s or 1m',
+    burst         INT NOT NULL DEFAULT 1 COMMENT 'How many may begin at once after a pause',
+    drawn_at      DATETIME(6) COMMENT 'Until when the rate has been used up; what is in the past may be used',
+    waiting_by    VARCHAR(128) NOT NULL DEFAULT '' COMMENT 'A worker that waits for a permit',
+    waiting_until DATETIME(6) COMMENT 'Until when it is taken to wait',
+    insert_time   DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
+    update_time   DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
+    PRIMARY KEY (queue_id, kind)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'How many jobs may run at a time, and begin in a time, over all workers';
+
+CREATE TABLE IF NOT EXISTS {prefix}queue_permit (
+    queue_id INT NOT NULL COMMENT 'The queue',
+    kind     VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'As in {prefix}queue_limit',
+    slot     INT NOT NULL COMMENT 'From 0',
+    state    VARCHAR(16) NOT NULL DEFAULT 'FREE' COMMENT 'FREE or LEASED',
+    lock_by  VARCHAR(128) NOT NULL DEFAULT '' COMMENT 'The worker that has it, or had it last: see {prefix}node',
+    lock_at  DATETIME(6) COMMENT 'When it was last taken',
+    fence    BIGINT NOT NULL DEFAULT 0 COMMENT 'Rises whenever it is taken',
+    PRIMARY KEY (queue_id, kind, slot)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Permits to run a job that is limited: as many as the limit''s max_running, made when they are first needed';
+
+CREATE TABLE IF NOT EXISTS {prefix}route (
+    kind        VARCHAR(200) NOT NULL COMMENT 'Of the jobs, compared by bytes; *: all kinds without a row of their own',
+    queue       VARCHAR(200) NOT NULL COMMENT 'The queue''s name',
+    insert_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
+    update_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
+    PRIMARY KEY (kind)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Where jobs go that name no queue. Those of a kind without a row: to that of *, or else to the queue default';
+
+CREATE TABLE IF NOT EXISTS {prefix}topic_queue (
+    topic       VARCHAR(200) NOT NULL COMMENT 'Compared by bytes',
+    queue       VARCHAR(200) NOT NULL COMMENT 'The name of the queue',
+    insert_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
+    PRIMARY KEY (topic, queue)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Which queues get a copy of what is published to a topic';
+
+CREATE TABLE IF NOT EXISTS {prefix}endpoint (
+    queue_id    INT NOT NULL COMMENT 'The queue',
+    url         VARCHAR(1000) NOT NULL DEFAULT '' COMMENT 'Where its jobs are sent that do not say; empty: all say',
+    format      VARCHAR(16) NOT NULL DEFAULT 'plain' COMMENT 'plain, or cloudevents (headers of its binary mode, too)',
+    concurrency INT NOT NULL DEFAULT 16 COMMENT 'How many are sent at a time by each dispatcher',
+    batch       INT NOT NULL DEFAULT 1 COMMENT 'Maximum number of jobs in a request, as a JSON array; 1: each request is a job',
+    timeout     VARCHAR(32) NOT NULL DEFAULT '30s' COMMENT 'Of a request, if neither job nor queue say less',
+    secret      VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'The key that signs requests, as in Standard Webhooks: whsec_ and base64',
+    old_secret  VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'The key before, which signs them as well; empty: none',
+    insert_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
+    update_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
+    PRIMARY KEY (queue_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers';
+
+CREATE TABLE IF NOT EXISTS {prefix}endpoint_answers (
+    queue_id    INT NOT NULL COMMENT 'The queue',
+    answers     MEDIUMTEXT NOT NULL COMMENT 'Some of the newest answers, the newest first, as JSON',
+    update_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
+    PRIMARY KEY (queue_id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'The recent answers of the endpoint of a queue; dispatchers write the row every few seconds while they send';
+
+-- Jobs.
+
+-- No index on the ready jobs beside the key: a job is to cost one insert and one delete.
+-- No CHECK of JSON_VALID, which on MariaDB refuses what is nested more than 32 levels.
+CREATE TABLE IF NOT EXISTS {prefix}job (
+    queue_id     INT NOT NULL COMMENT 'The queue',
+    divided      INT NOT NULL COMMENT 'Number of the job''s block, the part of a queue that is leased as a whole ({prefix}queue_block): where the hash of job_key, or of id, falls',
+    priority     SMALLINT NOT NULL COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+    id           BIGINT NOT NULL COMMENT 'Grows with time: µs since 2020 times 4096, and 12 random bits',
+    kind         VARCHAR(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+    job_key      VARCHAR(200) COMMENT 'Jobs of one key are done one after the other, in order',
+    payload      LONGTEXT COMMENT 'What the job is about, JSON as it was given',
+    payload_bin  LONGBLOB COMMENT 'The same in another codec',
+    max_attempts INT COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+    timeout      BIGINT COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+    trace        VARCHAR(512) COMMENT 'The trace that the job belongs to, a W3C traceparent',
+    unique_key   VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
+    group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
+    endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
+    PRIMARY KEY (queue_id, divided, priority, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Jobs that are ready. A row is inserted, and deleted when the job is done; never updated';
+
+CREATE TABLE IF NOT EXISTS {prefix}job_delayed (
+    queue_id     INT NOT NULL COMMENT 'The queue',
+    divided      INT NOT NULL COMMENT 'The block: as in {prefix}job',
+    id           BIGINT NOT NULL COMMENT 'As in {prefix}job',
+    run_at       DATETIME(6) NOT NULL COMMENT 'When it is due',
+    priority     SMALLINT NOT NULL DEFAULT 2 COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+    attempt      INT NOT NULL DEFAULT 0 COMMENT 'How many attempts there were',
+    crashes      INT NOT NULL DEFAULT 0 COMMENT 'How many workers died with it',
+    stops        INT NOT NULL DEFAULT 0 COMMENT 'How many workers in a row were stopped within a minute after they had begun it',
+    stopped_at   DATETIME(6) COMMENT 'When the last of them handed it back; NULL: none did',
+    hold_key     VARCHAR(200) COMMENT 'The key whose other jobs wait for this one',
+    error        TEXT NOT NULL DEFAULT ('') COMMENT 'Why it failed last',
+    snapshot     LONGBLOB COMMENT 'What its handler has stored for the next attempt',
+    percent      SMALLINT COMMENT 'How much of it is done, as its handler says: 1 to 100',
+    message      TEXT COMMENT 'How far it is, in its handler''s words',
+    kind         VARCHAR(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+    job_key      VARCHAR(200) COMMENT 'Jobs of one key are done one after the other, in order',
+    payload      LONGTEXT COMMENT 'What the job is about, JSON as it was given',
+    payload_bin  LONGBLOB COMMENT 'The same in another codec',
+    max_attempts INT COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+    timeout      BIGINT COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+    trace        VARCHAR(512) COMMENT 'The trace that the job belongs to, a W3C traceparent',
+    unique_key   VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
+    group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
+    endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
+    PRIMARY KEY (queue_id, divided, id),
+    KEY {name}job_delayed_due (queue_id, divided, run_at, id),
+    KEY {name}job_delayed_hold (queue_id, divided, hold_key),
+    KEY {name}job_delayed_stopped (stopped_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Jobs whose time has yet to come, and failed ones that wait for their retry';
+
+CREATE TABLE IF NOT EXISTS {prefix}job_running (
+    queue_id     INT NOT NULL COMMENT 'The queue',
+    divided      INT NOT NULL COMMENT 'The block: as in {prefix}job',
+    id           BIGINT NOT NULL COMMENT 'As in {prefix}job',
+    priority     SMALLINT NOT NULL DEFAULT 2 COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+    attempt      INT NOT NULL DEFAULT 0 COMMENT 'How many attempts there were',
+    crashes      INT NOT NULL DEFAULT 0 COMMENT 'How many workers died with it',
+    losses       INT NOT NULL DEFAULT 0 COMMENT 'How many workers lost their leases while it was running, and live',
+    charged      VARCHAR(400) NOT NULL DEFAULT '' COMMENT 'The workers whose loss counts in crashes, by the ends of their names: one that lives takes its own back',
+    state        VARCHAR(16) NOT NULL DEFAULT 'running' COMMENT 'running, suspect (a worker died while it ran, so it waits to run alone), alone (its worker runs nothing beside it), or handed (its worker has ended and left it to others)',
+    lock_by      VARCHAR(128) NOT NULL COMMENT 'The worker that runs it',
+    fence        BIGINT NOT NULL DEFAULT 0 COMMENT 'Of the block, when it was taken',
+    started_at   DATETIME(6) COMMENT 'When the attempt began',
+    expire_at    DATETIME(6) COMMENT 'When others may take it; NULL: when its worker is lost',
+    error        TEXT NOT NULL DEFAULT ('') COMMENT 'Why it failed last',
+    snapshot     LONGBLOB COMMENT 'What its handler has stored for the next attempt',
+    percent      SMALLINT COMMENT 'How much of it is done, as its handler says: 1 to 100',
+    message      TEXT COMMENT 'How far it is, in its handler''s words',
+    kind         VARCHAR(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+    job_key      VARCHAR(200) COMMENT 'Jobs of one key are done one after the other, in order',
+    payload      LONGTEXT COMMENT 'What the job is about, JSON as it was given',
+    payload_bin  LONGBLOB COMMENT 'The same in another codec',
+    max_attempts INT COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+    timeout      BIGINT COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+    trace        VARCHAR(512) COMMENT 'The trace that the job belongs to, a W3C traceparent',
+    unique_key   VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
+    group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
+    endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
+    PRIMARY KEY (queue_id, divided, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Jobs that have been running for longer than a second, or that may have ended their worker';
+
+-- Two processes can draw one id for two jobs, which are in different blocks then: in one block the key of {prefix}job
+-- keeps the second out. So the block is part of the keys of dead and done jobs, too.
+CREATE TABLE IF NOT EXISTS {prefix}job_dead (
+    queue_id     INT NOT NULL COMMENT 'The queue',
+    id           BIGINT NOT NULL COMMENT 'As in {prefix}job',
+    divided      INT NOT NULL COMMENT 'The block that it was in',
+    priority     SMALLINT NOT NULL DEFAULT 2 COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+    attempt      INT NOT NULL DEFAULT 0 COMMENT 'How many attempts there were',
+    crashes      INT NOT NULL DEFAULT 0 COMMENT 'How many workers died with it',
+    error        TEXT NOT NULL DEFAULT ('') COMMENT 'Why',
+    detail       TEXT NOT NULL DEFAULT ('') COMMENT 'The stack of a panic, or what the worker said',
+    snapshot     LONGBLOB COMMENT 'What its handler has stored for the next attempt',
+    percent      SMALLINT COMMENT 'How much of it is done, as its handler says: 1 to 100',
+    message      TEXT COMMENT 'How far it is, in its handler''s words',
+    died_at      DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When it was given up',
+    purge_at     DATETIME(6) COMMENT 'When it is removed; NULL: never',
+    kind         VARCHAR(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+    job_key      VARCHAR(200) COMMENT 'Jobs of one key are done one after the other, in order',
+    payload      LONGTEXT COMMENT 'What the job is about, JSON as it was given',
+    payload_bin  LONGBLOB COMMENT 'The same in another codec',
+    max_attempts INT COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+    timeout      BIGINT COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+    trace        VARCHAR(512) COMMENT 'The trace that the job belongs to, a W3C traceparent',
+    unique_key   VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
+    group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
+    endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
+    PRIMARY KEY (queue_id, id, divided),
+    KEY {name}job_dead_purge (purge_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Jobs that were given up';
+
+CREATE TABLE IF NOT EXISTS {prefix}job_done (
+    queue_id     INT NOT NULL COMMENT 'The queue',
+    id           BIGINT NOT NULL COMMENT 'As in {prefix}job',
+    divided      INT NOT NULL COMMENT 'The block that it was in',
+    priority     SMALLINT NOT NULL COMMENT '1 (urgent), 2 (normal), 3 (low) or 4 (idle)',
+    attempt      INT NOT NULL COMMENT 'How many attempts there were',
+    crashes      INT NOT NULL COMMENT 'How many workers died with it',
+    outcome      VARCHAR(16) NOT NULL COMMENT 'done, or discarded (its handler said that it need not be done)',
+    error        TEXT NOT NULL COMMENT 'Why it was discarded',
+    snapshot     LONGBLOB COMMENT 'What its handler has stored last',
+    percent      SMALLINT COMMENT 'How much of it was done then, as its handler said: 1 to 100',
+    message      TEXT COMMENT 'How far it was then, in its handler''s words',
+    worker       VARCHAR(128) NOT NULL COMMENT 'The worker that has done it',
+    started_at   DATETIME(6) NOT NULL COMMENT 'When the last attempt began',
+    ended_at     DATETIME(6) NOT NULL COMMENT 'When its end was written',
+    purge_at     DATETIME(6) NOT NULL COMMENT 'When it is removed',
+    kind         VARCHAR(200) NOT NULL COMMENT 'What the job is, which picks the handler',
+    job_key      VARCHAR(200) COMMENT 'Jobs of one key are done one after the other, in order',
+    payload      LONGTEXT COMMENT 'What the job is about, JSON as it was given',
+    payload_bin  LONGBLOB COMMENT 'The same in another codec',
+    max_attempts INT COMMENT 'After so many failed attempts the job is dead; NULL: the queue says',
+    timeout      BIGINT COMMENT 'How long an attempt may take, in µs; NULL: the queue says',
+    trace        VARCHAR(512) COMMENT 'The trace that the job belongs to, a W3C traceparent',
+    unique_key   VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
+    group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
+    endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
+    PRIMARY KEY (queue_id, id, divided),
+    KEY {name}job_done_purge (purge_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Jobs that are done, of queues that keep them';
+
+CREATE TABLE IF NOT EXISTS {prefix}job_refused (
+    queue_id INT NOT NULL COMMENT 'The queue',
+    divided  INT NOT NULL COMMENT 'The block of the job',
+    id       BIGINT NOT NULL COMMENT 'The job',
+    kind     VARCHAR(200) NOT NULL COMMENT 'What the job is',
+    what     VARCHAR(20) NOT NULL COMMENT 'What is refused: done, discarded, retry, dead, check-out (a row in {prefix}job_running), claim (of a worker that does jobs at most once) or forward (to a new block)',
+    error    TEXT NOT NULL COMMENT 'Why, in the words of the database',
+    worker   VARCHAR(128) NOT NULL COMMENT 'The worker that has the job, and goes on trying',
+    tries    BIGINT NOT NULL COMMENT 'How often it was refused',
+    first_at DATETIME(6) NOT NULL COMMENT 'When it was refused first',
+    last_at  DATETIME(6) NOT NULL COMMENT 'When its worker wrote this last, once a minute',
+    PRIMARY KEY (queue_id, divided, id),
+    KEY {name}job_refused_last (last_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Jobs of which the database refuses to write what has become of them, as their workers say';
+
+CREATE TABLE IF NOT EXISTS {prefix}job_unique (
+    queue_id   INT NOT NULL COMMENT 'The queue',
+    unique_key VARCHAR(200) NOT NULL COMMENT 'Compared by bytes',
+    job        BIGINT NOT NULL COMMENT 'The id of the job that has it',
+    pending    VARCHAR(3) NOT NULL DEFAULT 'yes' COMMENT 'Whether that job has yet to end: yes or no',
+    free_at    DATETIME(6) COMMENT 'Until when it is in use in any case; NULL: until the job has ended',
+    PRIMARY KEY (queue_id, unique_key),
+    KEY {name}job_unique_job (queue_id, job),
+    KEY {name}job_unique_free (free_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Keys that are in use: a job is not enqueued whose key another one of its queue has';
+
+CREATE TABLE IF NOT EXISTS {prefix}job_group (
+    id         BIGINT NOT NULL COMMENT 'As ids in {prefix}job',
+    name       VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'For people',
+    state      VARCHAR(16) NOT NULL DEFAULT 'open' COMMENT 'open (it does not end), sealed (it ends as soon as none of its jobs is pending) or done',
+    callback   LONGTEXT COMMENT 'The job that is enqueued when it ends, as JSON; NULL: none',
+    keep       BIGINT NOT NULL DEFAULT 604800000000 COMMENT 'How long it is kept after its end, in µs; negative: always',
+    error      TEXT NOT NULL DEFAULT ('') COMMENT 'Why its callback could not be enqueued',
+    created_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When it was made',
+    ended_at   DATETIME(6) COMMENT 'When it ended',
+    purge_at   DATETIME(6) COMMENT 'When it is removed; NULL: never, or it has not ended',
+    PRIMARY KEY (id),
+    KEY {name}job_group_state (state, id),
+    KEY {name}job_group_purge (purge_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Groups of jobs, and the callback of each';
+
+CREATE TABLE IF NOT EXISTS {prefix}job_member (
+    group_id BIGINT NOT NULL COMMENT 'The group',
+    job      BIGINT NOT NULL COMMENT 'The job''s id',
+    queue_id INT NOT NULL COMMENT 'The queue that it was enqueued in',
+    kind     VARCHAR(200) NOT NULL COMMENT 'What the job is',
+    state    VARCHAR(16) NOT NULL DEFAULT 'pending' COMMENT 'pending (it has yet to end), done, dead or cancelled',
+    result   LONGTEXT COMMENT 'What its handler has made of it, JSON',
+    error    TEXT NOT NULL DEFAULT ('') COMMENT 'Why it is dead',
+    PRIMARY KEY (group_id, job),
+    KEY {name}job_member_state (group_id, state)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'The jobs of groups, and what has become of each';
+
+CREATE TABLE IF NOT EXISTS {prefix}job_count (
+    minute   DATETIME(6) NOT NULL COMMENT 'When it ended, the beginning of the minute',
+    queue_id INT NOT NULL COMMENT 'The queue',
+    kind     VARCHAR(200) NOT NULL COMMENT 'What the jobs are',
+    done     BIGINT NOT NULL DEFAULT 0 COMMENT 'Jobs that were done, or discarded',
+    failed   BIGINT NOT NULL DEFAULT 0 COMMENT 'Attempts that failed, and were followed by another',
+    dead     BIGINT NOT NULL DEFAULT 0 COMMENT 'Jobs that were given up',
+    late     BIGINT NOT NULL DEFAULT 0 COMMENT 'Jobs that were committed long after they were enqueued, and found late',
+    wait_us  BIGINT NOT NULL DEFAULT 0 COMMENT 'For how long they had waited, in µs, all together',
+    run_us   BIGINT NOT NULL DEFAULT 0 COMMENT 'How long they took, in µs, all together',
+    PRIMARY KEY (minute, queue_id, kind)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'What workers have done, by minute, queue and kind';
+
+-- Processes, and people.
+
+CREATE TABLE IF NOT EXISTS {prefix}node (
+    name       VARCHAR(128) NOT NULL COMMENT 'host:pid:random',
+    version    VARCHAR(64) NOT NULL DEFAULT '' COMMENT 'Version of the program, as it reports it; empty: not reported',
+    tags       VARCHAR(1000) NOT NULL DEFAULT '' COMMENT 'Of a daemon that runs schedules: their tags, separated by commas',
+    state      VARCHAR(16) NOT NULL DEFAULT 'live' COMMENT 'live, lost (it was not heard of until expire_at) or gone (it has ended)',
+    expire_at  DATETIME(6) COMMENT 'When others may take what it has, unless it is heard of before',
+    heartbeats BIGINT NOT NULL DEFAULT 0 COMMENT 'How often it was heard of',
+    started_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When it started',
+    drained_at DATETIME(6) COMMENT 'Since when it takes no new work, and finishes what it has; NULL: it takes work',
+    drained_by VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'Who drained it',
+    under      VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'The lock under which it works: whoever gets that after it takes over what it has; empty: none',
+    bell_at    VARCHAR(100) NOT NULL DEFAULT '' COMMENT 'Where it hears of new jobs, an address and a port of UDP; empty: nowhere',
+    bell_key   VARCHAR(100) NOT NULL DEFAULT '' COMMENT 'The key that signs what is sent there',
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'The processes that take part. What a worker holds is its own for as long as its row says live';
+
+CREATE TABLE IF NOT EXISTS {prefix}token (
+    name         VARCHAR(200) NOT NULL COMMENT 'For people; compared by bytes',
+    hash         VARCHAR(64) NOT NULL COMMENT 'SHA-256 of the secret, in hexadecimal digits',
+    old_hash     VARCHAR(64) COMMENT 'Hash of the previous secret; NULL: there was none, or it ended at once',
+    old_until    DATETIME(6) COMMENT 'When the previous secret expires',
+    scopes       VARCHAR(200) NOT NULL COMMENT 'What it is good for: read, enqueue, work, admin, with commas between',
+    created_at   DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When it was made',
+    expires_at   DATETIME(6) COMMENT 'From when on it is not good any more; NULL: never',
+    revoked_at   DATETIME(6) COMMENT 'When it was revoked; NULL: it was not',
+    last_used_at DATETIME(6) COMMENT 'When it was used, to a minute; NULL: never',
+    PRIMARY KEY (name),
+    UNIQUE KEY {name}token_hash (hash),
+    UNIQUE KEY {name}token_old_hash (old_hash)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Who may use the HTTP API: from the first row on nobody may without a token';
+
+CREATE TABLE IF NOT EXISTS {prefix}secret (
+    name       VARCHAR(200) NOT NULL COMMENT 'What it is for: claims signs the tokens of claimed jobs',
+    secret     VARCHAR(200) NOT NULL COMMENT 'The key, in base64',
+    created_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When a daemon made it, the first that needed it',
+    PRIMARY KEY (name)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Keys that only daemons know, and all of them share';
+
+CREATE TABLE IF NOT EXISTS {prefix}audit (
+    id       BIGINT NOT NULL AUTO_INCREMENT COMMENT 'Grows with each row',
+    done_at  DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When it was done',
+    actor    VARCHAR(200) NOT NULL COMMENT 'Who did it: a token''s name, user@host, or this host',
+    login    VARCHAR(20) NOT NULL COMMENT 'How the actor is known: token, proxy, os (claimed by the user), or none (this host, as long as there is no token)',
+    source   VARCHAR(20) NOT NULL COMMENT 'cli, api or dashboard',
+    action   VARCHAR(100) NOT NULL COMMENT 'What was done, such as queue.pause',
+    object   VARCHAR(500) NOT NULL COMMENT 'The object, such as the name of a queue',
+    affected BIGINT NOT NULL COMMENT 'Number of objects',
+    detail   VARCHAR(500) NOT NULL COMMENT 'Details: a reason or a filter',
+    PRIMARY KEY (id),
+    KEY {name}audit_time (done_at, id),
+    KEY {name}audit_actor (actor, id),
+    KEY {name}audit_action (action, id),
+    KEY {name}audit_object (object, id)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'What operators did, from the command line, the HTTP API and the dashboard';
+
+CREATE TABLE IF NOT EXISTS {prefix}notice (
+    subject  VARCHAR(8) NOT NULL COMMENT 'schedule; dead (letters of a queue); behind (a queue whose oldest job waits too long)',
+    name     VARCHAR(200) NOT NULL COMMENT 'Name of the schedule or the queue',
+    problem  VARCHAR(16) NOT NULL COMMENT 'failed, timeout, lost, missed, late or given-up; dead or behind',
+    detail   TEXT NOT NULL COMMENT 'The reason in words',
+    target   TEXT NOT NULL COMMENT 'Who is notified, separated by blanks; empty: as the daemons say',
+    run_id   BIGINT NOT NULL COMMENT 'The newest run that failed; 0: none',
+    due_at   DATETIME(6) COMMENT 'The slot of that run: a later one that ends well is the recovery',
+    times    BIGINT NOT NULL COMMENT 'Number of failures since the last success; of dead letters: their number',
+    begun_at DATETIME(6) NOT NULL COMMENT 'The first failure',
+    last_at  DATETIME(6) NOT NULL COMMENT 'The newest failure',
+    tell_at  DATETIME(6) COMMENT 'Since when there is something to send; NULL: nothing new',
+    told_at  DATETIME(6) COMMENT 'When it was sent; NULL: not yet',
+    well_at  DATETIME(6) COMMENT 'When the recovery was seen; NULL: not recovered',
+    told_to  TEXT NOT NULL DEFAULT ('') COMMENT 'Who was notified, and will be notified of the recovery',
+    PRIMARY KEY (subject, name),
+    KEY {name}notice_tell (tell_at)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Current problems and who was notified: a row from the first failure until the recovery was sent';
+
+CREATE TABLE IF NOT EXISTS {prefix}notice_target (
+    target  VARCHAR(700) NOT NULL COMMENT 'An address or a URL; empty: the row that a daemon locks while it gathers notifications',
+    sent_at DATETIME(6) NOT NULL COMMENT 'When the last message was made; of the empty target: when schedules and queues were last checked',
+    hour_at DATETIME(6) NOT NULL COMMENT 'Start of the hour in which messages are counted',
+    sent    INT NOT NULL COMMENT 'Number of messages in this hour',
+    PRIMARY KEY (target)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'How many notifications each target was recently sent';
+
+-- +goose Down
+DROP TABLE IF EXISTS {prefix}notice_target;
+DROP TABLE IF EXISTS {prefix}notice;
+DROP TABLE IF EXISTS {prefix}audit;
+DROP TABLE IF EXISTS {prefix}secret;
+DROP TABLE IF EXISTS {prefix}token;
+DROP TABLE IF EXISTS {prefix}node;
+DROP TABLE IF EXISTS {prefix}job_count;
+DROP TABLE IF EXISTS {prefix}job_member;
+DROP TABLE IF EXISTS {prefix}job_group;
+DROP TABLE IF EXISTS {prefix}job_unique;
+DROP TABLE IF EXISTS {prefix}job_refused;
+DROP TABLE IF EXISTS {prefix}job_done;
+DROP TABLE IF EXISTS {prefix}job_dead;
+DROP TABLE IF EXISTS {prefix}job_running;
+DROP TABLE IF EXISTS {prefix}job_delayed;
+DROP TABLE IF EXISTS {prefix}job;
+DROP TABLE IF EXISTS {prefix}endpoint_answers;
+DROP TABLE IF EXISTS {prefix}endpoint;
+DROP TABLE IF EXISTS {prefix}topic_queue;
+DROP TABLE IF EXISTS {prefix}route;
+DROP TABLE IF EXISTS {prefix}queue_permit;
+DROP TABLE IF EXISTS {prefix}queue_limit;
+DROP TABLE IF EXISTS {prefix}queue_worker;
+DROP TABLE IF EXISTS {prefix}queue_block;
+DROP TABLE IF EXISTS {prefix}queue;
+DROP TABLE IF EXISTS {prefix}lock_fence;
+DROP TABLE IF EXISTS {prefix}lock;
+DROP TABLE IF EXISTS {prefix}schedule_boot;
+DROP TABLE IF EXISTS {prefix}schedule_file;
+DROP TABLE IF EXISTS {prefix}run;
+DROP TABLE IF EXISTS {prefix}schedule;
