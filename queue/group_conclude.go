@@ -132,6 +132,7 @@ groups:
 // A concluder ends the groups whose last jobs a worker has ended. The worker's mutex guards it.
 type concluder struct {
 	*core
+	turn   turn
 	groups map[int64]bool // groups that may be able to end
 	busy   bool           // a check is under way
 	wake   chan struct{}
@@ -204,6 +205,11 @@ func (e *concluder) conclude(ctx context.Context) {
 
 // concludeEnds ends groups whose jobs have ended here.
 func (e *concluder) concludeEnds(ctx context.Context) error {
+	end, err := e.turn.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	e.mu.Lock()
 	all := slices.Sorted(maps.Keys(e.groups))
 	clear(e.groups)
@@ -212,7 +218,7 @@ func (e *concluder) concludeEnds(ctx context.Context) error {
 	if len(all) == 0 {
 		return nil
 	}
-	err := e.c.conclude(ctx, all...)
+	err = e.c.conclude(ctx, all...)
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.busy = false

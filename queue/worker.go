@@ -266,9 +266,9 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		handlerSlots: handlerSlots{taken: map[*Delivery]bool{}},
 		outbox: outbox{
 			out: map[store.JobID]*Delivery{}, rows: map[store.JobID]*Delivery{}, remnants: map[*block]bool{},
-			tally: tally{counts: map[countKey]*count{}},
-			ends:  concluder{groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
-			book:  refusalBook{all: map[store.JobID]*refusal{}, gone: map[store.JobID]string{}, wake: make(chan struct{}, 1)},
+			tally: tally{turn: newTurn(), counts: map[countKey]*count{}},
+			ends:  concluder{turn: newTurn(), groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
+			book:  refusalBook{turn: newTurn(), all: map[store.JobID]*refusal{}, gone: map[store.JobID]string{}, wake: make(chan struct{}, 1)},
 		},
 		trialPlaces:  trialPlaces{places: doubtful, lone: newLoneTrials()},
 		limits:       limitKeeper{wake: make(chan struct{}, 1)},

@@ -42,6 +42,7 @@ type count struct {
 // A tally has the counts that are not in the table yet.
 type tally struct {
 	*core
+	turn   turn
 	counts map[countKey]*count
 	latest struct { // the counter used last
 		key countKey
@@ -124,11 +125,16 @@ func (t *tally) addUp(ctx context.Context) {
 }
 
 func (t *tally) addCounts(ctx context.Context) error {
+	end, err := t.turn.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	t.mu.Lock()
 	counts := t.counts
 	t.counts, t.latest.c = map[countKey]*count{}, nil
 	t.mu.Unlock()
-	err := t.c.addCounts(ctx, counts)
+	err = t.c.addCounts(ctx, counts)
 	if err != nil {
 		t.keepCounts(counts)
 	}

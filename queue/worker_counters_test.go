@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -88,6 +90,59 @@ func TestCounts(t *testing.T) {
 			want(t, fmt.Sprint(bad), err, ErrInvalid)
 		}
 	})
+}
+
+// A worker is stopped while what it has gathered is being written, by a goroutine that ends with it. That is written all the
+// same: the counts of finished jobs, and the ends of groups.
+func TestStopWhileSomethingIsWritten(t *testing.T) {
+	for table, state := range map[string]string{
+		"job_count": `SELECT CONCAT(kind, ' ', done) FROM {prefix}job_count`,
+		"job_group": `SELECT CONCAT('x ', COUNT(*)) FROM {prefix}job_group WHERE state <> 'sealed'`,
+	} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			dbtest.Processes.Each(t, func(t *testing.T, db *dbtest.DB) { // where who writes keeps nobody else from it
+				c := client(t, db, Options{})
+				stalled, stopping, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+				var armed atomic.Bool
+				once := sync.OnceFunc(func() {
+					close(stalled)
+					<-stopping
+					select { // the stop waits for this, or should have
+					case <-ended:
+					case <-time.After(300 * time.Millisecond):
+					}
+				})
+				broken := db.Broken(t, &dbtest.Fault{Call: -1, Stall: func(op string) {
+					if armed.Load() && strings.Contains(op, table) {
+						once()
+					}
+				}})
+				broken.Pool().SetMaxOpenConns(20)
+				w := worker(t, client(t, broken, Options{}), WorkerOptions{})
+				handle(t, w, "x", func(context.Context, *Delivery) error { armed.Store(true); return nil })
+				id, err := c.NewGroup(t.Context(), Group{})
+				must(t, err)
+				enqueue(t, c, Job{Kind: "x", Group: id})
+				must(t, c.Seal(t.Context(), id))
+				stop := start(t, w)
+				received(t, "it is written", stalled)
+				close(stopping)
+				go func() {
+					defer close(ended)
+					eventually(t, "its goroutines end", func() bool {
+						w.mu.Lock()
+						defer w.mu.Unlock()
+						return w.stopped
+					})
+				}()
+				stop()
+				if got := db.List(t, state, nil); !slices.Equal(got, []string{"x 1"}) {
+					t.Errorf("there is %q", got)
+				}
+			}, (*testing.T).Parallel)
+		})
+	}
 }
 
 // What could not be written is added later.

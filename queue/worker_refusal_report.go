@@ -33,6 +33,7 @@ func (c *Client) sweepRefusals(ctx context.Context) error {
 type refusalBook struct {
 	*core
 	lease *nodeLease
+	turn  turn
 	all   map[store.JobID]*refusal // current refusals
 	gone  map[store.JobID]string   // rows to remove, and the worker's name in them
 	wake  chan struct{}
@@ -111,6 +112,11 @@ func (book *refusalBook) writeBook(ctx context.Context) error {
 		id   store.JobID
 		args sqlrun.Args
 	}
+	end, err := book.turn.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
 	var put, gone []row
 	book.mu.Lock()
 	at, node := instant.Now(), book.lease.node
