@@ -174,6 +174,22 @@ func TestLists(t *testing.T) {
 	})
 }
 
+// Pages of schedules with long texts have fewer rows: none reads more than a MiB of them.
+func TestListOfLongSchedules(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		for i := range 5 {
+			must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{
+				Name: fmt.Sprint("s", i), Spec: "@daily", Command: "true", Stdin: strings.Repeat("x", 400<<10),
+			}))
+		}
+		s := serve(t, db.DB, "", Options{})
+		s.get("schedules").has("s0", "s1", `href="schedules?after=s1" rel="next"`).lacks("s2")
+		s.get("schedules?after=s1").has("s2", "s3", `href="schedules?after=s3" rel="next"`).lacks("s4")
+		s.get("schedules?after=s3").has("s4").lacks(`rel="next"`)
+		s.get("schedules?state=active").has("s0", "s1", "These are the first 2.").lacks("s2")
+	})
+}
+
 // Counts end at a limit and say so.
 func TestManyJobs(t *testing.T) {
 	memory(t, func(t *testing.T, db *dbtest.DB) {

@@ -14,7 +14,7 @@ import (
 const (
 	jobsListed    = 50
 	listedPayload = 200     // bytes of a payload shown in a list
-	listedBytes   = 1 << 20 // total of payloads and errors in a list
+	listedBytes   = 1 << 20 // total of payloads and errors in a list, and of the texts of schedules
 	whereBytes    = 2000
 )
 

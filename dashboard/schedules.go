@@ -36,8 +36,7 @@ func (d *Dashboard) listSchedules(ctx context.Context, r *request) (*view, error
 	switch data.State {
 	case "":
 	case "active", "paused", "ended", "failed":
-		data.Schedules, err = scheduler.InState(ctx, d.db, data.State, listed)
-		data.Cut = len(data.Schedules) == listed
+		data.Schedules, data.Cut, err = scheduler.InStateSome(ctx, d.db, data.State, listed, listedBytes)
 		return v, err
 	default:
 		return nil, fmt.Errorf("%w: there is no such state", errBadRequest)
@@ -52,9 +51,9 @@ func (d *Dashboard) listSchedules(ctx context.Context, r *request) (*view, error
 		}
 		after = data.From
 	}
-	found, err := scheduler.List(ctx, d.db, after, listed)
-	if n := len(found); n == listed {
-		data.More = found[n-1].Name
+	found, more, err := scheduler.ListSome(ctx, d.db, after, listed, listedBytes)
+	if more {
+		data.More = found[len(found)-1].Name
 	}
 	data.Schedules = append(data.Schedules, found...)
 	return v, err

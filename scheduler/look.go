@@ -29,6 +29,8 @@ var (
 
 	inState = sqlrun.SQL("scheduler.in-state", `
 		SELECT `+columns+` FROM {prefix}schedule WHERE state = :state ORDER BY lane, next_exec LIMIT :limit`)
+	weighInState = sqlrun.SQL("scheduler.weigh-in-state", `
+		SELECT `+weights+` FROM {prefix}schedule WHERE state = :state ORDER BY lane, next_exec LIMIT :limit`)
 
 	// runFloor finds the run :depth places before another one. The join keeps MySQL from reading
 	// and sorting a whole index.
@@ -163,6 +165,16 @@ func (s *Schedule) SlotsAfter(now time.Time, n int) (slots []time.Time) {
 // InState returns up to limit schedules in a state: active, paused, ended or failed.
 func InState(ctx context.Context, db *dialect.DB, state string, limit int) ([]Schedule, error) {
 	return sqlrun.Select(ctx, &db.Session, inState, sqlrun.Args{"state": state, "limit": limit}, scanSchedule)
+}
+
+// InStateSome is [InState] for a caller with little memory, as [ListSome] is of [List].
+func InStateSome(ctx context.Context, db *dialect.DB, state string, limit, most int) (all []Schedule, more bool, err error) {
+	n, more, err := fitting(ctx, db, weighInState, sqlrun.Args{"state": state, "limit": limit}, most)
+	if err != nil || n == 0 {
+		return nil, false, err
+	}
+	all, err = InState(ctx, db, state, n)
+	return all, more || n == limit, err
 }
 
 // RunStates lists the states of a run.

@@ -123,11 +123,12 @@ func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
 		get:         {"name": names[0]},
 		list:        {"after": names[0], "limit": 10},
 
-		nextLane:  {"after": ""},
-		upcoming:  {"lane": "default", "limit": 10, "never": never.UnixMicro()},
-		executing: {"lane": "default", "limit": 10, "never": never.UnixMicro()},
-		inState:   {"state": "failed", "limit": 10},
-		runFloor:  {"before": int64(1) << 40, "depth": 100},
+		nextLane:     {"after": ""},
+		upcoming:     {"lane": "default", "limit": 10, "never": never.UnixMicro()},
+		executing:    {"lane": "default", "limit": 10, "never": never.UnixMicro()},
+		inState:      {"state": "failed", "limit": 10},
+		weighInState: {"state": "failed", "limit": 10},
+		runFloor:     {"before": int64(1) << 40, "depth": 100},
 		recentRuns: {
 			"before": int64(1) << 40, "floor": int64(1) << 39, "states": RunStates, "limit": 10,
 			"schedule": "", "since": int64(0), "until": never.UnixMicro(),

@@ -376,19 +376,25 @@ func List(ctx context.Context, db *dialect.DB, after string, limit int) ([]Sched
 // ListSome is [List] for a caller with little memory: it returns fewer schedules if their texts have more bytes than most, but at
 // least one. more reports whether there may be others after them.
 func ListSome(ctx context.Context, db *dialect.DB, after string, limit, most int) (all []Schedule, more bool, err error) {
-	sizes, err := sqlrun.Select(ctx, &db.Session, weigh, sqlrun.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (n int, err error) {
-		err = rows.Scan(&n)
-		return n, err
-	})
-	if err != nil || len(sizes) == 0 {
+	n, more, err := fitting(ctx, db, weigh, sqlrun.Args{"after": after, "limit": limit}, most)
+	if err != nil || n == 0 {
 		return nil, false, err
 	}
-	n := 1
-	for size := sizes[0]; n < len(sizes) && size+sizes[n] <= most; n++ {
-		size += sizes[n]
-	}
 	all, err = List(ctx, db, after, n)
-	return all, len(all) > 0 && (n < len(sizes) || n == limit), err
+	return all, len(all) > 0 && (more || n == limit), err
+}
+
+// fitting returns how many of the rows that a statement weighs have no more bytes than most together, and at least one, and whether
+// there are more.
+func fitting(ctx context.Context, db *dialect.DB, weighing *sqlrun.Stmt, args sqlrun.Args, most int) (n int, more bool, err error) {
+	sizes, err := sqlrun.Select(ctx, &db.Session, weighing, args, func(rows *sql.Rows) (size int, err error) {
+		return size, rows.Scan(&size)
+	})
+	sum := 0
+	for ; err == nil && n < len(sizes) && (n == 0 || sum+sizes[n] <= most); n++ {
+		sum += sizes[n]
+	}
+	return n, n < len(sizes), err
 }
 
 // Clock returns the database's current time, which decides what is due.

@@ -341,8 +341,7 @@ var (
 
 	// weigh returns the sizes of the texts of those that list would read.
 	weigh = sqlrun.SQL("scheduler.weigh", `
-		SELECT OCTET_LENGTH(command) + OCTET_LENGTH(stdin) + OCTET_LENGTH(env) + OCTET_LENGTH(headers) + OCTET_LENGTH(dir) + OCTET_LENGTH(reason)
-		FROM {prefix}schedule WHERE name > :after ORDER BY name LIMIT :limit`)
+		SELECT `+weights+` FROM {prefix}schedule WHERE name > :after ORDER BY name LIMIT :limit`)
 
 	get = sqlrun.SQL("scheduler.get", `
 		SELECT `+columns+` FROM {prefix}schedule WHERE name = :name`)
@@ -462,6 +461,8 @@ const settingColumns = `spec, time_zone, dst, kind, command, stdin, env, headers
 const stateColumns = `id, name, COALESCE(source, ''), COALESCE(source_key, ''), state, reason, COALESCE({us due_at}, 0), failures`
 
 const columns = stateColumns + `, ` + settingColumns
+
+const weights = `OCTET_LENGTH(command) + OCTET_LENGTH(stdin) + OCTET_LENGTH(env) + OCTET_LENGTH(headers) + OCTET_LENGTH(dir) + OCTET_LENGTH(reason)`
 
 // lockedColumns are those of a schedule that a daemon has locked. Its settings are one text: see
 // settings_cache.go.
