@@ -1,7 +1,7 @@
 package scheduler
 
 import (
-	"errors"
+	"bytes"
 	"fmt"
 	"os"
 	"runtime"
@@ -171,22 +171,64 @@ func TestRebootOfAHostThatIsGone(t *testing.T) {
 	})
 }
 
-// Daemons of one host that start in the same moment run it once.
+// Daemons of one host that start in the same moment run it once. Those that meet another one that begins it come back,
+// and that is nothing to warn of.
 func TestRebootAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		add(t, db, "warm", "@reboot")
+		names := []string{"cold", "cool", "hot", "warm"}
+		for _, name := range names {
+			add(t, db, name, "@reboot")
+		}
 		var all sync.WaitGroup
-		for i := range 6 {
-			d := onHost(t, db, fmt.Sprint("d", i), "A")
+		var logs [6]bytes.Buffer
+		for i := range logs {
+			d := daemon(t, db, Options{Node: fmt.Sprint("d", i), BootID: "A", Logger: textLogger(&logs[i])})
 			all.Go(func() {
-				err := errHeld
-				for errors.Is(err, errHeld) { // by another one that begins it
-					err = d.lookAtBoot(t.Context(), true)
+				for !d.booted {
+					if err := d.prepare(t.Context()); err != nil {
+						t.Error(err)
+						return
+					}
 				}
-				must(t, err)
 			})
 		}
 		all.Wait()
+		for _, name := range names {
+			wantRuns(t, db, name, 1)
+		}
+		for i := range logs {
+			if text := logs[i].String(); text != "" {
+				t.Errorf("it said %s", text)
+			}
+		}
+	})
+}
+
+// A stranger has locked a schedule with @reboot. The others begin, and so does this one when it is let go. What lasts is logged.
+func TestRebootBesideAStranger(t *testing.T) {
+	several(t, func(t *testing.T, db *dbtest.DB) {
+		add(t, db, "held", "@reboot")
+		add(t, db, "warm", "@reboot")
+		var log bytes.Buffer
+		d := daemon(t, db, Options{BootID: "A", Logger: textLogger(&log)})
+		prepare := func(booted bool, said string) {
+			t.Helper()
+			must(t, d.prepare(t.Context()))
+			if d.booted != booted || !strings.Contains(log.String(), said) || said == "" && log.Len() > 0 {
+				t.Errorf("booted: %t, and it said %q", d.booted, log.String())
+			}
+			log.Reset()
+		}
+		tx := strangersTx(t, db)
+		strangerHolds(t, db, tx, "schedule", "reason = 'mine'", "name = 'held'")
+		prepare(false, "")
+		wantRuns(t, db, "held", 0)
+		wantRuns(t, db, "warm", 1)
+		d.bootHeld = d.bootHeld.Add(-bootPatience)
+		prepare(false, "another transaction has locked the row of the schedule held")
+		must(t, tx.Rollback())
+		prepare(true, "works again")
+		wantRuns(t, db, "held", 1)
 		wantRuns(t, db, "warm", 1)
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
@@ -139,10 +140,27 @@ func (s *Scheduler) prepare(ctx context.Context) error {
 	err := s.lookAtBoot(ctx, true)
 	s.booted = err == nil
 	if errors.Is(err, errHeld) { // the others go on
-		s.booting.Note(err)
+		s.noteBootHeld(err)
 		return nil
 	}
+	if s.booted {
+		s.booting.Note(nil)
+	}
 	return err
+}
+
+// bootPatience is how long a schedule with @reboot may be locked by others until that is logged. The daemons of a host that
+// start together lock it one after the other, for milliseconds, and all but the first find that it has been begun.
+const bootPatience = 5 * time.Second
+
+func (s *Scheduler) noteBootHeld(err error) {
+	at := instant.Now()
+	if s.bootHeld == 0 {
+		s.bootHeld = at
+	}
+	if at.Sub(s.bootHeld) >= bootPatience {
+		s.booting.Note(err)
+	}
 }
 
 // stepLane does what there is to do in one lane now. It returns the number of rows handled, and the

@@ -38,6 +38,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/barrier"
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue"
@@ -125,10 +126,11 @@ type Scheduler struct {
 	jobs      *queue.Client
 	finisher  finisher
 	surplus   chan trimming
-	chance    func() float64 // random, in [0, 1)
-	boots     bool           // a schedule has @reboot; under mu
-	booted    bool           // the check after the host's start was made; used by the poller only
-	drained   bool           // as last seen: it claims nothing; used by the poller only
+	chance    func() float64  // random, in [0, 1)
+	boots     bool            // a schedule has @reboot; under mu
+	booted    bool            // the check after the host's start was made; used by the poller only
+	bootHeld  instant.Instant // since when others have locked one of its schedules; 0: they have not
+	drained   bool            // as last seen: it claims nothing; used by the poller only
 	stopping  stopping
 	aborted   chan struct{}
 	bell      chan struct{} // there may be something to do

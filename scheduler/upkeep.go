@@ -37,7 +37,11 @@ func (s *Scheduler) upkeep(ctx context.Context) {
 		case t := <-s.surplus:
 			err = s.purgeAll(ctx, surplus, sqlrun.Args{"schedule": t.schedule, "keep": t.keep})
 		case <-timer.C:
-			err = errors.Join(s.purgeAll(ctx, outdated, nil), s.lookAtBoot(ctx, false), s.endOfGone(ctx))
+			noted := s.lookAtBoot(ctx, false)
+			if errors.Is(noted, errHeld) { // the next time
+				noted = nil
+			}
+			err = errors.Join(s.purgeAll(ctx, outdated, nil), noted, s.endOfGone(ctx))
 			timer.Reset(purgeEvery/2 + time.Duration(rand.Int64N(int64(purgeEvery))))
 		}
 		if ctx.Err() == nil {
