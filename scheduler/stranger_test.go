@@ -336,19 +336,19 @@ func TestLeasesBesideAStranger(t *testing.T) {
 }
 
 // A stranger holds the row of a run that ends, and that of a schedule whose run fails. The outcomes of the other runs are
-// written, and theirs when the stranger lets go.
+// written, and theirs when the stranger lets go. Those that wait for that take no connection meanwhile: here there is one.
 func TestOutcomesBesideAStranger(t *testing.T) {
 	several(t, func(t *testing.T, db *dbtest.DB) {
 		for _, name := range []string{"ends", "fails", "held", "locked", "stops"} {
 			add(t, db, name, "@every 1h")
 		}
 		db.Advance(t, time.Hour)
-		s := daemon(t, db, Options{Lease: longWait})
+		s := daemon(t, db.Another(t, dialect.Options{MaxConns: 1, StatementTimeout: longWait}), Options{Lease: longWait})
 		runs := claimed(t, s, 10)
 		tx := strangersTx(t, db)
 		strangerHolds(t, db, tx, "run", "error = 'mine'", "schedule IN ('held', 'stops')")
 		strangerHolds(t, db, tx, "schedule", "reason = 'mine'", "name = 'locked'")
-		done := make(chan struct{})
+		done := make(chan struct{}, len(runs))
 		for _, e := range runs {
 			r := guardian.Result{Cause: guardian.Exited}
 			switch e.schedule {
@@ -369,14 +369,14 @@ func TestOutcomesBesideAStranger(t *testing.T) {
 				t.Errorf("got %s\nwant %s", got, want)
 			}
 		}
-		for range 2 {
-			<-done
+		ends := func(n int) {
+			t.Helper()
+			eventually(t, fmt.Sprint(n, " end"), func() bool { return len(done) == n })
 		}
+		ends(2)
 		states("ends ok, fails failed, held running, locked running, stops running")
 		must(t, tx.Rollback())
-		for range 3 {
-			<-done
-		}
+		ends(5)
 		states("ends ok, fails failed, held ok, locked failed, stops running")
 		if got := db.List(t, `SELECT schedule FROM {prefix}run WHERE next_exec <= {now}`, nil); !slices.Equal(got, []string{"stops"}) {
 			t.Errorf("handed back are %q", got)
@@ -492,41 +492,56 @@ func TestClaimsBesideAStranger(t *testing.T) {
 }
 
 // A stranger has enqueued a job and not committed. The schedule whose job has the same unique key waits for that; the
-// other schedules that enqueue go on.
+// other schedules that enqueue go on meanwhile: nothing ends the stranger's transaction, or the wait for it, within hours.
 func TestUniqueJobsBesideAStranger(t *testing.T) {
 	several(t, func(t *testing.T, db *dbtest.DB) {
 		for name, unique := range map[string]string{"first": "", "second": "", "unique": "u"} {
-			addJob(t, db, Schedule{Name: name, Spec: "@every 1m", Kind: "job", Command: "k", Job: JobOptions{Unique: unique}})
+			addJob(t, db, Schedule{Name: name, Spec: "@every 24h", Kind: "job", Command: "k", Job: JobOptions{Unique: unique}})
 		}
-		patient := db.Another(t, dialect.Options{StatementTimeout: longWait})
+		patient := db.Another(t, dialect.Options{StatementTimeout: time.Hour})
 		c, err := queue.New(db.DB, queue.Options{Logger: quiet()})
+		must(t, err)
+		_, err = c.Enqueue(t.Context(), queue.Job{Kind: "k"}) // creates the queue: the stranger might do so, on a busy machine
 		must(t, err)
 		tx := strangersTx(t, db)
 		_, _, err = c.EnqueueTx(t.Context(), tx, queue.Job{Kind: "k", Unique: "u"})
 		must(t, err)
-		db.Advance(t, time.Minute)
+		db.Advance(t, 24*time.Hour)
 		s := daemon(t, patient, Options{})
 		l := lookout{lane: "default job", now: 1}
 		l.schedules.Valid = true
-		jobs := func() string {
-			return strings.Join(db.List(t, `SELECT CONCAT(schedule, ' ', state) FROM {prefix}run ORDER BY schedule`, nil), ", ")
-		}
-		eventually(t, "the others are enqueued", func() bool {
-			_, err := s.doLane(t.Context(), t.Context(), l)
-			must(t, err)
-			if got := jobs(); strings.Contains(got, "first ok") && strings.Contains(got, "second ok") {
-				return !strings.Contains(got, "unique ok")
+		ctx, stop := context.WithCancel(t.Context())
+		var claims sync.WaitGroup
+		defer claims.Wait()
+		defer stop()
+		claims.Go(func() {
+			for ctx.Err() == nil {
+				if _, err := s.doLane(ctx, ctx, l); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+				select {
+				case <-ctx.Done():
+				case <-time.After(10 * time.Millisecond):
+				}
 			}
-			db.Advance(t, putOffHeld) // on a busy machine they may be put off, too
-			return false
 		})
+		ends := func(what, want string) {
+			t.Helper()
+			var got string
+			defer func() {
+				if t.Failed() {
+					t.Logf("%s: %s; %q", what, got, db.List(t, `SELECT name, reason FROM {prefix}schedule ORDER BY name`, nil))
+				}
+			}()
+			eventually(t, what, func() bool {
+				got = strings.Join(db.List(t, `SELECT CONCAT(schedule, ' ', state) FROM {prefix}run ORDER BY schedule`, nil), ", ")
+				return got == want
+			})
+		}
+		ends("the others are enqueued", "first ok, second ok")
 		must(t, tx.Rollback())
 		db.Advance(t, putOffHeld)
-		_, err = s.doLane(t.Context(), t.Context(), l)
-		must(t, err)
-		if got := jobs(); !strings.Contains(got, "unique ok") {
-			t.Errorf("then: %s", got)
-		}
+		ends("it follows", "first ok, second ok, unique ok")
 	})
 }
 
