@@ -396,7 +396,11 @@ func TestPromptDrainsBesideWorkers(t *testing.T) {
 					if err != nil && !db.Dialect.Retryable(err) {
 						t.Error(err)
 					}
-					if got == nil {
+					if got == nil { // ask again after a while, as the page says
+						select {
+						case <-ctx.Done():
+						case <-time.After(5 * time.Millisecond):
+						}
 						continue
 					}
 					if err := do(ctx, &Delivery{Job: Job{Key: got.key, Payload: []byte(got.words)}}); err != nil {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
@@ -179,11 +180,21 @@ func TestRebootAtOnce(t *testing.T) {
 		for _, name := range names {
 			add(t, db, name, "@reboot")
 		}
-		var all sync.WaitGroup
+		var all, connected sync.WaitGroup
 		var logs [6]bytes.Buffer
+		far := db.Another(t, dialect.Options{MaxConns: len(logs)})
+		connected.Add(len(logs))
 		for i := range logs {
-			d := daemon(t, db, Options{Node: fmt.Sprint("d", i), BootID: "A", Logger: textLogger(&logs[i])})
+			d := daemon(t, far, Options{Node: fmt.Sprint("d", i), BootID: "A", Logger: textLogger(&logs[i])})
 			all.Go(func() {
+				c, err := far.Pool().Conn(t.Context()) // else the first one has done all when the last one has connected
+				connected.Done()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				connected.Wait()
+				_ = c.Close()
 				for !d.booted {
 					if err := d.prepare(t.Context()); err != nil {
 						t.Error(err)

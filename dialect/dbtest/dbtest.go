@@ -431,35 +431,45 @@ func Missing(t *testing.T, err error) {
 }
 
 // Conn returns a connection, until the test ends, that the server does not end if it is idle for long: what limits
-// that is on until a transaction without a limit begins.
+// that is on until a transaction without a limit begins. On engines with one writer, it waits for its turn.
 func (db *DB) Conn(t *testing.T) *sql.Conn {
 	t.Helper()
 	c, err := db.Pool().Conn(t.Context())
 	Must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	tx, err := c.BeginTx(t.Context(), nil)
-	Must(t, err)
-	Must(t, tx.Rollback())
+	Must(t, db.turn(func() error {
+		tx, err := c.BeginTx(t.Context(), nil)
+		if err != nil {
+			return err
+		}
+		return tx.Rollback()
+	}))
 	return c
 }
 
 // Begin begins a transaction that may stay idle for as long as the test likes; others end after a
 // few seconds. On engines with one writer, it waits for its turn. If the test has not ended the
 // transaction, it is rolled back.
-func (db *DB) Begin(t *testing.T, opt *sql.TxOptions) *sql.Tx {
+func (db *DB) Begin(t *testing.T, opt *sql.TxOptions) (tx *sql.Tx) {
 	t.Helper()
+	Must(t, db.turn(func() (err error) {
+		tx, err = db.begin(t, opt)
+		return err
+	}))
+	return tx
+}
+
+// turn begins something until nobody else is in the way.
+func (db *DB) turn(begin func() error) error {
 	for end := time.After(patience); ; {
-		tx, err := db.begin(t, opt)
-		if err == nil {
-			return tx
+		err := begin()
+		if err == nil || !db.Dialect.Retryable(err) {
+			return err
 		}
 		select {
 		case <-end:
-			t.Fatal(err)
+			return err
 		default:
-		}
-		if !db.Dialect.Retryable(err) {
-			t.Fatal(err)
 		}
 	}
 }
