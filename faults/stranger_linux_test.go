@@ -76,7 +76,7 @@ func completesAndWaits(t *testing.T, w *workshop, queueName string) (finish func
 			t.Fatalf("%s: %v", text, err)
 		}
 	}
-	p, isPostgres := db.Prefix(), db.Dialect.Name == "postgres"
+	p, v, isPostgres := db.Prefix(), db.Name(), db.Dialect.Name == "postgres" // variables belong to no database
 	do(map[string]string{ // who sits at it may think
 		"postgres": "SET idle_in_transaction_session_timeout = 0",
 		"mariadb":  "SET SESSION idle_transaction_timeout = 0",
@@ -96,7 +96,7 @@ func completesAndWaits(t *testing.T, w *workshop, queueName string) (finish func
 		} else {
 			do("CALL " + p + "take('" + queueName + "', 1, NULL)")
 			do("BEGIN")
-			do("CALL " + p + "complete(@" + p + "job, @" + p + "token, NULL, @done)")
+			do("CALL " + p + "complete(@" + v + "job, @" + v + "token, NULL, @done)")
 			do("SELECT COALESCE(@done, 0)", &done)
 		}
 		if done {
