@@ -77,7 +77,7 @@ func completesAndWaits(t *testing.T, w *workshop, queueName string) (finish func
 		}
 	}
 	p, v, isPostgres := db.Prefix(), db.Name(), db.Dialect.Name == "postgres" // variables belong to no database
-	do(map[string]string{ // who sits at it may think
+	do(map[string]string{                                                     // who sits at it may think
 		"postgres": "SET idle_in_transaction_session_timeout = 0",
 		"mariadb":  "SET SESSION idle_transaction_timeout = 0",
 		"mysql":    "SET SESSION wait_timeout = 600",
