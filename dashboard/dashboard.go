@@ -414,7 +414,7 @@ func (d *Dashboard) refuse(w http.ResponseWriter, r *http.Request, who visitor, 
 // write renders a page and sends it, but nothing if rendering fails.
 func (d *Dashboard) write(w http.ResponseWriter, status int, name string, p *page) {
 	var text bytes.Buffer
-	if err := templates[name].ExecuteTemplate(&text, "frame.html", p); err != nil {
+	if err := templates()[name].ExecuteTemplate(&text, "frame.html", p); err != nil {
 		panic(err)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -10,6 +10,7 @@ import (
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -26,8 +27,9 @@ import (
 //go:embed assets templates
 var files embed.FS
 
-// templates has the pages by file name, each with the frame.
-var templates = func() map[string]*template.Template {
+// templates returns the pages by file name, each with the frame. To parse them takes longer than most
+// commands do, which show no page.
+var templates = sync.OnceValue(func() map[string]*template.Template {
 	frame := template.Must(template.New("").Funcs(functions).ParseFS(files, "templates/frame.html", "templates/parts.html"))
 	names, err := fs.Glob(files, "templates/*.html")
 	if err != nil {
@@ -38,7 +40,7 @@ var templates = func() map[string]*template.Template {
 		all[path.Base(name)] = template.Must(template.Must(frame.Clone()).ParseFS(files, name))
 	}
 	return all
-}()
+})
 
 // asset sends an embedded file, if the path names one.
 func (d *Dashboard) asset(w http.ResponseWriter, r *http.Request) bool {
