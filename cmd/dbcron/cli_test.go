@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,12 +32,27 @@ import (
 var updateGolden = flag.Bool("update", false, "rewrite what the command lines print in testdata/cli")
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"dbcron": main, "psql": psql})
+	testscript.Main(cleaning{m}, map[string]func(){"dbcron": main, "psql": psql})
 }
 
-// aboutEngines are the files of testdata/cli about what differs between engines. The others, about
-// what commands print, run on SQLite and on an engine that locks rows.
-var aboutEngines = []string{"doctor.txtar", "lock-lost.txtar", "lock-wait.txtar", "migrate.txtar", "serve.txtar", "worker.txtar"}
+// cleaning removes what the tests have built.
+type cleaning struct{ *testing.M }
+
+func (m cleaning) Run() int {
+	defer func() { _ = os.RemoveAll(aloneFolder) }()
+	return m.M.Run()
+}
+
+// aboutEngines are the files of testdata/cli about what differs between engines, and severalProcesses
+// those in which processes work side by side, and which run on SQLite and on an engine that locks
+// rows. The others, about what commands print and refuse, run on SQLite: everywhere.txtar has each
+// command once.
+var (
+	aboutEngines     = []string{everywhere, "lock-lost.txtar", "lock-wait.txtar", "migrate.txtar"}
+	severalProcesses = []string{"lock-list.txtar", "node.txtar", "notify.txtar", "run.txtar", "serve.txtar", "worker.txtar"}
+)
+
+const everywhere = "everywhere.txtar"
 
 // TestCLI runs the command lines of testdata/cli with an empty database.
 func TestCLI(t *testing.T) {
@@ -49,7 +65,7 @@ func TestCLI(t *testing.T) {
 		signal.Notify(hup, syscall.SIGHUP)
 		t.Cleanup(func() { signal.Stop(hup) })
 	}
-	bin := programAlone(t) // not removed before the scripts have ended
+	bin := programAlone(t)
 	for _, script := range scripts {
 		t.Run(filepath.Base(script), func(t *testing.T) {
 			beside := func(t *testing.T) {
@@ -58,9 +74,12 @@ func TestCLI(t *testing.T) {
 				}
 			}
 			beside(t)
-			eachEmpty := dbtest.Locks.EachEmpty
-			if slices.Contains(aboutEngines, filepath.Base(script)) {
+			eachEmpty := dbtest.Memory.EachEmpty
+			switch name := filepath.Base(script); {
+			case slices.Contains(aboutEngines, name):
 				eachEmpty = dbtest.EachEmpty
+			case slices.Contains(severalProcesses, name):
+				eachEmpty = dbtest.Locks.EachEmpty
 			}
 			eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 				runScript(t, script, bin, map[string]string{"DBCRON_DATABASE_URL": db.URL})
@@ -69,15 +88,34 @@ func TestCLI(t *testing.T) {
 	}
 }
 
-// programAlone builds dbcron without the race detector, which dominates the run time of short
+// programAlone builds dbcron, once, without the race detector, which dominates the run time of short
 // commands: the packages' own tests look for races. It returns the folder.
 func programAlone(t *testing.T) string {
 	t.Helper()
-	bin := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "dbcron"), ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	folder, err := builtAlone()
+	if err != nil {
+		t.Fatal(err)
 	}
-	return bin
+	return folder
+}
+
+var (
+	aloneFolder string
+	builtAlone  = sync.OnceValues(func() (folder string, err error) {
+		if aloneFolder, err = os.MkdirTemp("", "dbcron-alone-"); err != nil {
+			return "", err
+		}
+		return aloneFolder, buildInto(filepath.Join(aloneFolder, "dbcron"), ".")
+	})
+)
+
+// buildInto builds a program, without what debuggers need, which takes a third of the time.
+func buildInto(file, of string) error {
+	out, err := exec.CommandContext(context.Background(), "go", "build", "-ldflags=-s -w", "-o", file, of).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // runScript runs a script with the program in a folder, and variables.

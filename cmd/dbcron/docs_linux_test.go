@@ -70,9 +70,8 @@ func typeUsers(t *testing.T, bin string) {
 func shownPrograms(t *testing.T) string {
 	t.Helper()
 	bin := programAlone(t)
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(bin, "first"),
-		"../../examples/first").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	if err := buildInto(filepath.Join(bin, "first"), "../../examples/first"); err != nil {
+		t.Fatal(err)
 	}
 	return bin
 }

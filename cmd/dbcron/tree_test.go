@@ -2,6 +2,9 @@ package main
 
 import (
 	"io"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -104,6 +107,28 @@ func TestOutputs(t *testing.T) {
 	}
 	for path := range texts {
 		t.Errorf("%s is in textOnly, and there is no such command", path)
+	}
+}
+
+// Each command that opens a database runs on every engine.
+func TestEverywhere(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root(t), "testdata", "cli", everywhere))
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere := map[string]bool{ // without a database, or on each engine in another test
+		"bench": true, "config check": true, "config show": true, "demo": true, "migrate down": true, "migrate sql": true,
+		"migrate to": true, "notify test": true, "openapi": true, "version": true,
+	}
+	for _, c := range leaves(emptyProgram().root()) {
+		path := actionOf(c)
+		if ran := regexp.MustCompile(`(?m)^(exec|exits|eventually) .*\bdbcron ` + path + `\b`).Match(text); ran == elsewhere[path] {
+			t.Errorf("%s: is in %s: %t, and is left out: %t", path, everywhere, ran, elsewhere[path])
+		}
+		delete(elsewhere, path)
+	}
+	for path := range elsewhere {
+		t.Errorf("%s is left out, and there is no such command", path)
 	}
 }
 
