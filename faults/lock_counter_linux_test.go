@@ -3,7 +3,6 @@ package faults
 import (
 	"bytes"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
@@ -20,10 +19,7 @@ func TestLockCounter(t *testing.T) {
 	if *minutes > 0 {
 		rounds = 1000
 	}
-	counter := filepath.Join(t.TempDir(), "counter")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", counter, "../examples/counter").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	counter := buildExample(t, "counter")
 	dbtest.Locks.Each(t, func(t *testing.T, db *dbtest.DB) {
 		begun := instant.Now()
 		all := make([]*exec.Cmd, processes)

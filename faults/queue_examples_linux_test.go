@@ -4,7 +4,6 @@ import (
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,10 +17,7 @@ import (
 func runTwice(t *testing.T, name string, args []string, says string, check func(t *testing.T, db *dbtest.DB)) {
 	t.Helper()
 	t.Parallel()
-	program := filepath.Join(t.TempDir(), name)
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../examples/"+name).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	program := buildExample(t, name)
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		const n = 2
 		ended := make(chan bool, n)

@@ -81,10 +81,7 @@ func TestGroupsOfTheKilled(t *testing.T) {
 func TestReport(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	report := filepath.Join(dir, "report")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", report, "../examples/report").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	report := buildExample(t, "report")
 	for name, text := range map[string]string{"a": "one two three", "b": "four\nfive", "c": ""} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)

@@ -3,7 +3,6 @@ package faults
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,10 +12,7 @@ import (
 // The example takes orders in several processes and confirms each once.
 func TestQueueOrders(t *testing.T) {
 	t.Parallel()
-	orders := filepath.Join(t.TempDir(), "orders")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", orders, "../examples/orders").CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+	orders := buildExample(t, "orders")
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		const n = 2
 		ended := make(chan error, n)
