@@ -76,7 +76,8 @@ func mariadbArgs(k *keeper) []string {
 		"--aria-pagecache-buffer-size=8M",
 	}
 	if !k.durable {
-		args = append(args, "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--innodb-flush-method=nosync")
+		args = append(args, "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=0", "--innodb-flush-method=nosync",
+			"--innodb-file-per-table=OFF")
 	}
 	return args
 }

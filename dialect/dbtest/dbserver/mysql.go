@@ -52,7 +52,8 @@ func mysqlArgs(k *keeper) []string {
 		"--performance-schema=OFF", // takes 200 MB
 	}
 	if !k.durable {
-		args = append(args, "--skip-log-bin", "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=OFF", "--innodb-flush-method=nosync")
+		args = append(args, "--skip-log-bin", "--innodb-flush-log-at-trx-commit=0", "--innodb-doublewrite=OFF", "--innodb-flush-method=nosync",
+			"--innodb-file-per-table=OFF") // to create and drop a table takes two thirds of the time
 	}
 	return args
 }
