@@ -324,10 +324,7 @@ func TestGetWithoutARow(t *testing.T) {
 // The process that holds a lock is stopped. Its transaction must not keep the lock for as long as
 // the process stays stopped.
 func TestAnIdleTransactionIsEnded(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			return // the lock belongs to the file's writer and ends with its process
-		}
+	dbtest.SeveralWriters.EachEmpty(t, func(t *testing.T, db *dbtest.DB) { // else the lock is that of the file, and ends with the process
 		db.Do(t, `CREATE TABLE x (id INTEGER PRIMARY KEY, n INTEGER)`, nil)
 		db.Do(t, `INSERT INTO x VALUES (1, 0)`, nil)
 		update := sqlrun.Unlisted(`UPDATE x SET n = n + 1 WHERE id = 1`)

@@ -275,13 +275,10 @@ func listen(t *testing.T, f func(net.Conn)) (address string) {
 }
 
 func TestTheWrongPassword(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Network.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		u, err := url.Parse(db.URL)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if u.Host == "" {
-			return // files have none
 		}
 		u.User = url.UserPassword(u.User.Username(), "hunter2")
 		err = refusal(t, u.String(), dialect.Options{})
@@ -298,13 +295,10 @@ func TestTheWrongPassword(t *testing.T) {
 }
 
 func TestNoSuchDatabase(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+	dbtest.Network.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		u, err := url.Parse(db.URL)
 		if err != nil {
 			t.Fatal(err)
-		}
-		if u.Host == "" {
-			return // SQLite creates files when needed
 		}
 		u.Path = "/no_such_database"
 		err = refusal(t, u.String(), dialect.Options{})

@@ -37,10 +37,7 @@ func ofCheck(rows []checkRow, check string) []checkRow {
 func eachRole(t *testing.T, f func(t *testing.T, db *dbtest.DB, role health.Role, user, asUser string)) {
 	t.Helper()
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Holdings == nil {
-			return // files have no roles
-		}
+	dbtest.Users.Each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, role := range []health.Role{health.DaemonRole, health.LockRole} {
 			t.Run(role.User, func(t *testing.T) {
 				name, asUser := restricted(t, db)
@@ -116,10 +113,7 @@ func TestDoctorNamesMissingGrant(t *testing.T) {
 // whether it may read all or a part.
 func TestDoctorOnReader(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Holdings == nil {
-			return
-		}
+	dbtest.Users.Each(t, func(t *testing.T, db *dbtest.DB) {
 		name, asUser := restricted(t, db)
 		if !db.Dialect.Schema {
 			name += "@'%'"
@@ -150,10 +144,7 @@ func TestDoctorOnReader(t *testing.T) {
 // not count as a daemon that lacks most of its rights, unless --as says so.
 func TestDoctorOnEnqueuer(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.Holdings == nil {
-			return
-		}
+	dbtest.Users.Each(t, func(t *testing.T, db *dbtest.DB) {
 		name, asUser := restricted(t, db)
 		if !db.Dialect.Schema {
 			name += "@'%'"

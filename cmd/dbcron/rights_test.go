@@ -163,10 +163,7 @@ func nulls(text string) string {
 // the rights of the docs; and for each of the rights, whether a statement needs it.
 func TestDocumentedGrantsSuffice(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		if db.Dialect.SkipLocked == "" {
-			return // files have no roles
-		}
+	dbtest.Users.Each(t, func(t *testing.T, db *dbtest.DB) {
 		for _, role := range []health.Role{health.DaemonRole, health.LockRole} {
 			t.Run(role.User, func(t *testing.T) {
 				name, asUser := restricted(t, db)

@@ -87,6 +87,9 @@ var (
 	// Routines is missing where SQL has no functions of ours.
 	Routines With = func(d *sqlrun.Dialect) bool { return d.Routines }
 
+	// Users is missing where whoever can read the file may do everything.
+	Users With = func(d *sqlrun.Dialect) bool { return d.Holdings != nil }
+
 	// TableLocks is missing where a change of tables waits for no reader.
 	TableLocks With = func(d *sqlrun.Dialect) bool { return d.TableLocks != nil }
 )
