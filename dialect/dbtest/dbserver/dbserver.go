@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -31,6 +32,7 @@ var ErrStopped = errors.New("dbserver: server is stopped")
 // Options configures a server. The zero value is a fast one.
 type Options struct {
 	Durable bool // what is committed survives Kill; slower
+	Keep    bool // others can be set up by copying: see Kept
 }
 
 // An Engine is a kind of server.
@@ -76,7 +78,7 @@ func StartPostgres(ctx context.Context, opt Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, order{Do: doStart, Engine: "postgres", Bin: bin, Durable: opt.Durable})
+	return start(ctx, order{Do: doStart, Engine: "postgres", Bin: bin, Durable: opt.Durable, Keep: opt.Keep})
 }
 
 // StartMariaDB starts a MariaDB server and waits until it answers. If ctx ends
@@ -86,7 +88,7 @@ func StartMariaDB(ctx context.Context, opt Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, order{Do: doStart, Engine: "mariadb", Bin: bin, Durable: opt.Durable})
+	return start(ctx, order{Do: doStart, Engine: "mariadb", Bin: bin, Durable: opt.Durable, Keep: opt.Keep})
 }
 
 // StartMySQL starts a MySQL server and waits until it answers. If ctx ends first,
@@ -96,7 +98,7 @@ func StartMySQL(ctx context.Context, opt Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return start(ctx, order{Do: doStart, Engine: "mysql", Bin: bin, Durable: opt.Durable})
+	return start(ctx, order{Do: doStart, Engine: "mysql", Bin: bin, Durable: opt.Durable, Keep: opt.Keep})
 }
 
 // A Server is a database server that belongs to this process. Its methods are safe for concurrent
@@ -119,6 +121,14 @@ func (s *Server) URL() string { return s.url }
 
 // Version returns the version that the server's program prints.
 func (s *Server) Version() string { return s.version }
+
+// Kept returns a folder with what the server began with, until it ends; it was started with Keep. Servers that a
+// program starts are set up with a copy of that, and have the same password, if the engine's KeptVariable names the
+// folder: to set one up takes seconds of a processor.
+func (s *Server) Kept() string { return filepath.Join(s.dir, keptFolder) }
+
+// KeptVariable returns the name of an environment variable.
+func KeptVariable(engine string) string { return "DBCRON_TEST_KEPT_" + strings.ToUpper(engine) }
 
 // Stop stops the server at once and removes its data. Further calls do nothing.
 func (s *Server) Stop() error {

@@ -149,6 +149,32 @@ func TestStartAndStop(t *testing.T) {
 	})
 }
 
+// A server that begins with a copy of what another one began with is like that one, and not changed by it.
+func TestKept(t *testing.T) {
+	for _, e := range Engines {
+		t.Run(e.Name, func(t *testing.T) {
+			s, err := e.Start(t.Context(), Options{Keep: true})
+			first := must(t, s, err)
+			exec1(t, open(t, first.URL()), "CREATE TABLE later (id int PRIMARY KEY)")
+			t.Setenv(KeptVariable(e.Name), first.Kept())
+			s, err = e.Start(t.Context(), Options{})
+			second := must(t, s, err)
+			checkSettings(t, second)
+			checkPassword(t, second)
+			exec1(t, open(t, second.URL()), "CREATE TABLE later (id int PRIMARY KEY)")
+			if err := second.Stop(); err != nil {
+				t.Fatal(err)
+			}
+			if wrong := left(second.dir); wrong != "" {
+				t.Error(wrong)
+			}
+			if files, err := os.ReadDir(first.Kept()); err != nil || len(files) < 2 {
+				t.Errorf("after the end of a copy there are %v, %v", files, err)
+			}
+		})
+	}
+}
+
 func checkSettings(t *testing.T, s *Server) {
 	t.Helper()
 	want := map[string]string{
@@ -296,6 +322,7 @@ func TestEndedContextLeavesNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Setenv("TMPDIR", own)
+			t.Setenv(KeptVariable(e.Name), "") // with a copy it may have started by then
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			defer cancel()
 			s, err := e.Start(ctx, Options{})

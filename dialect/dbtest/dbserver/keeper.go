@@ -50,6 +50,7 @@ type order struct {
 	Engine  string   `json:",omitempty"` // these are for doStart
 	Bin     binaries `json:",omitzero"`
 	Durable bool     `json:",omitempty"`
+	Keep    bool     `json:",omitempty"`
 }
 
 type answer struct {
@@ -138,7 +139,7 @@ func (k *keeper) obey(ctx context.Context, o order) error {
 	switch o.Do {
 	case doStart:
 		k.engine, k.bin, k.durable = engines[o.Engine], o.Bin, o.Durable
-		return k.first(ctx)
+		return k.first(ctx, o.Keep)
 	case doKill:
 		return k.kill()
 	case doRestart:
@@ -154,7 +155,7 @@ func (k *keeper) obey(ctx context.Context, o order) error {
 const portTaken = "Address already in use"
 
 // first makes the folder and starts the server on a free port.
-func (k *keeper) first(ctx context.Context) (err error) {
+func (k *keeper) first(ctx context.Context, keep bool) (err error) {
 	if k.user, err = runAs(k.engine.users); err != nil {
 		return err
 	}
@@ -162,8 +163,13 @@ func (k *keeper) first(ctx context.Context) (err error) {
 		return err
 	}
 	k.password = rand.Text()
-	if err := k.engine.setUp(ctx, k); err != nil {
+	if err := k.setUp(ctx); err != nil {
 		return err
+	}
+	if keep {
+		if err := k.keepCopy(ctx); err != nil {
+			return err
+		}
 	}
 	for range 10 {
 		if k.port, err = freePort(ctx); err != nil {
@@ -179,6 +185,55 @@ func (k *keeper) first(ctx context.Context) (err error) {
 		}
 	}
 	return err
+}
+
+// setUp makes what the server begins with, or copies what another one began with: see Server.Kept.
+func (k *keeper) setUp(ctx context.Context) error {
+	password := filepath.Join(k.dir, "password")
+	kept := os.Getenv(KeptVariable(k.engine.name))
+	if kept == "" {
+		return errors.Join(k.engine.setUp(ctx, k), os.WriteFile(password, []byte(k.password+"\n"), 0o600))
+	}
+	if err := copyFiles(ctx, kept, k.dir); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(password)
+	k.password = strings.TrimSpace(string(text))
+	return err
+}
+
+const keptFolder = "kept"
+
+// keepCopy copies what the server begins with, before it has begun.
+func (k *keeper) keepCopy(ctx context.Context) error {
+	kept, err := os.MkdirTemp(k.dir, keptFolder+"-")
+	if err != nil {
+		return err
+	}
+	if err := copyFiles(ctx, k.dir, kept); err != nil {
+		return err
+	}
+	return os.Rename(kept, filepath.Join(k.dir, keptFolder))
+}
+
+// copyFiles copies a server's files to another folder, with their owners and rights.
+func copyFiles(ctx context.Context, from, to string) error {
+	files := []string{"-a"}
+	for _, name := range []string{"data", "init.sql", "password"} {
+		if file := filepath.Join(from, name); fileExists(file) {
+			files = append(files, file)
+		}
+	}
+	out, err := exec.CommandContext(ctx, "cp", append(files, to)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("cp: %w; its output:\n%s", err, lastBytes(out))
+	}
+	return nil
+}
+
+func fileExists(name string) bool {
+	_, err := os.Stat(name)
+	return err == nil
 }
 
 // start starts the server and waits until it answers.

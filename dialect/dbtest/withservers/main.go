@@ -40,7 +40,7 @@ func main() {
 	started := make([]*dbserver.Server, len(dbserver.Engines))
 	var each sync.WaitGroup
 	for i, e := range dbserver.Engines {
-		each.Go(func() { started[i] = setUp(e, dbserver.Options{Durable: *durable}) })
+		each.Go(func() { started[i] = setUp(e, dbserver.Options{Durable: *durable, Keep: true}) })
 	}
 	each.Wait()
 	code := runCommand(signals, flag.Args())
@@ -68,6 +68,7 @@ func setUp(e dbserver.Engine, opt dbserver.Options) *dbserver.Server {
 		os.Exit(1)
 	}
 	os.Setenv(e.Variable, s.URL())
+	os.Setenv(dbserver.KeptVariable(e.Name), s.Kept())
 	fmt.Fprintln(os.Stderr, s.Version())
 	return s
 }
