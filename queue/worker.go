@@ -271,7 +271,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 			book:  refusalBook{turn: newTurn(), all: map[store.JobID]*refusal{}, gone: map[store.JobID]string{}, wake: make(chan struct{}, 1)},
 		},
 		trialPlaces:  trialPlaces{places: doubtful, lone: newLoneTrials()},
-		limits:       limitKeeper{wake: make(chan struct{}, 1)},
+		limits:       limitKeeper{turn: newTurn(), wake: make(chan struct{}, 1)},
 		kindHandlers: kindHandlers{handlers: map[string]*kindHandler{}, kinds: map[string]string{}},
 		lifetime: lifetime{
 			joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),

@@ -56,6 +56,7 @@ type limitKeeper struct {
 	known *kindHandlers
 	expel func(context.Context, []*store.LeaseRow) error // frees the permits of lost processes
 
+	turn    turn
 	limited bool          // there are limiters
 	wake    chan struct{} // signals to look after the limiters now
 }
@@ -335,6 +336,11 @@ func (k *limitKeeper) keepLimiters(ctx context.Context) {
 
 // tendLimiters looks after all limiters, and returns when to do so again at the latest.
 func (k *limitKeeper) tendLimiters(ctx context.Context) (next time.Duration, err error) {
+	end, err := k.turn.take(ctx)
+	if err != nil {
+		return time.Hour, err
+	}
+	defer end()
 	next = time.Hour
 	for _, g := range k.limiters() {
 		for _, tend := range []func(context.Context, *limiter) (time.Duration, error){k.tendPermits, k.tendRate} {

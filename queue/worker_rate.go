@@ -105,6 +105,12 @@ func (k *limitKeeper) tendRate(ctx context.Context, g *limiter) (time.Duration, 
 func (k *limitKeeper) returnTokens(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	end, err := k.turn.take(ctx) // what is being drawn is returned, too
+	if err != nil {
+		k.log.Warn("unused permits of rates could not be returned; fewer jobs begin for a while", "err", err)
+		return
+	}
+	defer end()
 	for _, g := range k.limiters() {
 		k.mu.Lock()
 		n := g.tokens
