@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/client"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func TestJobs(t *testing.T) {
@@ -140,8 +141,8 @@ func TestQueuesRoutesAndTopics(t *testing.T) {
 	eachAPI(t, func(t *testing.T, _ *dbtest.DB, api http.Handler) {
 		c := serve(t, api, client.Options{})
 		ctx := t.Context()
-		none, ada := 0, "ada@example.org"
-		q, err := c.SetQueue(ctx, ".", client.QueueChange{MaxAttempts: 7, RetryDelay: "30s", KeepDeadMax: &none, Notify: &ada})
+		ada := "ada@example.org"
+		q, err := c.SetQueue(ctx, ".", wire.QueueChange{MaxAttempts: 7, RetryDelay: "30s", KeepDeadMax: wire.All, Notify: &ada})
 		must(t, err)
 		if q.Name != "." || q.MaxAttempts != 7 || q.RetryDelay != "30s" || q.State != "active" || q.Notify != ada {
 			t.Errorf("got %+v", q)
@@ -152,7 +153,7 @@ func TestQueuesRoutesAndTopics(t *testing.T) {
 		}
 		must(t, c.Resume(ctx, "."))
 		for i := range 101 { // more than a page
-			_, err := c.SetQueue(ctx, "q"+strings.Repeat("x", i), client.QueueChange{})
+			_, err := c.SetQueue(ctx, "q"+strings.Repeat("x", i), wire.QueueChange{})
 			must(t, err)
 		}
 		all, err := c.Queues(ctx)
@@ -197,7 +198,7 @@ func TestQueuesRoutesAndTopics(t *testing.T) {
 func TestProblems(t *testing.T) {
 	eachAPI(t, func(t *testing.T, db *dbtest.DB, api http.Handler) {
 		c := serve(t, api, client.Options{})
-		_, err := c.SetQueue(t.Context(), "q", client.QueueChange{MaxAttempts: -1})
+		_, err := c.SetQueue(t.Context(), "q", wire.QueueChange{MaxAttempts: -1})
 		var p *client.Problem
 		if !errors.As(err, &p) || p.Status != 422 || len(p.Errors) != 1 || p.Errors[0].Location != "body.max_attempts" {
 			t.Fatalf("got %v", err)

@@ -206,11 +206,3 @@ func path(segments ...string) string {
 	}
 	return b.String()
 }
-
-// durationText formats a duration for the API; "" means none.
-func durationText(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return d.String()
-}

@@ -17,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/sqlite"
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/sqlschema"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A daemon is up, and a program enqueues a job and does it. The program needs neither a database nor
@@ -35,7 +36,7 @@ func Example() {
 	if _, err := c.Enqueue(ctx, client.Job{Kind: "welcome", Queue: "mail", Payload: map[string]string{"to": "ada@example.org"}}); err != nil {
 		panic(err)
 	}
-	err = c.Work(ctx, client.WorkOptions{Queue: "mail", Handle: func(_ context.Context, j *client.Claimed) (any, error) {
+	err = c.Work(ctx, client.WorkOptions{Queue: "mail", Handle: func(_ context.Context, j *wire.Claim) (any, error) {
 		defer stop() // a program would continue
 		var mail struct{ To string }
 		if err := j.Decode(&mail); err != nil {
@@ -96,7 +97,7 @@ func ExampleClient_Work() {
 		log.Fatal(err)
 	}
 	defer stop()
-	err = c.Work(ctx, client.WorkOptions{Queue: "mail", Concurrency: 10, Handle: func(_ context.Context, j *client.Claimed) (any, error) {
+	err = c.Work(ctx, client.WorkOptions{Queue: "mail", Concurrency: 10, Handle: func(_ context.Context, j *wire.Claim) (any, error) {
 		var mail struct{ To string }
 		if err := j.Decode(&mail); err != nil {
 			return nil, client.Bury(err) // it will be wrong the next time as well

@@ -3,12 +3,14 @@ package client
 import (
 	"context"
 	"crypto/rand"
-	"encoding/json"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A Job is a job to enqueue. Only Kind is required.
@@ -27,63 +29,47 @@ type Job struct {
 	MaxAttempts int           // default: the queue's
 	Timeout     time.Duration // of an attempt; default: the queue's
 	Trace       string        // a W3C traceparent
+	Endpoint    string        // URL that it is sent to, if its queue has an endpoint; default: the queue's
 
 	// IdempotencyKey ensures that the job is enqueued once, however often it is sent, even by other
 	// processes. Default: a fresh key for the tries of this call.
 	IdempotencyKey string
 }
 
-// wireJob is the JSON of a job to enqueue.
-type wireJob struct {
-	Kind        string     `json:"kind"`
-	Queue       string     `json:"queue,omitempty"`
-	Payload     any        `json:"payload,omitempty"`
-	Binary      []byte     `json:"payload_base64,omitempty"`
-	Key         string     `json:"key,omitempty"`
-	Unique      string     `json:"unique,omitempty"`
-	UniqueFor   string     `json:"unique_for,omitempty"`
-	Group       string     `json:"group,omitempty"`
-	Priority    string     `json:"priority,omitempty"`
-	Delay       string     `json:"delay,omitempty"`
-	RunAt       *time.Time `json:"run_at,omitempty"`
-	MaxAttempts int        `json:"max_attempts,omitempty"`
-	Timeout     string     `json:"timeout,omitempty"`
-	Trace       string     `json:"trace,omitempty"`
-}
-
-func (j *Job) wire() wireJob {
-	w := wireJob{
-		Kind: j.Kind, Queue: j.Queue, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, UniqueFor: durationText(j.UniqueFor),
-		Group: j.Group, Priority: j.Priority, Delay: durationText(j.Delay), MaxAttempts: j.MaxAttempts,
-		Timeout: durationText(j.Timeout), Trace: j.Trace,
+// wire returns the job as it is sent, or why its payload cannot be encoded.
+func (j *Job) wire() (wire.NewJob, error) {
+	w := wire.NewJob{
+		Kind: j.Kind, Queue: j.Queue, Binary: j.Binary, Key: j.Key, Unique: j.Unique, UniqueFor: wire.GivenDuration(j.UniqueFor),
+		Group: j.Group, Priority: j.Priority, Delay: wire.GivenDuration(j.Delay), RunAt: wire.At(j.RunAt), MaxAttempts: j.MaxAttempts,
+		Timeout: wire.GivenDuration(j.Timeout), Trace: j.Trace, Endpoint: j.Endpoint,
 	}
-	if !j.RunAt.IsZero() {
-		w.RunAt = &j.RunAt
+	if j.Payload == nil {
+		return w, nil
 	}
-	return w
-}
-
-// Enqueued is the result of enqueueing a job.
-type Enqueued struct {
-	ID      string `json:"id"`
-	Queue   string `json:"queue"`
-	Existed bool   `json:"existed"` // a job with its unique key existed; ID is that job's
+	payload, err := encode(j.Payload)
+	if err != nil {
+		return w, fmt.Errorf("client: the payload of a job of kind %q: %w", j.Kind, err)
+	}
+	w.Payload = payload
+	return w, nil
 }
 
 // Enqueue enqueues a job. If it returns no error, the job will not be lost. Enqueue retries until it
 // gets an answer, and still enqueues the job only once. It relies on an Idempotency-Key, or on a unique
 // key that lasts for UniqueFor, which must be longer than the tries take. A job whose unique key is
 // free as soon as the job ends is sent only once, because it could end between two tries.
-func (c *Client) Enqueue(ctx context.Context, j Job) (Enqueued, error) {
-	r := &call{method: http.MethodPost, path: "/jobs", in: j.wire(), key: j.IdempotencyKey}
+func (c *Client) Enqueue(ctx context.Context, j Job) (wire.Enqueued, error) {
+	var e wire.Enqueued
+	in, err := j.wire()
+	if err != nil {
+		return e, err
+	}
+	r := &call{method: http.MethodPost, path: "/jobs", in: in, out: &e, key: j.IdempotencyKey}
 	if r.key == "" && j.Unique == "" {
 		r.key = rand.Text()
 	}
 	r.again = r.key != "" || j.lasts()
-	var e Enqueued
-	r.out = &e
-	err := c.do(ctx, r)
-	return e, err
+	return e, c.do(ctx, r)
 }
 
 // lasts reports whether the unique key outlasts the job, so that a retry cannot enqueue it again.
@@ -100,17 +86,20 @@ type Batch struct {
 
 // EnqueueBatch enqueues jobs in order. It retries like [Client.Enqueue], unless some of the jobs have
 // unique keys and not all of them have one that lasts.
-func (c *Client) EnqueueBatch(ctx context.Context, b Batch) ([]Enqueued, error) {
-	wires := make([]wireJob, len(b.Jobs))
+func (c *Client) EnqueueBatch(ctx context.Context, b Batch) ([]wire.Enqueued, error) {
+	jobs := make([]wire.NewJob, len(b.Jobs))
 	unique, lasting := false, true
 	for i := range b.Jobs {
-		wires[i] = b.Jobs[i].wire()
+		var err error
+		if jobs[i], err = b.Jobs[i].wire(); err != nil {
+			return nil, err
+		}
 		unique = unique || b.Jobs[i].Unique != ""
 		lasting = lasting && b.Jobs[i].lasts()
 	}
-	var out struct{ Jobs []Enqueued }
+	var out struct{ Jobs []wire.Enqueued }
 	r := &call{
-		method: http.MethodPost, path: "/jobs/batch", in: map[string]any{"jobs": wires}, out: &out,
+		method: http.MethodPost, path: "/jobs/batch", in: map[string]any{"jobs": jobs}, out: &out,
 		key: b.IdempotencyKey,
 	}
 	if r.key == "" && !unique {
@@ -121,52 +110,16 @@ func (c *Client) EnqueueBatch(ctx context.Context, b Batch) ([]Enqueued, error) 
 	return out.Jobs, err
 }
 
-// A JobInfo describes a stored job.
-type JobInfo struct {
-	ID           string          `json:"id"`
-	Queue        string          `json:"queue"`
-	State        string          `json:"state"` // ready, delayed, running or dead
-	Kind         string          `json:"kind"`
-	Key          string          `json:"key"`
-	Priority     string          `json:"priority"`
-	Enqueued     time.Time       `json:"enqueued"`
-	At           time.Time       `json:"at"` // when it is due, began, or died, depending on State
-	Attempts     int             `json:"attempts"`
-	Crashes      int             `json:"crashes"`
-	MaxAttempts  int             `json:"max_attempts"`
-	Timeout      string          `json:"timeout"`
-	Unique       string          `json:"unique"`
-	Group        string          `json:"group"`
-	CallbackOf   string          `json:"callback_of"`
-	Trace        string          `json:"trace"`
-	Worker       string          `json:"worker"`
-	Error        string          `json:"error"`
-	Detail       string          `json:"detail"`
-	PayloadBytes int             `json:"payload_bytes"`
-	Payload      json.RawMessage `json:"payload"` // lists omit payloads over 64 KiB, though not PayloadBytes: use Client.Job
-	Binary       []byte          `json:"payload_base64"`
-	Refused      *Refusal        `json:"refused"` // nil in lists
-}
-
-// A Refusal means that the database refuses to store a job's outcome. The job's worker goes on trying.
-type Refusal struct {
-	What   string    `json:"what"`
-	Error  string    `json:"error"` // the database's error
-	Since  time.Time `json:"since"`
-	Tries  int       `json:"tries"`
-	Worker string    `json:"worker"`
-}
-
-// Job returns a job in any state. For a job that is done it returns [ErrNotFound].
-func (c *Client) Job(ctx context.Context, queue, id string) (JobInfo, error) {
-	var j JobInfo
+// Job returns a job in any state. A job that is done is [ErrNotFound], unless its queue keeps such.
+func (c *Client) Job(ctx context.Context, queue, id string) (wire.Job, error) {
+	var j wire.Job
 	err := c.do(ctx, &call{method: http.MethodGet, path: path("queues", queue, "jobs", id), out: &j, again: true})
 	return j, err
 }
 
 // A Filter selects jobs of a queue.
 type Filter struct {
-	State  string // default: ready
+	State  string // ready, delayed, running, dead or done; default: ready
 	Kind   string
 	Key    string
 	Where  string // condition on the payload, such as $.user.id = 42
@@ -176,8 +129,8 @@ type Filter struct {
 
 // A Page is a page of a list.
 type Page struct {
-	Jobs []JobInfo `json:"jobs"`
-	Next string    `json:"next_cursor"` // "": this is the last page
+	Jobs []wire.Job `json:"jobs"`        // without payloads of more than 64 KiB: see [Client.Job]
+	Next string     `json:"next_cursor"` // "": this is the last page
 }
 
 // Jobs returns a page of a queue's jobs. It may have fewer jobs than Limit, or none, and still be
@@ -198,12 +151,12 @@ func (c *Client) Jobs(ctx context.Context, queue string, f Filter) (Page, error)
 }
 
 // AllJobs iterates over the jobs of a queue, page by page. It ends at the first error.
-func (c *Client) AllJobs(ctx context.Context, queue string, f Filter) iter.Seq2[JobInfo, error] {
-	return func(yield func(JobInfo, error) bool) {
+func (c *Client) AllJobs(ctx context.Context, queue string, f Filter) iter.Seq2[wire.Job, error] {
+	return func(yield func(wire.Job, error) bool) {
 		for {
 			p, err := c.Jobs(ctx, queue, f)
 			if err != nil {
-				yield(JobInfo{}, err)
+				yield(wire.Job{}, err)
 				return
 			}
 			for _, j := range p.Jobs {
@@ -233,7 +186,7 @@ func (c *Client) Cancel(ctx context.Context, queue, id string) error {
 	return c.do(ctx, &call{method: http.MethodPost, path: path("queues", queue, "jobs", id, "cancel")})
 }
 
-// Delete removes a dead job.
+// Delete removes a dead job, or one that is done and kept.
 func (c *Client) Delete(ctx context.Context, queue, id string) error {
 	return c.do(ctx, &call{method: http.MethodDelete, path: path("queues", queue, "jobs", id)})
 }

@@ -11,11 +11,12 @@ import (
 
 	"github.com/dbcron/dbcron/client"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func needQueue(t *testing.T, c *client.Client) {
 	t.Helper()
-	_, err := c.SetQueue(t.Context(), "q", client.QueueChange{})
+	_, err := c.SetQueue(t.Context(), "q", wire.QueueChange{})
 	must(t, err)
 }
 
@@ -40,7 +41,7 @@ func TestWorkersAndTheAPI(t *testing.T) {
 		must(t, err)
 		var mu sync.Mutex
 		times := map[int]int{}
-		opt := client.WorkOptions{Concurrency: 5, Handle: func(_ context.Context, j *client.Claimed) (any, error) {
+		opt := client.WorkOptions{Concurrency: 5, Handle: func(_ context.Context, j *wire.Claim) (any, error) {
 			var i int
 			if err := j.Decode(&i); err != nil {
 				return nil, err
@@ -95,9 +96,9 @@ func TestClaimsAndTheAPI(t *testing.T) {
 		ctx := t.Context()
 		_, err := c.Enqueue(ctx, client.Job{Kind: "x", Queue: "q", Binary: []byte{0, 255}, Priority: "low"})
 		must(t, err)
-		claim := func() client.Claimed {
+		claim := func() wire.Claim {
 			t.Helper()
-			var jobs []client.Claimed
+			var jobs []wire.Claim
 			eventually(t, "there is a job", func() bool {
 				jobs, err = c.Claim(ctx, "q", client.ClaimOptions{Max: 10, Lease: longWait, Wait: 10 * time.Second})
 				must(t, err)

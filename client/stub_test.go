@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/client"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A puller is a daemon that gives out jobs. To test against the API itself, let startPuller
@@ -23,15 +23,15 @@ type puller interface {
 }
 
 func startPuller(*testing.T) puller {
-	return &stub{wake: make(chan struct{}), held: map[string]*client.Claimed{}}
+	return &stub{wake: make(chan struct{}), held: map[string]*wire.Claim{}}
 }
 
 // A stub is the contract of pull, in memory.
 type stub struct {
 	mu    sync.Mutex
 	n     int
-	ready []*client.Claimed
-	held  map[string]*client.Claimed
+	ready []*wire.Claim
+	held  map[string]*wire.Claim
 	ended []string
 	beats int
 	wake  chan struct{} // closed when there is a job
@@ -43,10 +43,12 @@ func (s *stub) enqueue(kind string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n++
-	s.put(&client.Claimed{ID: strconv.Itoa(s.n), Queue: "q", Kind: kind, Payload: json.RawMessage(`{"n":1}`), MaxAttempts: 10, Group: "7"})
+	s.put(&wire.Claim{Delivery: wire.Delivery{
+		ID: strconv.Itoa(s.n), Queue: "q", Kind: kind, Payload: json.RawMessage(`{"n":1}`), MaxAttempts: 10, Group: "7",
+	}})
 }
 
-func (s *stub) put(j *client.Claimed) {
+func (s *stub) put(j *wire.Claim) {
 	s.ready = append(s.ready, j)
 	close(s.wake)
 	s.wake = make(chan struct{})
@@ -136,8 +138,8 @@ func (s *stub) reply(w http.ResponseWriter, status int, v any) {
 	_ = json.NewEncoder(w).Encode(v) // the client may be gone
 }
 
-func (s *stub) claim(r *http.Request, most int, wait time.Duration) []*client.Claimed {
-	out := []*client.Claimed{}
+func (s *stub) claim(r *http.Request, most int, wait time.Duration) []*wire.Claim {
+	out := []*wire.Claim{}
 	timeout := time.After(wait)
 	for {
 		s.mu.Lock()

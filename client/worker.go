@@ -14,12 +14,13 @@ import (
 
 	"github.com/dbcron/dbcron/internal/backoff"
 	"github.com/dbcron/dbcron/internal/barrier"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A Handler does a job. Its result becomes that of a job of a group. After an error the job is retried
 // according to the queue's settings, or handled as [RetryAfter], [Bury] or [Discard] say. The context
 // ends when the job is lost, or when the worker stops and its grace is over.
-type Handler func(ctx context.Context, j *Claimed) (result any, err error)
+type Handler func(ctx context.Context, j *wire.Claim) (result any, err error)
 
 // WorkOptions configures a worker. Queue and Handle are required.
 type WorkOptions struct {
@@ -92,7 +93,7 @@ type worker struct {
 
 // An underWay is a job from its claim until the daemon knows its outcome.
 type underWay struct {
-	*Claimed
+	*wire.Claim
 	lose   context.CancelCauseFunc
 	expiry *time.Timer // marks it lost when its lease may have ended
 
@@ -185,9 +186,9 @@ func (w *worker) places(ctx context.Context) (n int) {
 }
 
 // begin starts a job, or gives it back if the worker stops.
-func (w *worker) begin(ctx, doing context.Context, j *Claimed) {
+func (w *worker) begin(ctx, doing context.Context, j *wire.Claim) {
 	own, lose := context.WithCancelCause(doing)
-	u := &underWay{Claimed: j, lose: lose, released: ctx.Err() != nil}
+	u := &underWay{Claim: j, lose: lose, released: ctx.Err() != nil}
 	// Its lease began when the daemon sent it; allow a tenth for the way.
 	u.expiry = time.AfterFunc(w.opt.Lease*9/10, func() { lose(ErrLost) })
 	w.mu.Lock()
@@ -212,7 +213,7 @@ func (w *worker) begin(ctx, doing context.Context, j *Claimed) {
 }
 
 // handle runs the handler and encodes its result. Only a job of a group has one.
-func (w *worker) handle(ctx context.Context, j *Claimed) (result any, err error) {
+func (w *worker) handle(ctx context.Context, j *wire.Claim) (result any, err error) {
 	_, err = barrier.Call(func() (err error) {
 		result, err = w.opt.Handle(ctx, j)
 		return err
@@ -260,7 +261,7 @@ func (w *worker) forget(u *underWay) {
 
 func (w *worker) tellAll(ctx context.Context, all []*underWay) {
 	var done []Done
-	var failed []Failed
+	var failed []wire.FailedClaim
 	var back []string
 	for _, u := range all {
 		switch {
@@ -271,13 +272,15 @@ func (w *worker) tellAll(ctx context.Context, all []*underWay) {
 		case u.err != nil:
 			o := outcomeOf(u.err)
 			w.log.Warn("a job has failed", "id", u.ID, "kind", u.Kind, "attempt", u.Attempt, "err", u.err)
-			failed = append(failed, Failed{u.Token, o.text(), o.after, o.dead, o.discard})
+			failed = append(failed, wire.FailedClaim{
+				Token: u.Token, Error: o.text(), RetryAfter: wire.GivenDuration(o.after), Dead: o.dead, Discard: o.discard,
+			})
 		default:
 			done = append(done, Done{u.Token, u.result})
 		}
 	}
 	for _, r := range insist(ctx, w, "done", done, w.c.Complete) { // refused, because a result is too large, say
-		failed = append(failed, Failed{Token: r.claim.Token, Error: outcomeOf(r.err).text()})
+		failed = append(failed, wire.FailedClaim{Token: r.claim.Token, Error: outcomeOf(r.err).text()})
 	}
 	insist(ctx, w, "failed", failed, w.c.Fail)
 	insist(ctx, w, "given back", back, w.c.Release)
@@ -292,7 +295,7 @@ type refusal[T any] struct {
 // insist reports something to the daemon for as long as it can matter: a lease. It returns what the
 // daemon refuses.
 func insist[T any](ctx context.Context, w *worker, what string, claims []T,
-	tell func(context.Context, ...T) (Settled, error),
+	tell func(context.Context, ...T) (wire.SettledClaims, error),
 ) []refusal[T] {
 	n := len(claims)
 	if n == 0 {
@@ -360,7 +363,7 @@ func (w *worker) extend(ctx context.Context, tokens []string) (failed int, err e
 	n := len(tokens)
 	switch {
 	case errors.Is(err, ErrConflict):
-		s = Settled{Lost: tokens}
+		s = wire.SettledClaims{Lost: tokens}
 	case status(err) == http.StatusMisdirectedRequest && n > 1: // one of them may belong to another daemon
 		failed, err = w.extend(ctx, tokens[:n/2])
 		more, also := w.extend(ctx, tokens[n/2:])

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/client"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // working is a worker that a test has started.
@@ -71,8 +72,8 @@ func TestPull(t *testing.T) {
 	}
 	_, err = c.Complete(ctx, client.Done{Token: jobs[0].Token, Result: "r"})
 	must(t, err)
-	_, err = c.Fail(ctx, client.Failed{Token: jobs[1].Token, Error: "no", After: 90 * time.Second},
-		client.Failed{Token: jobs[2].Token, Error: "never", Bury: true})
+	_, err = c.Fail(ctx, wire.FailedClaim{Token: jobs[1].Token, Error: "no", RetryAfter: "1m30s"},
+		wire.FailedClaim{Token: jobs[2].Token, Error: "never", Dead: true})
 	must(t, err)
 	_, err = c.Release(ctx, jobs[3].Token)
 	must(t, err)
@@ -104,7 +105,7 @@ func TestWorkerDoesJobs(t *testing.T) {
 	p := startPuller(t)
 	together := make(chan struct{}, 3)
 	all := make(chan struct{})
-	work(t, p, client.WorkOptions{Concurrency: 3, Handle: func(_ context.Context, j *client.Claimed) (any, error) {
+	work(t, p, client.WorkOptions{Concurrency: 3, Handle: func(_ context.Context, j *wire.Claim) (any, error) {
 		if strings.HasPrefix(j.Kind, "together") {
 			if together <- struct{}{}; len(together) == 3 {
 				close(all)
@@ -146,7 +147,7 @@ func TestWorkerDoesJobs(t *testing.T) {
 	want := []string{
 		"buried without text:failed:so: %!v(PANIC=Error method: oh, Error)::true:false",
 		"dead:failed:no such user::true:false", "discard:failed:not needed::false:true", "failed:failed:no paper::false:false",
-		"last:done:4", "later:failed:busy:1m0s:false:false", "leaves:failed:the handler ended its goroutine::false:false",
+		"last:done:4", "later:failed:busy:1m:false:false", "leaves:failed:the handler ended its goroutine::false:false",
 		"no JSON:failed:its result is not JSON: json: unsupported type: func()::true:false",
 		"no result:failed:its result is not JSON: panic: oh, MarshalJSON::true:false",
 		"no text:failed:panic: oh, Error, in a method of the returned error client_test.badError::false:false", "panic:failed:panic: oh::false:false",
@@ -163,7 +164,7 @@ func TestWorkerStops(t *testing.T) {
 	t.Parallel()
 	p := startPuller(t)
 	began, goOn := make(chan string, 2), make(chan struct{})
-	w := work(t, p, client.WorkOptions{Concurrency: 2, Grace: longWait, Handle: func(_ context.Context, j *client.Claimed) (any, error) {
+	w := work(t, p, client.WorkOptions{Concurrency: 2, Grace: longWait, Handle: func(_ context.Context, j *wire.Claim) (any, error) {
 		began <- j.Kind
 		<-goOn
 		return nil, nil
@@ -190,7 +191,7 @@ func TestWorkerGivesBack(t *testing.T) {
 	t.Parallel()
 	p := startPuller(t)
 	began := make(chan struct{}, 1)
-	w := work(t, p, client.WorkOptions{Grace: time.Millisecond, Handle: func(ctx context.Context, _ *client.Claimed) (any, error) {
+	w := work(t, p, client.WorkOptions{Grace: time.Millisecond, Handle: func(ctx context.Context, _ *wire.Claim) (any, error) {
 		began <- struct{}{}
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -213,7 +214,7 @@ func TestWorkerLosesJobs(t *testing.T) {
 	p := startPuller(t)
 	began := make(chan string, 10)
 	var lost atomic.Int32
-	work(t, p, client.WorkOptions{Lease: time.Second, Handle: func(ctx context.Context, j *client.Claimed) (any, error) {
+	work(t, p, client.WorkOptions{Lease: time.Second, Handle: func(ctx context.Context, j *wire.Claim) (any, error) {
 		began <- j.ID
 		if lost.Load() > 0 {
 			return "second", nil
@@ -236,13 +237,13 @@ func TestWorkerLosesJobs(t *testing.T) {
 // While a handler runs, the lease of its job is renewed.
 func TestWorkerRenewsLeases(t *testing.T) {
 	t.Parallel()
-	p := &stub{wake: make(chan struct{}), held: map[string]*client.Claimed{}}
+	p := &stub{wake: make(chan struct{}), held: map[string]*wire.Claim{}}
 	beats := func() int {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		return p.beats
 	}
-	work(t, p, client.WorkOptions{Lease: 3 * time.Second, Handle: func(context.Context, *client.Claimed) (any, error) {
+	work(t, p, client.WorkOptions{Lease: 3 * time.Second, Handle: func(context.Context, *wire.Claim) (any, error) {
 		eventually(t, "the lease was renewed twice", func() bool { return beats() >= 2 })
 		return nil, nil
 	}})
@@ -253,7 +254,7 @@ func TestWorkerRenewsLeases(t *testing.T) {
 // A daemon that is away for a while, or starts anew, ends no worker; one that refuses does.
 func TestWorkerOutlivesOutages(t *testing.T) {
 	t.Parallel()
-	p := &stub{wake: make(chan struct{}), held: map[string]*client.Claimed{}}
+	p := &stub{wake: make(chan struct{}), held: map[string]*wire.Claim{}}
 	var mu sync.Mutex
 	faults := map[string]int{"/api/v1/queues/q/claim": 3, "/api/v1/claims/complete": 2}
 	var forbidden atomic.Bool
@@ -279,7 +280,7 @@ func TestWorkerOutlivesOutages(t *testing.T) {
 	}
 	w := work(t, p, client.WorkOptions{
 		Wait:   10 * time.Millisecond,
-		Handle: func(context.Context, *client.Claimed) (any, error) { return nil, nil },
+		Handle: func(context.Context, *wire.Claim) (any, error) { return nil, nil },
 	})
 	p.enqueue("x")
 	eventually(t, "the job is done", func() bool { return slices.Equal(p.outcomes(), []string{"x:done:<nil>"}) })
@@ -293,7 +294,7 @@ func TestWorkerOutlivesOutages(t *testing.T) {
 func TestWorkerOptions(t *testing.T) {
 	t.Parallel()
 	c := serve(t, startPuller(t), client.Options{})
-	handle := func(context.Context, *client.Claimed) (any, error) { return nil, nil }
+	handle := func(context.Context, *wire.Claim) (any, error) { return nil, nil }
 	for _, opt := range []client.WorkOptions{
 		{},
 		{Queue: "q"},
@@ -311,7 +312,7 @@ func TestWorkerOptions(t *testing.T) {
 // A job whose lease cannot be renewed is told to end before somebody else can have it.
 func TestWorkerCannotRenew(t *testing.T) {
 	t.Parallel()
-	p := &stub{wake: make(chan struct{}), held: map[string]*client.Claimed{}}
+	p := &stub{wake: make(chan struct{}), held: map[string]*wire.Claim{}}
 	p.answer = func(w http.ResponseWriter, r *http.Request) bool {
 		if r.URL.Path != "/api/v1/claims/heartbeat" {
 			return false
@@ -320,7 +321,7 @@ func TestWorkerCannotRenew(t *testing.T) {
 		return true
 	}
 	causes := make(chan error, 1)
-	work(t, p, client.WorkOptions{Lease: time.Second, Handle: func(ctx context.Context, _ *client.Claimed) (any, error) {
+	work(t, p, client.WorkOptions{Lease: time.Second, Handle: func(ctx context.Context, _ *wire.Claim) (any, error) {
 		<-ctx.Done()
 		causes <- context.Cause(ctx)
 		return nil, ctx.Err()

@@ -9,6 +9,7 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // clonedBytes is the maximum size of a payload that can be edited in the form.
@@ -47,7 +48,7 @@ func (d *Dashboard) clonedFrom(ctx context.Context, r *request) (*cloneData, err
 		c.From = viewOf(&i)
 	}
 	for n := queue.Urgent; n <= queue.Idle; n++ {
-		c.Names = append(c.Names, priorityName{n, jobfield.PriorityName(n)})
+		c.Names = append(c.Names, priorityName{n, wire.PriorityName(n)})
 	}
 	return c, nil
 }
@@ -88,7 +89,7 @@ func (d *Dashboard) cloneJob(ctx context.Context, r *request) (outcome, error) {
 	if c.Editable {
 		j.Payload = []byte(form.Get("payload"))
 	}
-	if j.Priority, err = jobfield.ParsePriority(form.Get("priority")); err != nil {
+	if j.Priority, err = wire.ParsePriority(form.Get("priority")); err != nil {
 		return outcome{}, fmt.Errorf("%w: %w", queue.ErrInvalid, err)
 	}
 	e, err := d.queues.Enqueue(ctx, j)

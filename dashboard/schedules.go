@@ -8,10 +8,10 @@ import (
 
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/internal/health"
-	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
+	"github.com/dbcron/dbcron/wire"
 )
 
 type schedulesData struct {
@@ -172,7 +172,7 @@ func policyOf(s *scheduler.Schedule) []setRow {
 		{"Repeatable", "no", "a run whose daemon dies or is stopped is lost, and not begun again", s.Unrepeatable},
 		{"Source", s.Source, "the file that it comes from", s.Source != ""},
 		{"Queue", s.Job.Queue, "of the job that it enqueues", s.Job.Queue != ""},
-		{"Priority", jobfield.PriorityName(s.Job.Priority), "of that job", s.Kind == "job" && s.Job.Priority != 0},
+		{"Priority", wire.PriorityName(s.Job.Priority), "of that job", s.Kind == "job" && s.Job.Priority != 0},
 		{"Unique key", s.Job.Unique, "of that job: slots are skipped while another has it", s.Job.Unique != ""},
 		{"Unique for", setting(s.Job.UniqueFor), "at least, even if the job ends before", s.Job.UniqueFor > 0},
 		{"User", s.User, "runs the command", s.User != ""},

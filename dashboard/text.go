@@ -17,11 +17,11 @@ import (
 
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 //go:embed assets templates
@@ -71,7 +71,7 @@ var functions = template.FuncMap{
 	"clean": plain.Clean, "sections": func() []section { return sections }, "took": func(r scheduler.Run) time.Duration { return took(&r) },
 	"shown": func(s scheduler.Schedule) string { return httpapi.ShownCommand(&s) }, "text": func(b []byte) string { return string(b) },
 	"bulks": bulkNames, "bulk": func(s admin.State, name string) bulkAct { return bulkActs[s][name] },
-	"priority": jobfield.PriorityName, "states": func() []string { return []string{"active", "paused", "ended", "failed"} },
+	"priority": wire.PriorityName, "states": func() []string { return []string{"active", "paused", "ended", "failed"} },
 	"at": func(s admin.State) string {
 		return map[admin.State]string{
 			admin.StateDelayed: "Due", admin.StateRunning: "Runs since", admin.StateDead: "Died",

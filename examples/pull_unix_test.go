@@ -13,6 +13,7 @@ import (
 	"github.com/dbcron/dbcron/client"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // The pull workers do jobs of the real API.
@@ -44,7 +45,7 @@ func pullWith(t *testing.T, file, url string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.CloseIdleConnections)
-	if _, err := c.SetQueue(t.Context(), "mail", client.QueueChange{}); err != nil {
+	if _, err := c.SetQueue(t.Context(), "mail", wire.QueueChange{}); err != nil {
 		t.Fatal(err)
 	}
 	enqueued, err := c.EnqueueBatch(t.Context(), client.Batch{Jobs: []client.Job{

@@ -94,14 +94,14 @@ func worstOfAll(size int) map[string][]worst {
 		"schedule-history": get("schedules/s0/runs?limit=1000"), "explain-schedule": get("schedules/s0/explain"),
 		"list-audit": get("audit?limit=1000"), "list-groups": get("groups?limit=1000"), "list-locks": get("locks?limit=1000"), "list-nodes": get("nodes?limit=1000"),
 		"list-queues": get("queues?limit=1000"), "list-endpoints": get("endpoints?limit=1000"), "list-limits": get("queues/memory/limits"),
-		"list-routings": get("routings?limit=1000"), "list-subscriptions": get("topics?limit=1000"), "all-queue-stats": get("stats/queues"),
+		"list-routes": get("routes?limit=1000"), "list-subscriptions": get("topics?limit=1000"), "all-queue-stats": get("stats/queues"),
 
 		"get-endpoint": get("queues/memory/endpoint"), "get-group": get("groups/1"), "get-limit": get("queues/memory/limits/x"), "get-lock": get("locks/x"),
-		"get-queue": get("queues/memory"), "get-routing": get("routings/x"), "get-run": get("runs/1"), "queue-stats": get("queues/memory/stats"),
+		"get-queue": get("queues/memory"), "get-route": get("routes/x"), "get-run": get("runs/1"), "queue-stats": get("queues/memory/stats"),
 		"finished": get("stats"), "schedule-next": get("schedules/s0/next?count=100"),
 		"delete-endpoint": remove("queues/none/endpoint"), "delete-group": remove("groups/77"), "delete-job": remove("queues/none/jobs/77"),
 		"delete-job-by-id": remove("jobs/77"), "delete-limit": remove("queues/none/limits/x"), "delete-queue": remove("queues/none"),
-		"delete-queue-limit": remove("queues/none/limits"), "delete-routing": remove("routings/none"), "delete-schedule": remove("schedules/none"),
+		"delete-queue-limit": remove("queues/none/limits"), "delete-route": remove("routes/none"), "delete-schedule": remove("schedules/none"),
 		"unsubscribe": remove("topics/t/queues/none"), "subscribe": put("topics/none/queues/none", nil),
 	}
 	for id, path := range map[string]string{
@@ -116,7 +116,7 @@ func worstOfAll(size int) map[string][]worst {
 	}
 	for id, path := range map[string]string{
 		"set-endpoint": "queues/none/endpoint", "set-limit": "queues/none/limits/x", "set-queue-limit": "queues/none/limits", "set-queue": "queues/none",
-		"set-routing": "routings/none",
+		"set-route": "routes/none",
 	} {
 		all[id] = put(path, small)
 	}

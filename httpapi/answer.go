@@ -9,6 +9,8 @@ import (
 	"net/http"
 
 	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/dbcron/dbcron/wire"
 )
 
 const (
@@ -95,7 +97,7 @@ func (c claimedJobs) stream(w io.Writer) error {
 		if err == nil {
 			err = e.Encode(&c.Jobs[i])
 		}
-		c.Jobs[i] = claimedJobJSON{}
+		c.Jobs[i] = wire.Claim{}
 	}
 	_, _ = out.WriteString("]}\n")
 	_ = out.Flush()

@@ -32,6 +32,7 @@ import (
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // prefix begins the path of every operation.
@@ -194,7 +195,7 @@ func describe(opt Options) (*API, error) {
 	a.routes["GET "+prefix+"/openapi.yaml"] = &route{}
 	for _, describe := range []func(){
 		a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.nodes, a.pushing, a.claiming,
-		a.claims, a.overall, a.events, a.routings, a.topics, a.groups,
+		a.claims, a.overall, a.events, a.routing, a.topics, a.groups,
 		a.schedules, a.locking, a.audit,
 	} {
 		describe()
@@ -215,6 +216,8 @@ func checkOrigin(origin string) error {
 // config configures huma: JSON only, no pages, and nothing added to answers.
 func (a *API) config() huma.Config {
 	const schemas = "#/components/schemas/"
+	registry := huma.NewMapRegistry(schemas, schemaName)
+	registry.RegisterTypeAlias(reflect.TypeFor[wire.Instant](), reflect.TypeFor[time.Time]())
 	c := huma.DefaultConfig("dbcron", a.opt.Version)
 	c.Info.Description = "Locks, a scheduler and a queue in the tables of a database. Ids are strings, since readers of JSON round large numbers; times are UTC."
 	c.Servers = []*huma.Server{
@@ -222,7 +225,7 @@ func (a *API) config() huma.Config {
 		{URL: "http://127.0.0.1:8686", Description: "A daemon on this host, with the usual --listen"},
 	}
 	c.Components = &huma.Components{
-		Schemas: huma.NewMapRegistry(schemas, schemaName),
+		Schemas: registry,
 		SecuritySchemes: map[string]*huma.SecurityScheme{"token": {
 			Type: "http", Scheme: "bearer",
 			Description: "A token of dbcron token create. As long as there is none at all, requests from the same host need none.",

@@ -23,7 +23,7 @@ var acts = map[string]string{
 	"set-queue": "queue.set", "delete-queue": "queue.delete",
 	"set-queue-limit": "limit.set", "set-limit": "limit.set", "delete-queue-limit": "limit.delete", "delete-limit": "limit.delete",
 	"set-endpoint": "endpoint.set", "delete-endpoint": "endpoint.delete",
-	"set-routing": "route.set", "delete-routing": "route.delete",
+	"set-route": "route.set", "delete-route": "route.delete",
 	"subscribe": "topic.subscribe", "unsubscribe": "topic.unsubscribe",
 	"delete-group": "group.delete",
 	"run-schedule": "schedule.run", "pause-schedule": "schedule.pause", "resume-schedule": "schedule.resume",

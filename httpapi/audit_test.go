@@ -46,7 +46,7 @@ func TestAudit(t *testing.T) {
 		s.post("/api/v1/queues/mail/purge", object{"state": "all"}).is(200)
 		s.put("/api/v1/queues/mail/limits/k", object{"running": 3}).is(200)
 		s.put("/api/v1/queues/mail/endpoint", object{"url": "https://example.org/", "secret": "whsec_" + strings.Repeat("Z2VoZWlt", 4)}).is(201)
-		s.put("/api/v1/routings/k", object{"queue": "mail"}).is(200)
+		s.put("/api/v1/routes/k", object{"queue": "mail"}).is(200)
 		want := []string{
 			"this host none api queue.pause mail 1 it <b>rains</b>",
 			"ada token api queue.resume mail 1",

@@ -12,56 +12,35 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/wire"
 )
-
-type completedClaimJSON struct {
-	Token  string   `json:"token" minLength:"1" maxLength:"2500"`
-	Result jsonText `json:"result,omitempty" doc:"Its result, for the callback of its group: any JSON, and only of a job of a group"`
-}
 
 type completeInput struct {
 	Body struct {
-		Claims []completedClaimJSON `json:"claims" minItems:"1" maxItems:"1000" nullable:"false"`
+		Claims []wire.CompletedClaim `json:"claims" minItems:"1" maxItems:"1000" nullable:"false" doc:"The claims."`
 	} `nameHint:"CompleteRequest"`
-}
-
-type failedClaimJSON struct {
-	Token      string `json:"token" minLength:"1" maxLength:"2500"`
-	Error      string `json:"error,omitempty" maxLength:"100000" doc:"Why, for people"`
-	RetryAfter string `json:"retry_after,omitempty" maxLength:"40" doc:"The next attempt waits for so long; default: as the queue says" example:"10s"`
-	Dead       bool   `json:"dead,omitempty" doc:"There is no next attempt: it becomes a dead letter"`
-	Discard    bool   `json:"discard,omitempty" doc:"There is none, and no trace of it either"`
 }
 
 type failInput struct {
 	Body struct {
-		Claims []failedClaimJSON `json:"claims" minItems:"1" maxItems:"1000" nullable:"false"`
+		Claims []wire.FailedClaim `json:"claims" minItems:"1" maxItems:"1000" nullable:"false" doc:"The claims."`
 	} `nameHint:"FailRequest"`
-}
-
-type claimTokenJSON struct {
-	Token string `json:"token" minLength:"1" maxLength:"2500"`
 }
 
 type heartbeatInput struct {
 	Body struct {
-		Claims []claimTokenJSON `json:"claims" minItems:"1" maxItems:"1000" nullable:"false"`
-		Lease  string           `json:"lease,omitempty" maxLength:"40" doc:"They have this long from now: 1s to 12h; default: as long as when they were claimed" example:"30s"`
+		Claims []wire.ClaimToken `json:"claims" minItems:"1" maxItems:"1000" nullable:"false" doc:"The claims."`
+		Lease  wire.Duration     `json:"lease,omitempty" maxLength:"40" doc:"The claims last this long from now, from 1s to 12h. Default: as long as when the jobs were claimed." example:"30s"`
 	} `nameHint:"HeartbeatRequest"`
 }
 
 type releaseInput struct {
 	Body struct {
-		Claims []claimTokenJSON `json:"claims" minItems:"1" maxItems:"1000" nullable:"false"`
+		Claims []wire.ClaimToken `json:"claims" minItems:"1" maxItems:"1000" nullable:"false" doc:"The claims."`
 	} `nameHint:"ReleaseRequest"`
 }
 
-type settledOutput struct {
-	Body struct {
-		Done int      `json:"done" doc:"For so many it was done"`
-		Lost []string `json:"lost" nullable:"false" doc:"The tokens of those that are not claimed any more: their leases have ended, or somebody else has ended them"`
-	} `nameHint:"SettledClaims"`
-}
+type settledOutput struct{ Body wire.SettledClaims }
 
 // claims registers the operations on claimed jobs.
 func (a *API) claims() {
@@ -126,7 +105,7 @@ func (p *pulls) readClaims(ctx context.Context, tokens []string) ([]claimed, err
 	return all, nil
 }
 
-func tokensOf(list []claimTokenJSON) []string {
+func tokensOf(list []wire.ClaimToken) []string {
 	tokens := make([]string, len(list))
 	for i, c := range list {
 		tokens[i] = c.Token
@@ -169,16 +148,16 @@ func (a *API) fail(ctx context.Context, in *failInput) (*settledOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, c := range in.Body.Claims {
-		if all[i].err, err = c.outcome(fmt.Sprintf("claims[%d].", i)); err != nil {
+	for i := range in.Body.Claims {
+		if all[i].err, err = failed(&in.Body.Claims[i], fmt.Sprintf("claims[%d].", i)); err != nil {
 			return nil, err
 		}
 	}
 	return a.pulls.settle(ctx, all)
 }
 
-// outcome returns the outcome of a failed job.
-func (f *failedClaimJSON) outcome(at string) (outcome, err error) {
+// failed returns the outcome of a failed job.
+func failed(f *wire.FailedClaim, at string) (outcome, err error) {
 	why := errors.New("its worker gave no reason")
 	if f.Error != "" {
 		why = errors.New(f.Error)

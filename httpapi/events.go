@@ -103,7 +103,7 @@ func (a *API) catchUp(s *stream, after int64) {
 		return
 	}
 	for i := range runs {
-		s.send(event("run", noMark, newRunJSON(&runs[i])))
+		s.send(event("run", noMark, listedRun(&runs[i])))
 	}
 	if len(runs) == mostRuns {
 		s.send(event("reset", noMark, readyJSON{}))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // An ear reads a stream of events.
@@ -87,7 +88,7 @@ func TestEvents(t *testing.T) {
 		first.next("queue", `"queue":"mail","state":"active","ready":1`)
 		first.next("ready", "{}")
 		second.next("ready", "{}")
-		run := read[runJSON](elsewhere.post("/api/v1/schedules/a/run", nil).is(201)).ID
+		run := read[wire.Run](elsewhere.post("/api/v1/schedules/a/run", nil).is(201)).ID
 		for _, e := range []*ear{first, second} {
 			e.next("run", `"id":"`+run+`","schedule":"a"`)
 		}
@@ -113,7 +114,7 @@ func TestEventsAgain(t *testing.T) {
 		for _, name := range []string{"a", "b"} {
 			must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: name, Spec: "@manual", Command: "true"}))
 		}
-		open := read[runJSON](s.post("/api/v1/schedules/a/run", nil).is(201)).ID
+		open := read[wire.Run](s.post("/api/v1/schedules/a/run", nil).is(201)).ID
 		e := s.listen()
 		e.next("ready", "{}")
 		last := e.id
@@ -121,7 +122,7 @@ func TestEventsAgain(t *testing.T) {
 			t.Errorf("the mark is %s, and %s is open", last, open)
 		}
 		e.close()
-		later := read[runJSON](s.post("/api/v1/schedules/b/run", nil).is(201)).ID
+		later := read[wire.Run](s.post("/api/v1/schedules/b/run", nil).is(201)).ID
 		s.post("/api/v1/runs/"+open+"/cancel", nil).is(204)
 		again := s.listen("Last-Event-ID: " + last)
 		again.next("run", `"id":"`+open+`"`)
@@ -153,7 +154,7 @@ func TestEventsOfOneLook(t *testing.T) {
 			scheduler.Schedule{Name: "a", Spec: "@manual", Command: "true", Policy: scheduler.Policy{Overlap: "allow"}}))
 		var runs []string
 		for range 2 {
-			runs = append(runs, read[runJSON](s.post("/api/v1/schedules/a/run", nil).is(201)).ID)
+			runs = append(runs, read[wire.Run](s.post("/api/v1/schedules/a/run", nil).is(201)).ID)
 		}
 		w, l := watched(t, s.api.hub)
 		for _, run := range runs {
@@ -178,7 +179,7 @@ func TestEventsWithoutFigures(t *testing.T) {
 		s := serve(t, db.DB, Options{})
 		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "a", Spec: "@manual", Command: "true"}))
 		w, l := watched(t, s.api.hub)
-		run := read[runJSON](s.post("/api/v1/schedules/a/run", nil).is(201)).ID
+		run := read[wire.Run](s.post("/api/v1/schedules/a/run", nil).is(201)).ID
 		s.api.hub.sample.until = 0
 		db.Do(t, `DROP TABLE {prefix}job_count`, nil)
 		if err := w.once(t.Context(), true); err == nil {

@@ -9,7 +9,9 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 const (
@@ -187,24 +189,12 @@ func (s *sampler) addUp(ctx context.Context, f *figures) error {
 
 type allQueuesOutput struct {
 	Body struct {
-		Queues []queueCounts `json:"queues" nullable:"false" doc:"Up to 1000, by name"`
+		Queues []wire.QueueFigures `json:"queues" nullable:"false" doc:"The queues, by name, up to 1000."`
 	} `nameHint:"AllQueueStats"`
 }
 
-type queueCounts struct {
-	Queue   string  `json:"queue"`
-	State   string  `json:"state" enum:"active,paused,deleted"`
-	Ready   int     `json:"ready"`
-	Delayed int     `json:"delayed"`
-	Running int     `json:"running" doc:"For more than a second; others count as ready"`
-	Dead    int     `json:"dead"`
-	Done    int     `json:"done" doc:"That are kept"`
-	Limit   int     `json:"limit" doc:"A count that is this is that or more"`
-	Age     float64 `json:"oldest_ready_seconds" doc:"How long ago the oldest ready job was enqueued"`
-}
-
-func newQueueCounts(q *queueFigures) queueCounts {
-	return queueCounts{q.name, q.state, q.Ready, q.Delayed, q.Running, q.Dead, q.Done, q.Limit, rounded(q.age)}
+func newQueueFigures(q *queueFigures) wire.QueueFigures {
+	return wire.QueueFigures{Queue: q.name, State: q.state, QueueCounts: wireof.QueueCounts(&q.Counts), Oldest: wireof.Seconds(q.age)}
 }
 
 // overall registers the operation that returns the figures of all queues.
@@ -220,10 +210,7 @@ func (a *API) overall() {
 			return nil, err
 		}
 		out := &allQueuesOutput{}
-		out.Body.Queues = make([]queueCounts, 0, len(f.queues))
-		for i := range f.queues {
-			out.Body.Queues = append(out.Body.Queues, newQueueCounts(&f.queues[i]))
-		}
+		out.Body.Queues = wireof.Each(f.queues, newQueueFigures)
 		return out, nil
 	})
 }

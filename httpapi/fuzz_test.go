@@ -171,7 +171,7 @@ func (g *generator) text(name string, s *huma.Schema) string {
 		return pick(g, g.ticket, "1.aaaa.YQ", token)
 	case name == "spec":
 		return pick(g, "@daily", "*/5 * * * *", "@every 90s", "@manual", "0 0 30 2 *")
-	case name == "zone":
+	case name == "time_zone":
 		return pick(g, "UTC", "Europe/Berlin", "")
 	case name == "starts" || name == "ends" || name == "after":
 		return pick(g, "2026-01-01T00:00:00Z", "2030-06-01T12:00:00+02:00", "")

@@ -6,24 +6,26 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/wire"
 )
 
 type newGroupInput struct {
 	Body struct {
-		Name     string   `json:"name,omitempty" maxLength:"200" doc:"For people"`
-		Keep     string   `json:"keep,omitempty" maxLength:"40" doc:"How long it and its results are kept after its end, or forever; default: 7d" example:"7d"`
-		Callback *newJob  `json:"callback,omitempty" doc:"A job that is enqueued, once, when the group has ended"`
-		Jobs     []newJob `json:"jobs,omitempty" maxItems:"1000" nullable:"false" doc:"All its jobs: then it is sealed at once. Without them it is open, and jobs are added by enqueueing them with its id as their group"`
+		Name     string        `json:"name,omitempty" maxLength:"200" doc:"For people"`
+		Keep     string        `json:"keep,omitempty" maxLength:"40" doc:"How long it and its results are kept after its end, or forever; default: 7d" example:"7d"`
+		Callback *wire.NewJob  `json:"callback,omitempty" doc:"A job that is enqueued, once, when the group has ended"`
+		Jobs     []wire.NewJob `json:"jobs,omitempty" maxItems:"1000" nullable:"false" doc:"All its jobs: then it is sealed at once. Without them it is open, and jobs are added by enqueueing them with its id as their group"`
 	} `nameHint:"NewGroup"`
 }
 
 type newGroupOutput struct {
 	Location string `header:"Location"`
 	Body     struct {
-		ID    string         `json:"id"`
-		State string         `json:"state" enum:"open,sealed"`
-		Jobs  []enqueuedJSON `json:"jobs" nullable:"false" doc:"In the order in which they were sent"`
+		ID    string          `json:"id"`
+		State string          `json:"state" enum:"open,sealed"`
+		Jobs  []wire.Enqueued `json:"jobs" nullable:"false" doc:"The results, in the order of the jobs in the request."`
 	} `nameHint:"CreatedGroup"`
 }
 
@@ -91,10 +93,7 @@ func (a *API) createGroup(ctx context.Context, in *newGroupInput) (*newGroupOutp
 		return nil, err
 	}
 	out.Location, out.Body.ID = location("/groups/%s", idText(id)), idText(id)
-	out.Body.Jobs = make([]enqueuedJSON, len(all))
-	for i, e := range all {
-		out.Body.Jobs[i] = newEnqueued(e)
-	}
+	out.Body.Jobs = wireof.AllEnqueued(all)
 	return out, nil
 }
 
@@ -117,7 +116,7 @@ func (in *newGroupInput) read() (g queue.Group, jobs []queue.Job, err error) {
 	}
 	jobs = make([]queue.Job, len(b.Jobs))
 	for i := range b.Jobs {
-		if jobs[i], err = b.Jobs[i].job(); err == nil && jobs[i].Group != 0 {
+		if jobs[i], err = readJob(&b.Jobs[i]); err == nil && jobs[i].Group != 0 {
 			err = invalid("group", "it is of the group that is made")
 		}
 		if err != nil {
@@ -128,11 +127,11 @@ func (in *newGroupInput) read() (g queue.Group, jobs []queue.Job, err error) {
 }
 
 // readCallback returns the callback in a request.
-func readCallback(n *newJob) (*queue.Job, error) {
+func readCallback(n *wire.NewJob) (*queue.Job, error) {
 	if n == nil {
 		return nil, nil //nolint:nilnil // a group need not have one
 	}
-	j, err := n.job()
+	j, err := readJob(n)
 	switch {
 	case err != nil:
 	case j.Unique != "":

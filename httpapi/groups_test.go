@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // Groups are made open or with their jobs, sealed, and removed.
@@ -13,7 +14,7 @@ func TestMakeGroups(t *testing.T) {
 		s := serve(t, db.DB, Options{})
 		type made struct {
 			ID, State string
-			Jobs      []enqueuedJSON
+			Jobs      []wire.Enqueued
 		}
 		callback := object{"kind": "all-done", "queue": "c", "payload": object{"n": 1}}
 		open := read[made](s.post("/api/v1/groups", object{"name": "nightly", "keep": "forever", "callback": callback}).is(201))
@@ -104,7 +105,7 @@ func TestDoneJobs(t *testing.T) {
 			SELECT queue_id, 5, 0, 2, 1, 0, 'discarded', 'too old', 'w', {now}, {now}, {now + 3600000000}, 'x', '1' FROM {prefix}queue`, nil)
 		s.get("/api/v1/queues/q/jobs?state=done").is(200).has(`"state":"done"`).has(`"discarded":true`)
 		s.get("/api/v1/queues/q/jobs/5").is(200).has(`"state":"done"`).has(`"started":"`).has(`"error":"too old"`)
-		s.get("/api/v1/queues/q/stats").is(200).has(`"done":1,`).has(`"kind":"x","state":"done","count":1`)
+		s.get("/api/v1/queues/q/stats").is(200).has(`"done":1,`).has(`"state":"done","kind":"x","count":1`)
 		s.post("/api/v1/queues/q/jobs/5/retry", nil).is(409)
 		s.post("/api/v1/queues/q/jobs/bulk", object{"action": "delete", "state": "done", "dry_run": true}).is(200).has(`"done":1`)
 		s.remove("/api/v1/queues/q/jobs/5").is(204)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func TestMain(m *testing.M) { dbtest.Main(m, http.DefaultClient.CloseIdleConnections) }
@@ -294,7 +295,7 @@ type object = map[string]any
 // enqueue enqueues a job that must be taken, and returns its id.
 func (s *service) enqueue(job object) string {
 	s.t.Helper()
-	return read[enqueuedJSON](s.post("/api/v1/jobs", job).is(201)).ID
+	return read[wire.Enqueued](s.post("/api/v1/jobs", job).is(201)).ID
 }
 
 // rows counts the rows of a table.

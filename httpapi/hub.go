@@ -13,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 const (
@@ -41,9 +42,9 @@ type hub struct {
 
 	mu        sync.Mutex
 	followers map[*follower]struct{}
-	stop      context.CancelFunc    // nil: no followers
-	mark      int64                 // all runs up to this one have ended and were sent
-	queues    map[string]queueEvent // as last sent
+	stop      context.CancelFunc         // nil: no followers
+	mark      int64                      // all runs up to this one have ended and were sent
+	queues    map[string]wire.QueueEvent // as last sent
 }
 
 // A follower receives events.
@@ -51,12 +52,6 @@ type follower struct {
 	events chan []byte
 	slow   chan struct{} // closed when it was too slow
 	token  string        // its token; "" while there are none
-}
-
-// A queueEvent is a change of a queue.
-type queueEvent struct {
-	queueCounts
-	Done float64 `json:"done_per_second" doc:"Jobs that workers have done, in the last five seconds or so"`
 }
 
 // noMark is the id of events that leave the client's Last-Event-ID as it was.
@@ -76,7 +71,7 @@ func event(name string, id int64, data any) []byte {
 
 // join adds a follower with a token, and returns what to send it first. The first follower starts the
 // hub's loop.
-func (h *hub) join(ctx context.Context, token string) (l *follower, mark int64, queues []queueEvent, err error) {
+func (h *hub) join(ctx context.Context, token string) (l *follower, mark int64, queues []wire.QueueEvent, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.followers) >= mostFollowers {
@@ -173,9 +168,9 @@ func (w *watch) begin(ctx context.Context) error {
 	w.hub.mark = w.markNow()
 	w.figures, err = w.hub.sample.look(ctx)
 	if err == nil {
-		w.hub.queues = map[string]queueEvent{}
+		w.hub.queues = map[string]wire.QueueEvent{}
 		for i := range w.figures.queues {
-			q := queueEvent{queueCounts: newQueueCounts(&w.figures.queues[i])}
+			q := wire.QueueEvent{QueueFigures: newQueueFigures(&w.figures.queues[i])}
 			w.hub.queues[q.Queue] = q
 		}
 	}
@@ -251,7 +246,7 @@ func runEvents(runs []scheduler.Run, mark int64) (events [][]byte) {
 		if i == len(runs)-1 {
 			id = mark
 		}
-		events = append(events, event("run", id, newRunJSON(&runs[i])))
+		events = append(events, event("run", id, listedRun(&runs[i])))
 	}
 	return events
 }
@@ -292,15 +287,15 @@ func (w *watch) changed(ctx context.Context) ([]scheduler.Run, error) {
 }
 
 // queueEvents returns the queues that have changed in anything but the age of their jobs.
-func (w *watch) queueEvents(f *figures) (all []queueEvent) {
+func (w *watch) queueEvents(f *figures) (all []wire.QueueEvent) {
 	took := f.at.Sub(w.figures.at).Seconds()
 	for i := range f.queues {
-		q := queueEvent{queueCounts: newQueueCounts(&f.queues[i])}
+		q := wire.QueueEvent{QueueFigures: newQueueFigures(&f.queues[i])}
 		if took > 0 {
 			q.Done = float64(f.totals[q.Queue].Done-w.figures.totals[q.Queue].Done) / took
 		}
 		was := w.hub.queues[q.Queue]
-		if was.Age = q.Age; was != q {
+		if was.Oldest = q.Oldest; was != q {
 			all = append(all, q)
 		}
 	}

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 const (
@@ -42,25 +45,15 @@ func putKey(j *queue.Job, key, suffix string) error {
 	return nil
 }
 
-type enqueuedJSON struct {
-	ID      string `json:"id"`
-	Queue   string `json:"queue"`
-	Existed bool   `json:"existed" doc:"Another job has or had its unique key: the id is of that one, and nothing was enqueued"`
-}
-
-func newEnqueued(e queue.Enqueued) enqueuedJSON {
-	return enqueuedJSON{idText(e.ID), e.Queue, e.Existed}
-}
-
 type enqueueInput struct {
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"150" pattern:"^[!-~]+$" doc:"Any text that is fresh to this request, such as a UUID"`
-	Body           newJob
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"150" pattern:"^[!-~]+$" doc:"A text that is fresh to this request, such as a UUID. With it, the request can be repeated."`
+	Body           wire.NewJob
 }
 
 type enqueueOutput struct {
 	Status   int
 	Location string `header:"Location"`
-	Body     enqueuedJSON
+	Body     wire.Enqueued
 }
 
 type jobPath struct {
@@ -80,7 +73,7 @@ type jobIDPath struct {
 	ID string `path:"id" pattern:"^[1-9][0-9]*$" maxLength:"19"`
 }
 
-type jobOutput struct{ Body jobJSON }
+type jobOutput struct{ Body wire.Job }
 
 type payloadOutput struct {
 	ContentType string `header:"Content-Type"`
@@ -89,18 +82,18 @@ type payloadOutput struct {
 
 type jobsInput struct {
 	Queue  string `path:"queue" minLength:"1" maxLength:"200"`
-	State  string `query:"state" enum:"ready,delayed,running,dead,done" default:"ready" doc:"done: in queues that keep such (keep_done)"`
-	Kind   string `query:"kind" maxLength:"200"`
-	Key    string `query:"key" maxLength:"200"`
-	Where  string `query:"where" maxLength:"2000" doc:"A condition on the payload, such as $.user.id = 42" example:"$.user.id = 42"`
-	Cursor string `query:"cursor" maxLength:"1200" doc:"next_cursor of the answer before: what comes after that"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many at the most; there can be fewer and a next_cursor, also when the jobs are large"`
+	State  string `query:"state" enum:"ready,delayed,running,dead,done" default:"ready" doc:"The state of the jobs. Only queues with keep_done have jobs that are done."`
+	Kind   string `query:"kind" maxLength:"200" doc:"Only jobs of this kind."`
+	Key    string `query:"key" maxLength:"200" doc:"Only jobs with this ordering key."`
+	Where  string `query:"where" maxLength:"2000" doc:"Only jobs whose payload fulfils this condition, such as $.user.id = 42." example:"$.user.id = 42"`
+	Cursor string `query:"cursor" maxLength:"1200" doc:"The next_cursor of the answer before. The list goes on after it."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The greatest number of jobs in the answer. There can be fewer, and a next_cursor all the same, if the jobs are large."`
 }
 
 type jobsOutput struct {
 	Body struct {
-		Jobs       []jobJSON `json:"jobs" nullable:"false"`
-		NextCursor string    `json:"next_cursor,omitempty" doc:"There may be more: send it as cursor"`
+		Jobs       []wire.Job `json:"jobs" nullable:"false"`
+		NextCursor string     `json:"next_cursor,omitempty" doc:"If it is there, there may be more: send it as cursor."`
 	} `nameHint:"Jobs"`
 }
 
@@ -121,8 +114,8 @@ func (a *API) jobs() {
 		if err != nil {
 			return nil, err
 		}
-		weighAnswer(ctx, i.PayloadBytes)
-		return &jobOutput{newJobJSON(ctx, &i)}, nil
+		weighAnswer(ctx, i.PayloadBytes+len(i.Progress.State))
+		return &jobOutput{shownJob(ctx, &i)}, nil
 	})
 	oneJob(a, operation{
 		id: "get-payload", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}/payload", scope: ScopeRead, answer: answerList,
@@ -150,7 +143,7 @@ func (a *API) jobs() {
 }
 
 func (a *API) enqueue(ctx context.Context, in *enqueueInput) (*enqueueOutput, error) {
-	j, err := in.Body.job()
+	j, err := readJob(&in.Body)
 	if err == nil {
 		err = putKey(&j, in.IdempotencyKey, "")
 	}
@@ -167,7 +160,7 @@ func (a *API) enqueue(ctx context.Context, in *enqueueInput) (*enqueueOutput, er
 	if err != nil {
 		return nil, err
 	}
-	out := &enqueueOutput{http.StatusCreated, location("/queues/%s/jobs/%s", e.Queue, idText(e.ID)), newEnqueued(e)}
+	out := &enqueueOutput{http.StatusCreated, location("/queues/%s/jobs/%s", e.Queue, idText(e.ID)), wireof.Enqueued(e)}
 	if e.Existed {
 		out.Status = http.StatusOK
 	}
@@ -216,47 +209,44 @@ func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) 
 		return nil, err
 	}
 	out := &jobsOutput{}
-	out.Body.Jobs = make([]jobJSON, len(found))
-	for i := range found {
-		out.Body.Jobs[i] = newJobJSON(ctx, &found[i])
-	}
+	out.Body.Jobs = wireof.Each(found, func(i *admin.Job) wire.Job { return shownJob(ctx, i) })
 	out.Body.NextCursor = idText(more)
 	return out, nil
 }
 
 type batchInput struct {
-	IdempotencyKey string `header:"Idempotency-Key" maxLength:"150" pattern:"^[!-~]+$" doc:"Any text that is fresh to this request, such as a UUID"`
+	IdempotencyKey string `header:"Idempotency-Key" maxLength:"150" pattern:"^[!-~]+$" doc:"A text that is fresh to this request, such as a UUID. With it, the request can be repeated."`
 	Body           struct {
-		Jobs []newJob `json:"jobs" minItems:"1" maxItems:"1000" nullable:"false"`
+		Jobs []wire.NewJob `json:"jobs" minItems:"1" maxItems:"1000" nullable:"false"`
 	} `nameHint:"Batch"`
 }
 
 type batchOutput struct {
 	Status int
 	Body   struct {
-		Jobs []enqueuedJSON `json:"jobs" nullable:"false" doc:"In the order in which they were sent"`
+		Jobs []wire.Enqueued `json:"jobs" nullable:"false" doc:"The results, in the order of the jobs in the request."`
 	} `nameHint:"EnqueuedBatch"`
 }
 
 type bulkInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
 	Body  struct {
-		Action string `json:"action" enum:"retry,cancel,delete" doc:"retry: dead or delayed ones; cancel: ready, delayed or running ones; delete: dead ones, or those that are done"`
-		State  string `json:"state,omitempty" enum:"ready,delayed,running,dead,done" doc:"Default: dead, and ready with cancel"`
-		Kind   string `json:"kind,omitempty" maxLength:"200"`
-		Key    string `json:"key,omitempty" maxLength:"200"`
-		Where  string `json:"where,omitempty" maxLength:"2000" doc:"A condition on the payload, such as $.user.id = 42"`
-		Limit  int    `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"How many at the most; default: 10000"`
-		DryRun bool   `json:"dry_run,omitempty" doc:"Only count them"`
+		Action string `json:"action" enum:"retry,cancel,delete" doc:"What is done: retry dead or delayed jobs, cancel ready, delayed or running ones, or delete dead ones or those that are done."`
+		State  string `json:"state,omitempty" enum:"ready,delayed,running,dead,done" doc:"The state of the jobs. Default: dead, or ready for cancel."`
+		Kind   string `json:"kind,omitempty" maxLength:"200" doc:"Only jobs of this kind."`
+		Key    string `json:"key,omitempty" maxLength:"200" doc:"Only jobs with this ordering key."`
+		Where  string `json:"where,omitempty" maxLength:"2000" doc:"Only jobs whose payload fulfils this condition, such as $.user.id = 42."`
+		Limit  int    `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"The greatest number of jobs. Default: 10000."`
+		DryRun bool   `json:"dry_run,omitempty" doc:"Whether to count the jobs only, and change nothing."`
 	} `nameHint:"Bulk"`
 }
 
 type bulkOutput struct {
 	Body struct {
-		Done  int  `json:"done" doc:"In a dry run: it would be tried with so many"`
-		Gone  int  `json:"gone" doc:"Were ended, or moved on, by others meanwhile"`
-		InUse int  `json:"in_use" doc:"Dead ones that stay so: another job has their unique key"`
-		All   bool `json:"all" doc:"There were no more than the limit; if not, do it again"`
+		Done  int  `json:"done" doc:"The number of jobs with which it was done, or would be in a dry run."`
+		Gone  int  `json:"gone" doc:"The number of jobs that others ended or moved on meanwhile."`
+		InUse int  `json:"in_use" doc:"The number of dead jobs that stay dead, since another job has their unique key."`
+		All   bool `json:"all" doc:"Whether these were all. If not, there are more than the limit: send it again."`
 	} `nameHint:"BulkResult"`
 }
 
@@ -280,7 +270,7 @@ func (a *API) enqueueMany(ctx context.Context, in *batchInput) (*batchOutput, er
 	jobs := make([]queue.Job, len(in.Body.Jobs))
 	for i := range in.Body.Jobs {
 		var err error
-		if jobs[i], err = in.Body.Jobs[i].job(); err == nil {
+		if jobs[i], err = readJob(&in.Body.Jobs[i]); err == nil {
 			err = putKey(&jobs[i], in.IdempotencyKey, ":"+idText(int64(i+1)))
 		}
 		if err != nil {
@@ -302,11 +292,9 @@ func (a *API) enqueueMany(ctx context.Context, in *batchInput) (*batchOutput, er
 		return nil, err
 	}
 	out := &batchOutput{Status: http.StatusOK}
-	out.Body.Jobs = make([]enqueuedJSON, len(all))
-	for i, e := range all {
-		if out.Body.Jobs[i] = newEnqueued(e); !e.Existed {
-			out.Status = http.StatusCreated
-		}
+	out.Body.Jobs = wireof.AllEnqueued(all)
+	if slices.ContainsFunc(all, func(e queue.Enqueued) bool { return !e.Existed }) {
+		out.Status = http.StatusCreated
 	}
 	return out, nil
 }

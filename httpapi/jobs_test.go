@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A job comes back as it was sent, and its payload byte for byte.
@@ -21,7 +22,7 @@ func TestJobs(t *testing.T) {
 		sent := s.post("/api/v1/jobs", `{"kind": "mail", "queue": "a/b ü", "payload":  `+payload+
 			`  , "key": "k", "priority": "urgent", "delay": "1h",
 			"max_attempts": 3, "timeout": "1m30s", "trace": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "unique": "u", "unique_for": "1d"}`).is(201)
-		made := read[enqueuedJSON](sent)
+		made := read[wire.Enqueued](sent)
 		if made.Queue != "a/b ü" || made.Existed {
 			t.Errorf("made %+v", made)
 		}
@@ -29,10 +30,10 @@ func TestJobs(t *testing.T) {
 		if want := "/api/v1/queues/a%2Fb%20%C3%BC/jobs/" + made.ID; path != want {
 			t.Errorf("it is at %s, want %s", path, want)
 		}
-		j := read[jobJSON](s.get(path).is(200))
+		j := read[wire.Job](s.get(path).is(200))
 		due := j.Enqueued.Add(time.Hour)
 		if j.ID != made.ID || j.State != "delayed" || j.Kind != "mail" || j.Key != "k" || j.Priority != "urgent" ||
-			j.At == nil || j.At.Sub(due).Abs() > time.Second ||
+			j.At.IsZero() || j.At.Sub(due).Abs() > time.Second ||
 			j.MaxAttempts != 3 || j.Timeout != "1m30s" || j.Trace != "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01" || j.Unique != "u" || j.Attempts != 0 || j.PayloadBytes != len(payload) {
 			t.Errorf("it is %+v", j)
 		}
@@ -40,7 +41,7 @@ func TestJobs(t *testing.T) {
 		if got := s.get(path + "/payload").is(200); got.text != payload || got.header.Get("Content-Type") != "application/json" {
 			t.Errorf("the payload is %s %q", got.header.Get("Content-Type"), got.text)
 		}
-		again := read[enqueuedJSON](s.post("/api/v1/jobs", object{"kind": "mail", "queue": "a/b ü", "unique": "u"}).is(200))
+		again := read[wire.Enqueued](s.post("/api/v1/jobs", object{"kind": "mail", "queue": "a/b ü", "unique": "u"}).is(200))
 		if again.ID != made.ID || !again.Existed {
 			t.Errorf("again: %+v", again)
 		}
@@ -50,7 +51,7 @@ func TestJobs(t *testing.T) {
 			got.header.Get("Content-Type") != "application/octet-stream" {
 			t.Errorf("the binary payload is %s %q", got.header.Get("Content-Type"), got.text)
 		}
-		if j := read[jobJSON](s.get("/api/v1/queues/default/jobs/" + binary).is(200)); string(j.PayloadBase64) != "\x00\xff{" ||
+		if j := read[wire.Job](s.get("/api/v1/queues/default/jobs/" + binary).is(200)); string(j.Binary) != "\x00\xff{" ||
 			j.State != "ready" || j.Priority != "normal" {
 			t.Errorf("the binary one is %+v", j)
 		}
@@ -78,7 +79,7 @@ func TestListJobs(t *testing.T) {
 		}
 		large := s.enqueue(object{"kind": "large", "payload": strings.Repeat("x", longestListed)})
 		type page struct {
-			Jobs       []jobJSON
+			Jobs       []wire.Job
 			NextCursor string `json:"next_cursor"`
 		}
 		var got []string
@@ -127,7 +128,7 @@ func TestListLargeJobs(t *testing.T) {
 				t.Errorf("an answer of %d bytes", len(answer.text))
 			}
 			p := read[struct {
-				Jobs       []jobJSON
+				Jobs       []wire.Job
 				NextCursor string `json:"next_cursor"`
 			}](answer)
 			for _, j := range p.Jobs {
@@ -148,7 +149,7 @@ func TestListLargeJobs(t *testing.T) {
 func TestBatch(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
-		type made struct{ Jobs []enqueuedJSON }
+		type made struct{ Jobs []wire.Enqueued }
 		const mostJobs = 1000
 		many := make([]object, mostJobs)
 		for i := range many {
@@ -206,7 +207,7 @@ func TestIdempotencyKey(t *testing.T) {
 			both.Wait()
 			made, ids := 0, map[string]bool{}
 			for _, a := range got {
-				e := read[enqueuedJSON](a)
+				e := read[wire.Enqueued](a)
 				ids[e.ID] = true
 				if a.status == 201 && !e.Existed {
 					made++
@@ -222,12 +223,12 @@ func TestIdempotencyKey(t *testing.T) {
 		c, err := queue.New(db.DB, queue.Options{})
 		must(t, err)
 		id := s.enqueue(object{"kind": "x", "queue": "q"})
-		made := read[enqueuedJSON](s.send("POST", "/api/v1/jobs", object{"kind": "x", "queue": "q"}, "Idempotency-Key: a").is(201))
+		made := read[wire.Enqueued](s.send("POST", "/api/v1/jobs", object{"kind": "x", "queue": "q"}, "Idempotency-Key: a").is(201))
 		n, err := adminOf(c).Bulk(t.Context(), admin.BulkCancel, admin.Filter{Queue: "q"}, admin.BulkOptions{})
 		if err != nil || n.Done != 2 || made.ID == id {
 			t.Fatalf("%+v, %v", n, err)
 		}
-		if again := read[enqueuedJSON](s.send("POST", "/api/v1/jobs", object{"kind": "x", "queue": "q"},
+		if again := read[wire.Enqueued](s.send("POST", "/api/v1/jobs", object{"kind": "x", "queue": "q"},
 			"Idempotency-Key: a").is(200)); again.ID != made.ID {
 			t.Errorf("got %+v, want %s", again, made.ID)
 		}
@@ -263,15 +264,15 @@ func TestJobActions(t *testing.T) {
 		}
 		s.remove(ready).is(409)
 		s.remove("/api/v1/queues/default/jobs/6").is(404)
-		before := read[jobJSON](s.get(delayed))
+		before := read[wire.Job](s.get(delayed))
 		s.post(delayed+"/run", nil).is(204)
-		if now := read[jobJSON](s.get(delayed)); now.At.After(before.At.Add(-30 * time.Minute)) {
+		if now := read[wire.Job](s.get(delayed)); now.At.After(before.At.Add(-30 * time.Minute)) {
 			t.Errorf("it is due at %v", now.At)
 		}
 		s.post(delayed+"/cancel", nil).is(204)
 		s.get(delayed).is(404)
 		s.post(dead+"/retry", nil).is(204)
-		if now := read[jobJSON](s.get(dead).is(200)); now.State != "delayed" {
+		if now := read[wire.Job](s.get(dead).is(200)); now.State != "delayed" {
 			t.Errorf("it is %+v", now)
 		}
 		db.Do(t, `INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, kind) SELECT queue_id, 0, 7, 2, 'x' FROM {prefix}queue`, nil)
@@ -286,7 +287,7 @@ func TestJobsByID(t *testing.T) {
 		s := serve(t, db.DB, Options{})
 		id := s.enqueue(object{"kind": "x", "queue": "mail", "key": "k", "payload": object{"n": 1}, "delay": "1h"})
 		for _, path := range []string{"/api/v1/jobs/", "/api/v1/queues/mail/jobs/"} {
-			if j := read[jobJSON](s.get(path + id).is(200)); j.ID != id || j.Queue != "mail" || j.Key != "k" {
+			if j := read[wire.Job](s.get(path + id).is(200)); j.ID != id || j.Queue != "mail" || j.Key != "k" {
 				t.Errorf("%s: %+v", path, j)
 			}
 			s.get(path + id + "/payload").is(200).has(`{"n":1}`)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/lock"
 )
 
@@ -72,7 +73,7 @@ type ticketOutput struct {
 func newTicketOutput(t *lock.Ticket) *ticketOutput {
 	out := &ticketOutput{}
 	out.Body.Name, out.Body.Token, out.Body.By, out.Body.Fence = t.Name, t.Token, t.By, strconv.FormatInt(t.Fence, 10)
-	out.Body.Expires, out.Body.Left = stamp{t.Until}, rounded(t.Left)
+	out.Body.Expires, out.Body.Left = stamp{t.Until}, wireof.Seconds(t.Left)
 	return out
 }
 
@@ -87,7 +88,7 @@ type heldProblem struct {
 }
 
 func newHeldProblem(held *lock.HeldError) *heldProblem {
-	return &heldProblem{*problem(http.StatusConflict, held.Error()), held.By, optional(held.Until), rounded(held.Left)}
+	return &heldProblem{*problem(http.StatusConflict, held.Error()), held.By, optional(held.Until), wireof.Seconds(held.Left)}
 }
 
 // tickets registers the operations that take locks over HTTP: see [lock.Ticket].

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/lock"
 )
 
@@ -24,7 +25,7 @@ type lockJSON struct {
 
 func newLockJSON(i *lock.Info) lockJSON {
 	return lockJSON{
-		Name: i.Name, Slot: i.Slot, State: string(i.State), By: i.By, Since: optional(i.Since), Until: optional(i.Until), Left: rounded(i.Left),
+		Name: i.Name, Slot: i.Slot, State: string(i.State), By: i.By, Since: optional(i.Since), Until: optional(i.Until), Left: wireof.Seconds(i.Left),
 		Released: optional(i.Released), Fence: strconv.FormatInt(i.Fence, 10), Takeovers: i.Takeovers, Meta: i.Meta,
 	}
 }

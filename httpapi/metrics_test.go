@@ -123,6 +123,6 @@ func TestAllQueueStats(t *testing.T) {
 		s := serve(t, db.DB, Options{})
 		s.enqueue(object{"kind": "x", "queue": "mail"})
 		s.put("/api/v1/queues/idle", object{}).is(201)
-		s.get("/api/v1/stats/queues").is(200).has(`[{"queue":"idle","state":"active","ready":0,`).has(`{"queue":"mail","state":"active","ready":1,"delayed":0,"running":0,"dead":0,"done":0,"limit":10000,"oldest_ready_seconds":`)
+		s.get("/api/v1/stats/queues").is(200).has(`[{"queue":"idle","state":"active","ready":0,`).has(`{"queue":"mail","state":"active","ready":1,"delayed":0,"running":0,"dead":0,"done":0,"counted_to":10000,"oldest_ready_seconds":`)
 	})
 }

@@ -2,14 +2,14 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // Programs without Go handlers claim jobs, do them, and report the outcomes. A claim writes nothing: the
@@ -24,36 +24,17 @@ const (
 type claimInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
 	Body  struct {
-		Max   int      `json:"max,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"How many at the most"`
-		Lease string   `json:"lease,omitempty" maxLength:"40" doc:"How long the claim lasts without a heartbeat: 1s to 12h; default: 30s" example:"30s"`
-		Wait  string   `json:"wait,omitempty" maxLength:"40" doc:"How long to wait for the first one: up to 30s; default: 0s" example:"20s"`
-		Kinds []string `json:"kinds,omitempty" minItems:"1" maxItems:"100" nullable:"false" doc:"The kinds of jobs to get; others stay for other workers; default: all" example:"[\"welcome\"]"`
+		Max   int           `json:"max,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"The greatest number of jobs."`
+		Lease wire.Duration `json:"lease,omitempty" maxLength:"40" doc:"The claims last this long without a heartbeat, from 1s to 12h. Default: 30s." example:"30s"`
+		Wait  wire.Duration `json:"wait,omitempty" maxLength:"40" doc:"The request waits this long for the first job, up to 30s. Default: none." example:"20s"`
+		Kinds []string      `json:"kinds,omitempty" minItems:"1" maxItems:"100" nullable:"false" doc:"The kinds of jobs to claim. Others stay for other workers. Default: all kinds." example:"[\"welcome\"]"`
 	} `nameHint:"ClaimRequest"`
-}
-
-// A claimedJobJSON is a claimed job.
-type claimedJobJSON struct {
-	Token         string   `json:"token" doc:"What names this attempt"`
-	ID            string   `json:"id"`
-	Queue         string   `json:"queue"`
-	Kind          string   `json:"kind"`
-	Key           string   `json:"key,omitempty"`
-	Priority      string   `json:"priority"`
-	Payload       jsonText `json:"payload,omitempty" doc:"Without the blanks between its parts"`
-	PayloadBase64 []byte   `json:"payload_base64,omitempty" doc:"The same if it is not JSON"`
-	Attempt       int      `json:"attempt" doc:"From 1"`
-	MaxAttempts   int      `json:"max_attempts" doc:"After so many failed ones it is dead"`
-	Crashes       int      `json:"crashes" doc:"Workers that died with it"`
-	Enqueued      stamp    `json:"enqueued"`
-	Group         string   `json:"group,omitempty" doc:"The group that waits for it"`
-	CallbackOf    string   `json:"callback_of,omitempty" doc:"The group whose callback it is"`
-	Trace         string   `json:"trace,omitempty" doc:"A W3C traceparent"`
 }
 
 // claimedJobs is the answer to a claim.
 type claimedJobs struct {
-	Node string           `json:"node" doc:"The daemon that has given them out, which takes heartbeats and releases"`
-	Jobs []claimedJobJSON `json:"jobs" nullable:"false"`
+	Node string       `json:"node" doc:"The daemon that has given the jobs out. Heartbeats and releases go to it."`
+	Jobs []wire.Claim `json:"jobs" nullable:"false" doc:"The claimed jobs."`
 }
 
 type claimOutput struct{ Body claimedJobs }
@@ -99,9 +80,9 @@ func (a *API) claim(ctx context.Context, in *claimInput) (*claimOutput, error) {
 		return nil, err
 	}
 	out := &claimOutput{}
-	out.Body.Node, out.Body.Jobs = node, make([]claimedJobJSON, len(list))
+	out.Body.Node, out.Body.Jobs = node, make([]wire.Claim, len(list))
 	for i, g := range list {
-		out.Body.Jobs[i] = newClaimedJob(g)
+		out.Body.Jobs[i] = wire.Claim{Token: g.token, Delivery: wireof.Delivery(g.job)}
 	}
 	a.pulls.unload(list)
 	return out, nil
@@ -113,23 +94,8 @@ type payloads struct{ *room }
 // Take takes the bytes of a payload.
 func (p payloads) Take(bytes int) { p.room.Take(2 * bytes) }
 
-func newClaimedJob(g *given) claimedJobJSON {
-	d := g.job
-	j := claimedJobJSON{
-		Token: g.token, ID: idText(d.ID), Queue: d.Queue, Kind: d.Kind, Key: d.Key, Priority: jobfield.PriorityName(d.Priority),
-		Attempt: d.Attempt, MaxAttempts: d.Attempts(), Crashes: d.Crashes, Enqueued: stamp{d.Enqueued()},
-		Group: idText(d.Group), CallbackOf: idText(d.Callback), Trace: d.Trace,
-	}
-	if d.Binary || !json.Valid(d.Payload) { // somebody wrote it by hand
-		j.PayloadBase64 = d.Payload
-	} else {
-		j.Payload = d.Payload
-	}
-	return j
-}
-
 // readLease parses the lease of a claim.
-func readLease(text string) (time.Duration, error) {
+func readLease(text wire.Duration) (time.Duration, error) {
 	if text == "" {
 		return usualLease, nil
 	}

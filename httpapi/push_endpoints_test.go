@@ -128,7 +128,7 @@ func TestEndpoints(t *testing.T) {
 		s.post("/api/v1/jobs/batch", object{"jobs": []object{
 			{"queue": "mail", "kind": "x", "endpoint": "https://worker/"}, {"queue": "other", "kind": "x", "endpoint": "https://worker/"},
 		}}).is(422).at("body.jobs[1].endpoint")
-		s.put("/api/v1/routings/x", object{"queue": "mail"}).is(200)
+		s.put("/api/v1/routes/x", object{"queue": "mail"}).is(200)
 		s.post("/api/v1/jobs", object{"kind": "x", "endpoint": "https://worker/"}).is(201)
 		if n := rows(t, db, "job"); n != 2 {
 			t.Errorf("%d jobs", n)

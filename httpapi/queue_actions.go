@@ -3,13 +3,14 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"time"
 
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 type pauseJSON struct {
-	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"For people"`
+	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"The reason, for people."`
 }
 
 // why returns the reason, if there is a body.
@@ -28,61 +29,33 @@ type pauseInput struct {
 type purgeInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
 	Body  struct {
-		State  string `json:"state" enum:"ready,delayed,dead,all"`
-		Limit  int    `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"How many at the most; default: 10000"`
-		DryRun bool   `json:"dry_run,omitempty" doc:"Only count them"`
+		State  string `json:"state" enum:"ready,delayed,dead,all" doc:"The state of the jobs that are removed."`
+		Limit  int    `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"The greatest number of jobs. Default: 10000."`
+		DryRun bool   `json:"dry_run,omitempty" doc:"Whether to count the jobs only, and remove none."`
 	} `nameHint:"Purge"`
 }
 
 type purgeOutput struct {
 	Body struct {
-		Removed int  `json:"removed" doc:"In a dry run: it would be tried with so many"`
-		All     bool `json:"all" doc:"There were no more than the limit; if not, do it again"`
+		Removed int  `json:"removed" doc:"The number of jobs that were removed, or would be in a dry run."`
+		All     bool `json:"all" doc:"Whether these were all. If not, there are more than the limit: send it again."`
 	} `nameHint:"PurgeResult"`
 }
 
 type statsInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
-	Limit int    `query:"limit" minimum:"1" maximum:"100000" default:"10000" doc:"How far jobs of each state are counted"`
+	Limit int    `query:"limit" minimum:"1" maximum:"100000" default:"10000" doc:"How far the jobs of each state are counted."`
 }
 
-type kindJSON struct {
-	Kind   string `json:"kind"`
-	State  string `json:"state" enum:"ready,delayed,running,dead,done"`
-	Count  int    `json:"count"`
-	More   bool   `json:"more" doc:"There may be more than that, and older ones"`
-	Oldest stamp  `json:"oldest" doc:"When the oldest was enqueued"`
-}
-
-type statsOutput struct {
-	Body struct {
-		Ready   int        `json:"ready"`
-		Delayed int        `json:"delayed"`
-		Running int        `json:"running" doc:"For more than a second; others count as ready"`
-		Dead    int        `json:"dead"`
-		Done    int        `json:"done" doc:"That are kept"`
-		Limit   int        `json:"limit" doc:"A count that is this is that or more"`
-		Kinds   []kindJSON `json:"kinds" nullable:"false"`
-	} `nameHint:"QueueStats"`
-}
+type statsOutput struct{ Body wire.QueueStats }
 
 type finishedInput struct {
-	Last string `query:"last" default:"1h" maxLength:"40" doc:"Since how long ago, up to 7d"`
-}
-
-type finishedJSON struct {
-	Queue       string  `json:"queue"`
-	Kind        string  `json:"kind"`
-	Done        int     `json:"done"`
-	Failed      int     `json:"failed" doc:"Attempts that are followed by another"`
-	Dead        int     `json:"dead"`
-	WaitSeconds float64 `json:"wait_seconds" doc:"From when a job could begin until it did, on average"`
-	TookSeconds float64 `json:"took_seconds" doc:"On average"`
+	Last string `query:"last" default:"1h" maxLength:"40" doc:"What has been done for this long, up to 7d."`
 }
 
 type finishedOutput struct {
 	Body struct {
-		Finished []finishedJSON `json:"finished" nullable:"false"`
+		Finished []wire.Finished `json:"finished" nullable:"false" doc:"What workers have done, by queue and kind."`
 	} `nameHint:"FinishedList"`
 }
 
@@ -171,14 +144,7 @@ func (a *API) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &statsOutput{}
-	b := &out.Body
-	b.Ready, b.Delayed, b.Running, b.Dead, b.Done, b.Limit = n.Ready, n.Delayed, n.Running, n.Dead, n.Done, n.Limit
-	b.Kinds = make([]kindJSON, len(kinds))
-	for i, k := range kinds {
-		b.Kinds[i] = kindJSON{k.Kind, string(k.State), k.Count, k.More, stamp{k.Oldest}}
-	}
-	return out, nil
+	return &statsOutput{wire.QueueStats{QueueCounts: wireof.QueueCounts(&n), Kinds: wireof.Each(kinds, wireof.JobCount)}}, nil
 }
 
 func (a *API) finished(ctx context.Context, in *finishedInput) (*finishedOutput, error) {
@@ -191,12 +157,6 @@ func (a *API) finished(ctx context.Context, in *finishedInput) (*finishedOutput,
 		return nil, err
 	}
 	out := &finishedOutput{}
-	out.Body.Finished = make([]finishedJSON, len(all))
-	for i, f := range all {
-		out.Body.Finished[i] = finishedJSON{f.Queue, f.Kind, f.Done, f.Failed, f.Dead, rounded(f.Wait), rounded(f.Took)}
-	}
+	out.Body.Finished = wireof.Each(all, wireof.Finished)
 	return out, nil
 }
-
-// rounded returns a duration in seconds, rounded to microseconds.
-func rounded(d time.Duration) float64 { return d.Round(time.Microsecond).Seconds() }

@@ -6,76 +6,24 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
-// forever is the retention of dead jobs that are never deleted.
-const forever = "forever"
+// forever is how long what is never deleted is kept.
+const forever = string(wire.Forever)
+
+// mostCount is the greatest number in settings.
+const mostCount = 1_000_000
 
 type queuePath struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
 }
 
-// A queueJSON is a queue's settings.
-type queueJSON struct {
-	Name          string `json:"name"`
-	State         string `json:"state" enum:"active,paused,deleted"`
-	Reason        string `json:"reason,omitempty" doc:"Why it is paused"`
-	Blocks        int    `json:"blocks"`
-	KeyRetry      string `json:"key_retry" enum:"hold,pass"`
-	FIFO          bool   `json:"fifo" doc:"Its jobs are done one after the other, in the order in which they were enqueued"`
-	MaxAttempts   int    `json:"max_attempts"`
-	MaxCrashes    int    `json:"max_crashes"`
-	RetryDelay    string `json:"retry_delay"`
-	RetryMaxDelay string `json:"retry_max_delay"`
-	Timeout       string `json:"timeout" doc:"Of an attempt; 0s: none"`
-	MaxPayload    int    `json:"max_payload" doc:"Bytes"`
-	KeepDead      string `json:"keep_dead" doc:"How long dead jobs are kept, or forever"`
-	KeepDeadMax   int    `json:"keep_dead_max" doc:"How many; 0: all"`
-	KeepDone      string `json:"keep_done" doc:"How long jobs that are done are kept; 0s: they are not"`
-	PollMin       string `json:"poll_min"`
-	PollMax       string `json:"poll_max"`
-	Notify        string `json:"notify,omitempty" doc:"Who is told when it has dead letters or is behind; missing: as the daemons say"`
-}
-
-func newQueueJSON(q *admin.Queue) queueJSON {
-	j := queueJSON{
-		Name: q.Name, State: q.State, Reason: q.Reason, Blocks: q.Blocks, KeyRetry: q.KeyRetry, FIFO: q.FIFO,
-		MaxAttempts: q.MaxAttempts, MaxCrashes: q.MaxCrashes,
-		RetryDelay: durationText(q.RetryDelay), RetryMaxDelay: durationText(q.RetryMaxDelay), Timeout: durationText(q.Timeout),
-		MaxPayload: q.MaxPayload,
-		KeepDead:   durationText(q.KeepDead), KeepDeadMax: q.KeepDeadMax, KeepDone: durationText(q.KeepDone),
-		PollMin: durationText(q.PollMin), PollMax: durationText(q.PollMax), Notify: q.Notify,
-	}
-	if q.KeepDead < 0 {
-		j.KeepDead = forever
-	}
-	return j
-}
-
-// queueChange is a change of a queue's settings. Absent fields stay.
-type queueChange struct {
-	Blocks        int    `json:"blocks,omitempty" minimum:"1" maximum:"1000" doc:"How many workers can share it; 16 in a new queue"`
-	KeyRetry      string `json:"key_retry,omitempty" enum:"hold,pass" doc:"The jobs of a key of which one waits for its retry: hold lets them wait, too"`
-	FIFO          *bool  `json:"fifo,omitempty" doc:"Its jobs are done one after the other, in the order in which they were enqueued; takes effect after four seconds in a queue that is there"`
-	MaxAttempts   int    `json:"max_attempts,omitempty" minimum:"1" maximum:"1000000" doc:"After so many failed ones a job is dead"`
-	MaxCrashes    int    `json:"max_crashes,omitempty" minimum:"1" maximum:"1000000" doc:"After so many workers died with a job it is dead"`
-	RetryDelay    string `json:"retry_delay,omitempty" maxLength:"40" doc:"Before the second attempt; doubles with each further one" example:"10s"`
-	RetryMaxDelay string `json:"retry_max_delay,omitempty" maxLength:"40" example:"1h"`
-	Timeout       string `json:"timeout,omitempty" maxLength:"40" doc:"Of an attempt; 0s: none" example:"30s"`
-	MaxPayload    int    `json:"max_payload,omitempty" minimum:"1" maximum:"1073741824" doc:"Bytes"`
-	KeepDead      string `json:"keep_dead,omitempty" maxLength:"40" doc:"How long dead jobs are kept, or forever" example:"30d"`
-	KeepDeadMax   *int   `json:"keep_dead_max,omitempty" minimum:"0" maximum:"1000000" doc:"How many, about: those that were enqueued last; 0: all"`
-	KeepDone      string `json:"keep_done,omitempty" maxLength:"40" doc:"How long jobs that are done are kept; 0s: they are not" example:"24h"`
-	PollMin       string `json:"poll_min,omitempty" maxLength:"40" example:"2ms"`
-	PollMax       string `json:"poll_max,omitempty" maxLength:"40" example:"250ms"`
-
-	Notify *string `json:"notify,omitempty" maxLength:"1000" doc:"Who is told when it has dead letters or is behind, and when that is over: mail addresses and URLs with blanks between, or none; empty: as the daemons say" example:"mailto:ops@example.org"`
-}
-
-// read returns a function that makes the change, or an error about a field.
-func (n *queueChange) read() (func(*admin.Queue), error) {
+// readQueueChange returns a function that makes the change, or an error about a field.
+func readQueueChange(n *wire.QueueChange) (func(*admin.Queue), error) {
 	var changes []func(*admin.Queue)
 	number := func(n int, to func(*admin.Queue) *int) {
 		if n != 0 {
@@ -85,8 +33,12 @@ func (n *queueChange) read() (func(*admin.Queue), error) {
 	number(n.MaxAttempts, func(q *admin.Queue) *int { return &q.MaxAttempts })
 	number(n.MaxCrashes, func(q *admin.Queue) *int { return &q.MaxCrashes })
 	number(n.MaxPayload, func(q *admin.Queue) *int { return &q.MaxPayload })
-	if n.KeepDeadMax != nil {
-		changes = append(changes, func(q *admin.Queue) { q.KeepDeadMax = *n.KeepDeadMax })
+	if n.KeepDeadMax != "" {
+		most, err := n.KeepDeadMax.Number(wire.All, 0, mostCount)
+		if err != nil {
+			return nil, invalid("keep_dead_max", "%v", err)
+		}
+		changes = append(changes, func(q *admin.Queue) { q.KeepDeadMax = most })
 	}
 	if n.FIFO != nil {
 		changes = append(changes, func(q *admin.Queue) { q.FIFO = *n.FIFO })
@@ -98,8 +50,9 @@ func (n *queueChange) read() (func(*admin.Queue), error) {
 		changes = append(changes, func(q *admin.Queue) { q.KeyRetry = n.KeyRetry })
 	}
 	for _, s := range []struct {
-		field, text string
-		to          func(*admin.Queue) *time.Duration
+		field string
+		text  wire.Duration
+		to    func(*admin.Queue) *time.Duration
 	}{
 		{"retry_delay", n.RetryDelay, func(q *admin.Queue) *time.Duration { return &q.RetryDelay }},
 		{"retry_max_delay", n.RetryMaxDelay, func(q *admin.Queue) *time.Duration { return &q.RetryMaxDelay }},
@@ -112,12 +65,13 @@ func (n *queueChange) read() (func(*admin.Queue), error) {
 		if s.text == "" {
 			continue
 		}
-		d := time.Duration(-1)
-		if s.field != "keep_dead" || s.text != forever {
-			var err error
-			if d, err = readDuration(s.field, s.text); err != nil {
-				return nil, err
-			}
+		read := wire.Duration.Finite
+		if s.field == "keep_dead" {
+			read = wire.Duration.Time
+		}
+		d, err := read(s.text)
+		if err != nil {
+			return nil, invalid(s.field, "%v", err)
 		}
 		changes = append(changes, func(q *admin.Queue) { *s.to(q) = d })
 	}
@@ -131,23 +85,23 @@ func (n *queueChange) read() (func(*admin.Queue), error) {
 	}, nil
 }
 
-type queueOutput struct{ Body queueJSON }
+type queueOutput struct{ Body wire.Queue }
 
 type queuesOutput struct {
 	Body struct {
-		Queues     []queueJSON `json:"queues" nullable:"false"`
-		NextCursor string      `json:"next_cursor,omitempty"`
+		Queues     []wire.Queue `json:"queues" nullable:"false" doc:"The queues, by name."`
+		NextCursor string       `json:"next_cursor,omitempty" doc:"If it is there, there may be more: send it as cursor."`
 	} `nameHint:"Queues"`
 }
 
 type setQueueInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
-	Body  queueChange
+	Body  wire.QueueChange
 }
 
 type setQueueOutput struct {
 	Status int
-	Body   queueJSON
+	Body   wire.Queue
 }
 
 // queueSettings registers the operations that show and change queues.
@@ -165,10 +119,7 @@ func (a *API) queueSettings() {
 			return nil, err
 		}
 		out := &queuesOutput{}
-		out.Body.Queues = make([]queueJSON, len(found))
-		for i := range found {
-			out.Body.Queues[i] = newQueueJSON(&found[i])
-		}
+		out.Body.Queues = wireof.Each(found, wireof.Queue)
 		if n := len(found); n == in.Limit {
 			out.Body.NextCursor = cursorOf(found[n-1].Name)
 		}
@@ -183,7 +134,7 @@ func (a *API) queueSettings() {
 		if err != nil {
 			return nil, err
 		}
-		return &queueOutput{newQueueJSON(&q)}, nil
+		return &queueOutput{wireof.Queue(&q)}, nil
 	})
 	register(a, operation{
 		id: "set-queue", method: http.MethodPut, path: "/queues/{queue}", tag: "queues", scope: ScopeAdmin,
@@ -212,7 +163,7 @@ func (a *API) queueOf(ctx context.Context, in *queuePath) (admin.Queue, error) {
 }
 
 func (a *API) setQueue(ctx context.Context, in *setQueueInput) (*setQueueOutput, error) {
-	change, err := in.Body.read()
+	change, err := readQueueChange(&in.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -234,6 +185,6 @@ func (a *API) setQueue(ctx context.Context, in *setQueueInput) (*setQueueOutput,
 			q, err = a.admin.Queue(ctx, in.Queue)
 		}
 	}
-	out.Body = newQueueJSON(&q)
+	out.Body = wireof.Queue(&q)
 	return out, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // pages goes through a list with a small limit, and returns a field of all that is there.
@@ -55,41 +56,41 @@ func TestQueues(t *testing.T) {
 		for field, bad := range map[string]any{
 			"max_attempts": 0, "retry_delay": "5", "retry_max_delay": "1s", "timeout": "-1s", "keep_dead": "long",
 			"keep_done": "-1s", "max_payload": 1 << 31, "poll_min": "0s",
-			"poll_max": "1d", "blocks": 1001, "key_retry": "wait", "fifo": "yes", "keep_dead_max": -1, "max_crashes": "3", "nonsense": 1,
+			"poll_max": "1d", "blocks": 1001, "key_retry": "wait", "fifo": "yes", "keep_dead_max": "0", "max_crashes": "3", "nonsense": 1,
 			"notify": "command:rm",
 		} {
 			s.put(path, object{field: bad}).is(422).at("body." + field)
 		}
 		s.get(path).is(404)
 
-		usual := read[queueJSON](s.put(path, object{}).is(201))
-		if want := (queueJSON{
+		usual := read[wire.Queue](s.put(path, object{}).is(201))
+		if want := (wire.Queue{
 			Name: "q", State: "active", Blocks: 16, KeyRetry: "hold", MaxAttempts: 10, MaxCrashes: 3, RetryDelay: "10s", RetryMaxDelay: "1h",
-			Timeout: "0s", MaxPayload: 1 << 20, KeepDead: "90d", KeepDone: "0s", PollMin: "2ms", PollMax: "250ms",
+			Timeout: "none", MaxPayload: 1 << 20, KeepDead: "90d", KeepDeadMax: wire.All, KeepDone: "none", PollMin: "2ms", PollMax: "250ms",
 		}); usual != want {
 			t.Errorf("as usual it is %+v", usual)
 		}
-		want := queueJSON{
+		want := wire.Queue{
 			Name: "q", State: "active", Blocks: 4, KeyRetry: "pass", MaxAttempts: 5, MaxCrashes: 4, RetryDelay: "30s", RetryMaxDelay: "1d",
-			Timeout: "1m30s", MaxPayload: 65536, KeepDead: "forever", KeepDeadMax: 9, KeepDone: "1d", PollMin: "10ms", PollMax: "1s",
+			Timeout: "1m30s", MaxPayload: 65536, KeepDead: "forever", KeepDeadMax: "9", KeepDone: "1d", PollMin: "10ms", PollMax: "1s",
 			Notify: "ada@example.org https://example.org/in",
 		}
 		set := object{
 			"blocks": 4, "key_retry": "pass", "max_attempts": 5, "max_crashes": 4, "retry_delay": "30s", "retry_max_delay": "24h",
-			"timeout": "90s", "max_payload": 65536, "keep_dead": "forever", "keep_dead_max": 9, "keep_done": "24h",
+			"timeout": "90s", "max_payload": 65536, "keep_dead": "forever", "keep_dead_max": "9", "keep_done": "24h",
 			"poll_min": "10ms", "poll_max": "1s", "notify": "ada@example.org https://example.org/in",
 		}
-		if got := read[queueJSON](s.put(path, set).is(200)); got != want {
+		if got := read[wire.Queue](s.put(path, set).is(200)); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
-		want.KeepDeadMax, want.Timeout, want.Notify = 0, "0s", ""
-		s.put(path, object{"keep_dead_max": 0, "timeout": "0s", "notify": ""}).is(200)
-		if got := read[queueJSON](s.get(path).is(200)); got != want {
+		want.KeepDeadMax, want.Timeout, want.Notify = wire.All, "none", ""
+		s.put(path, object{"keep_dead_max": "all", "timeout": "none", "notify": ""}).is(200)
+		if got := read[wire.Queue](s.get(path).is(200)); got != want {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 
 		s.put("/api/v1/queues/fifo", object{"fifo": true, "blocks": 2}).is(422).at("body.blocks")
-		if got := read[queueJSON](s.put("/api/v1/queues/fifo", object{"fifo": true}).is(201)); !got.FIFO || got.Blocks != 1 {
+		if got := read[wire.Queue](s.put("/api/v1/queues/fifo", object{"fifo": true}).is(201)); !got.FIFO || got.Blocks != 1 {
 			t.Errorf("got %+v", got)
 		}
 		s.post("/api/v1/jobs", object{"kind": "x", "queue": "fifo", "priority": "urgent"}).is(422).at("body.priority")
@@ -108,7 +109,7 @@ func TestQueues(t *testing.T) {
 			s.enqueue(object{"kind": []string{"a", "b"}[i%2], "queue": "q", "delay": []string{"", "1h"}[i/3]})
 		}
 		db.Do(t, `INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, kind) SELECT queue_id, 0, 5, 2, 'a' FROM {prefix}queue`, nil)
-		s.get(path + "/stats").is(200).has(`"ready":3,"delayed":1,"running":0,"dead":1,"done":0,"limit":10000,"kinds":[{"kind":"a","state":"ready","count":2,"more":false,"oldest":"`)
+		s.get(path + "/stats").is(200).has(`"ready":3,"delayed":1,"running":0,"dead":1,"done":0,"counted_to":10000,"kinds":[{"queue":"q","state":"ready","kind":"a","count":2,"more":false,"oldest":"`)
 		s.get(path + "/stats?limit=0").is(422).at("query.limit")
 		s.get("/api/v1/stats?last=1d").is(200).has(`{"finished":[]}`)
 		s.get("/api/v1/stats?last=9d").is(422).at("query.last")
@@ -151,7 +152,7 @@ func TestNames(t *testing.T) {
 			s.post("/api/v1/jobs", object{"kind": name, "queue": name, "key": name, "unique": name}).is(201)
 		}
 		for _, name := range good {
-			if p := read[struct{ Jobs []jobJSON }](s.get("/api/v1/queues/" + escapeSegment(name) + "/jobs").is(200)); len(p.Jobs) != 1 ||
+			if p := read[struct{ Jobs []wire.Job }](s.get("/api/v1/queues/" + escapeSegment(name) + "/jobs").is(200)); len(p.Jobs) != 1 ||
 				p.Jobs[0].Kind != name || p.Jobs[0].Queue != name {
 				t.Errorf("%q has %+v", name, p.Jobs)
 			}
@@ -177,33 +178,33 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// Routings say where jobs go that name no queue, and lead to queues that are there.
-func TestRoutings(t *testing.T) {
+// Routes say where jobs go that name no queue, and lead to queues that are there.
+func TestRoutes(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
-		s.get("/api/v1/routings").is(200).has(`{"routings":[]}`)
-		s.get("/api/v1/routings/mail").is(200).has(`{"kind":"mail","queue":"default"}`)
-		s.put("/api/v1/routings/mail", object{"queue": "slow"}).is(422).at("body.queue")
-		s.put("/api/v1/routings/mail", object{}).is(422).at("body")
-		s.put("/api/v1/routings/mail", object{"queue": 5}).is(422).at("body.queue")
-		s.put("/api/v1/routings/%20mail", object{"queue": "slow"}).is(422).at("path.kind")
+		s.get("/api/v1/routes").is(200).has(`{"routes":[]}`)
+		s.get("/api/v1/routes/mail").is(200).has(`{"kind":"mail","queue":"default"}`)
+		s.put("/api/v1/routes/mail", object{"queue": "slow"}).is(422).at("body.queue")
+		s.put("/api/v1/routes/mail", object{}).is(422).at("body")
+		s.put("/api/v1/routes/mail", object{"queue": 5}).is(422).at("body.queue")
+		s.put("/api/v1/routes/%20mail", object{"queue": "slow"}).is(422).at("path.kind")
 		s.get("/api/v1/queues").has(`[]`)
 		s.put("/api/v1/queues/slow", object{}).is(201)
 		for _, kind := range []string{"mail", "*", "a/b"} {
-			s.put("/api/v1/routings/"+escapeSegment(kind), object{"queue": "slow"}).is(200).has(`"queue":"slow"`)
+			s.put("/api/v1/routes/"+escapeSegment(kind), object{"queue": "slow"}).is(200).has(`"queue":"slow"`)
 		}
-		if got := read[enqueuedJSON](s.post("/api/v1/jobs", object{"kind": "mail"}).is(201)); got.Queue != "slow" {
+		if got := read[wire.Enqueued](s.post("/api/v1/jobs", object{"kind": "mail"}).is(201)); got.Queue != "slow" {
 			t.Errorf("it went to %s", got.Queue)
 		}
-		s.wantPages("/api/v1/routings?", "routings", "kind", "* a/b mail")
+		s.wantPages("/api/v1/routes?", "routes", "kind", "* a/b mail")
 		s.remove("/api/v1/queues/slow").is(409)
 		for _, kind := range []string{"mail", "*", "a/b"} {
-			s.remove("/api/v1/routings/" + escapeSegment(kind)).is(204)
+			s.remove("/api/v1/routes/" + escapeSegment(kind)).is(204)
 		}
-		s.remove("/api/v1/routings/mail").is(404)
+		s.remove("/api/v1/routes/mail").is(404)
 		s.put("/api/v1/queues/gone", object{}).is(201)
 		s.remove("/api/v1/queues/gone").is(204)
-		s.put("/api/v1/routings/mail", object{"queue": "gone"}).is(409)
+		s.put("/api/v1/routes/mail", object{"queue": "gone"}).is(409)
 	})
 }
 
@@ -218,7 +219,7 @@ func TestTopics(t *testing.T) {
 		}
 		got := read[struct {
 			Group  string
-			Copies []enqueuedJSON
+			Copies []wire.Enqueued
 		}](s.post("/api/v1/topics/t/publish", job).is(201))
 		if len(got.Copies) != 2 || got.Copies[0].Queue != "a" || got.Copies[1].Queue != "b" || got.Group == "" || rows(t, db, "job") != 2 {
 			t.Errorf("published %+v", got)
@@ -292,7 +293,7 @@ func TestSchedules(t *testing.T) {
 		if got := s.get("/api/v1/schedules").is(200).has("GET https://example.org/x?…"); strings.Contains(got.text, "hunter2") {
 			t.Errorf("it shows secrets: %s", got.text)
 		}
-		s.get("/api/v1/schedules/a").is(200).has(`"spec":"30 2 1 1 *","zone":"Europe/Berlin","dst":"vixie","kind":"shell","command":"true"`).has(`"due":"`)
+		s.get("/api/v1/schedules/a").is(200).has(`"spec":"30 2 1 1 *","time_zone":"Europe/Berlin","dst":"vixie","state":"active","next":"`).has(`"kind":"shell","command":"true"`)
 		next := read[struct{ Slots []time.Time }](s.get("/api/v1/schedules/a/next?count=3").is(200)).Slots
 		if len(next) != 3 || next[0].Hour() != 1 || next[0].Minute() != 30 || next[1].Year() != next[0].Year()+1 {
 			t.Errorf("next are %v", next)
@@ -307,12 +308,12 @@ func TestSchedules(t *testing.T) {
 		s.get("/api/v1/schedules/none/explain").is(404)
 		s.post("/api/v1/schedules/a/resume", nil).is(204)
 		s.get("/api/v1/schedules/a").is(200).has(`"state":"active"`)
-		run := read[runJSON](s.post("/api/v1/schedules/a/run", nil).is(201))
+		run := read[wire.Run](s.post("/api/v1/schedules/a/run", nil).is(201))
 		if run.Schedule != "a" || run.Cause != "hand" || run.State != "waiting" {
 			t.Errorf("the run is %+v", run)
 		}
 		s.post("/api/v1/schedules/a/run", nil).is(409)
-		runs := read[struct{ Runs []runJSON }](s.get("/api/v1/schedules/a/runs").is(200)).Runs
+		runs := read[struct{ Runs []wire.Run }](s.get("/api/v1/schedules/a/runs").is(200)).Runs
 		if len(runs) != 1 || runs[0].ID != run.ID {
 			t.Errorf("the runs are %+v", runs)
 		}
@@ -347,7 +348,7 @@ func TestCursors(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.put("/api/v1/queues/q", object{}).is(201)
-		for _, path := range []string{"queues", "routings", "topics", "schedules", "locks", "groups", "queues/q/jobs", "groups/5/results"} {
+		for _, path := range []string{"queues", "routes", "topics", "schedules", "locks", "groups", "queues/q/jobs", "groups/5/results"} {
 			for _, cursor := range []string{
 				"x", "-1", "+5", "AAAA", cursorOf("a", "b", "c"), cursorOf("a\x00"),
 				"99999999999999999999", cursorOf("a", "-1") + "=",

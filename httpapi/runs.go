@@ -3,8 +3,8 @@ package httpapi
 import (
 	"context"
 	"net/http"
-	"strings"
 
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -15,7 +15,7 @@ type runPath struct {
 type cancelRunInput struct {
 	ID   string `path:"id" pattern:"^[1-9][0-9]*$" maxLength:"19"`
 	Body *struct {
-		Reason string `json:"reason,omitempty" maxLength:"200" doc:"For people; 200 bytes"`
+		Reason string `json:"reason,omitempty" maxLength:"200" doc:"The reason, for people, up to 200 bytes."`
 	} `nameHint:"Cancel"`
 }
 
@@ -34,9 +34,7 @@ func (a *API) runs() {
 		if err != nil {
 			return nil, err
 		}
-		out, text := &runOutput{newRunJSON(&r)}, strings.ToValidUTF8(r.Output, "�")
-		out.Body.Cancel, out.Body.Output = strings.ToValidUTF8(r.Cancel, "�"), &text
-		return out, nil
+		return &runOutput{wireof.Run(&r)}, nil
 	})
 	register(a, operation{
 		id: "cancel-run", method: http.MethodPost, path: "/runs/{id}/cancel", tag: "schedules", scope: ScopeOperate,

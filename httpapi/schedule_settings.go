@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // errNoCommands means that this daemon does not create such schedules.
@@ -15,23 +17,23 @@ var errNoCommands = errors.New("schedules that run commands, requests, statement
 
 type setScheduleInput struct {
 	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
-	Body     scheduleChange
+	Body     wire.ScheduleChange
 }
 
 type setScheduleOutput struct {
 	Status int
-	Body   scheduleJSON
+	Body   wire.Schedule
 }
 
 type previewInput struct {
 	Body struct {
-		Spec   string `json:"spec" minLength:"1" maxLength:"1000" example:"30 2 * * *"`
-		Zone   string `json:"zone,omitempty" maxLength:"100" doc:"Default: UTC" example:"Europe/Berlin"`
-		DST    string `json:"dst,omitempty" enum:"vixie,wall" doc:"Default: vixie"`
-		Starts string `json:"starts,omitempty" maxLength:"40" doc:"There are no slots before, in RFC 3339"`
-		Ends   string `json:"ends,omitempty" maxLength:"40" doc:"There are no slots after, in RFC 3339"`
-		After  string `json:"after,omitempty" maxLength:"40" doc:"The slots after this time, in RFC 3339; default: after now"`
-		Count  int    `json:"count,omitempty" minimum:"1" maximum:"100" doc:"How many; default: 5"`
+		Spec     string `json:"spec" minLength:"1" maxLength:"1000" doc:"When the schedule would run." example:"30 2 * * *"`
+		TimeZone string `json:"time_zone,omitempty" maxLength:"100" doc:"The time zone of the spec. Default: UTC." example:"Europe/Berlin"`
+		DST      string `json:"dst,omitempty" enum:"vixie,wall" doc:"What happens when clocks change. Default: vixie."`
+		Starts   string `json:"starts,omitempty" maxLength:"40" doc:"There are no slots before this time, in RFC 3339."`
+		Ends     string `json:"ends,omitempty" maxLength:"40" doc:"There are no slots after this time, in RFC 3339."`
+		After    string `json:"after,omitempty" maxLength:"40" doc:"The slots are those after this time, in RFC 3339. Default: after now."`
+		Count    int    `json:"count,omitempty" minimum:"1" maximum:"100" doc:"The number of slots. Default: 5."`
 	} `nameHint:"Preview"`
 }
 
@@ -71,7 +73,7 @@ func (a *API) setSchedule(ctx context.Context, in *setScheduleInput) (*setSchedu
 	}
 	s, isNew, err := scheduler.Set(ctx, a.db, in.Schedule, func(s *scheduler.Schedule, isNew bool) error {
 		was := s.Kind
-		if err := in.Body.apply(s); err != nil {
+		if err := applyChange(&in.Body, s); err != nil {
 			return err
 		}
 		// Before validation: the flag is missing in any case.
@@ -91,7 +93,7 @@ func (a *API) setSchedule(ctx context.Context, in *setScheduleInput) (*setSchedu
 	if err != nil {
 		return nil, err
 	}
-	out := &setScheduleOutput{Status: http.StatusOK, Body: newScheduleJSON(&s)}
+	out := &setScheduleOutput{Status: http.StatusOK, Body: shownSchedule(&s)}
 	if isNew {
 		out.Status = http.StatusCreated
 	}
@@ -100,7 +102,7 @@ func (a *API) setSchedule(ctx context.Context, in *setScheduleInput) (*setSchedu
 
 func (a *API) preview(ctx context.Context, in *previewInput) (*nextOutput, error) {
 	b := &in.Body
-	s := scheduler.Schedule{Spec: b.Spec, Zone: b.Zone, DST: b.DST, State: "active"}
+	s := scheduler.Schedule{Spec: b.Spec, Zone: b.TimeZone, DST: b.DST, State: "active"}
 	if _, err := cronspec.New(s.Spec, s.Zone, s.DST); err != nil {
 		return nil, invalid(timeField(s.Zone, s.DST), "%v", err)
 	}
@@ -121,6 +123,6 @@ func (a *API) preview(ctx context.Context, in *previewInput) (*nextOutput, error
 		count = 5
 	}
 	out := &nextOutput{}
-	out.Body.Slots = stamps(s.SlotsAfter(after, count))
+	out.Body.Slots = wireof.Instants(s.SlotsAfter(after, count))
 	return out, nil
 }

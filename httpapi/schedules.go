@@ -5,94 +5,22 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"time"
 
-	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 type schedulePath struct {
 	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
 }
 
-// A scheduleJSON is a schedule without parts that may be secret: environment, headers, input, and the
+// shownSchedule returns a schedule without parts that may be secret: environment, headers, input, and the
 // query of a URL.
-type scheduleJSON struct {
-	Name     string `json:"name"`
-	Source   string `json:"source,omitempty" doc:"The file that it comes from"`
-	Spec     string `json:"spec"`
-	Zone     string `json:"zone"`
-	DST      string `json:"dst" doc:"vixie or wall"`
-	Kind     string `json:"kind" doc:"shell, argv, http, sql, func or job"`
-	Command  string `json:"command"`
-	Tag      string `json:"tag"`
-	State    string `json:"state" doc:"active, paused, ended or failed"`
-	Reason   string `json:"reason,omitempty" doc:"Why it is not active"`
-	Due      *stamp `json:"due,omitempty" doc:"The next slot"`
-	Failures int    `json:"failures" doc:"Slots that failed in a row"`
-
-	Dir  string `json:"dir,omitempty"`
-	User string `json:"user,omitempty"`
-
-	JobQueue       string `json:"job_queue,omitempty"`
-	JobKey         string `json:"job_key,omitempty"`
-	JobPriority    string `json:"job_priority,omitempty"`
-	JobMaxAttempts int    `json:"job_max_attempts,omitempty"`
-	JobTimeout     string `json:"job_timeout,omitempty"`
-	JobUnique      string `json:"job_unique,omitempty"`
-	JobUniqueFor   string `json:"job_unique_for,omitempty"`
-
-	Missed        string `json:"missed,omitempty"`
-	MissedWindow  string `json:"missed_window,omitempty"`
-	Overlap       string `json:"overlap,omitempty"`
-	FirstRun      string `json:"first_run,omitempty"`
-	Attempts      int    `json:"max_attempts,omitempty"`
-	RetryDelay    string `json:"retry_delay,omitempty"`
-	RetryMaxDelay string `json:"retry_max_delay,omitempty"`
-	RetryPastNext bool   `json:"retry_past_next"`
-	Repeatable    bool   `json:"repeatable" doc:"false: a run whose daemon dies or is stopped is lost, and not begun again"`
-	Timeout       string `json:"timeout" doc:"0s: none"`
-	Stall         string `json:"stall,omitempty" doc:"For how long a command may write nothing; missing: no limit"`
-	KillGrace     string `json:"kill_grace,omitempty"`
-	Jitter        string `json:"jitter,omitempty"`
-	Starts        *stamp `json:"starts,omitempty"`
-	Ends          *stamp `json:"ends,omitempty"`
-	MaxFailures   int    `json:"max_failures" doc:"0: it is not given up"`
-	KeepRuns      int    `json:"keep_runs" doc:"-1: all"`
-	KeepFor       string `json:"keep_for" doc:"Or forever"`
-	OnSuccess     string `json:"on_success,omitempty"`
-	OnFailure     string `json:"on_failure,omitempty"`
-	Notify        string `json:"notify,omitempty"`
-}
-
-func newScheduleJSON(s *scheduler.Schedule) scheduleJSON {
-	j := scheduleJSON{
-		Name: s.Name, Source: s.Source, Spec: s.Spec, Zone: s.Zone, DST: s.DST, Kind: s.Kind, Command: ShownCommand(s), Tag: s.Tag,
-		State: s.State, Reason: strings.ToValidUTF8(s.Reason, "�"), Due: optional(s.Due), Failures: s.Failures, Dir: s.Dir, User: s.User,
-		Missed: s.Missed, MissedWindow: optionalDuration(s.MissedWindow), Overlap: s.Overlap, FirstRun: s.FirstRun,
-		Attempts: s.MaxAttempts, RetryDelay: optionalDuration(s.RetryDelay), RetryMaxDelay: optionalDuration(s.RetryMaxDelay),
-		RetryPastNext: s.RetryPastNext, Repeatable: !s.Unrepeatable,
-		Timeout: durationText(s.Timeout), Stall: optionalDuration(s.Stall), KillGrace: optionalDuration(s.KillGrace), Jitter: optionalDuration(s.Jitter),
-		Starts: optional(s.Starts), Ends: optional(s.Ends), MaxFailures: s.MaxFailures, KeepRuns: s.KeepRuns, KeepFor: durationText(s.KeepFor),
-		OnSuccess: s.OnSuccess, OnFailure: s.OnFailure, Notify: s.Notify,
-	}
-	if s.KeepFor < 0 {
-		j.KeepFor = forever
-	}
-	if s.Kind == "job" {
-		j.JobQueue, j.JobKey, j.JobPriority = s.Job.Queue, s.Job.Key, jobfield.PriorityName(s.Job.Priority)
-		j.JobMaxAttempts, j.JobTimeout = s.Job.MaxAttempts, optionalDuration(s.Job.Timeout)
-		j.JobUnique, j.JobUniqueFor = s.Job.Unique, optionalDuration(s.Job.UniqueFor)
-	}
-	return j
-}
-
-// optionalDuration formats a duration, or returns "" for 0.
-func optionalDuration(d time.Duration) string {
-	if d <= 0 {
-		return ""
-	}
-	return durationText(d)
+func shownSchedule(s *scheduler.Schedule) wire.Schedule {
+	w := wireof.Schedule(s)
+	w.Command, w.Stdin, w.Env, w.Headers = ShownCommand(s), "", nil, nil
+	return w
 }
 
 // ShownCommand returns a schedule's command or, for a request, its method and URL without password and
@@ -116,71 +44,44 @@ func ShownCommand(s *scheduler.Schedule) string {
 
 type schedulesOutput struct {
 	Body struct {
-		Schedules  []scheduleJSON `json:"schedules" nullable:"false"`
-		NextCursor string         `json:"next_cursor,omitempty"`
+		Schedules  []wire.Schedule `json:"schedules" nullable:"false" doc:"The schedules, by name."`
+		NextCursor string          `json:"next_cursor,omitempty" doc:"If it is there, there may be more: send it as cursor."`
 	} `nameHint:"Schedules"`
 }
 
-type scheduleOutput struct{ Body scheduleJSON }
+type scheduleOutput struct{ Body wire.Schedule }
 
 type pauseScheduleInput struct {
 	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
 	Body     *pauseJSON
 }
 
-type runJSON struct {
-	ID       string `json:"id"`
-	Schedule string `json:"schedule"`
-	Due      stamp  `json:"due" doc:"The slot"`
-	To       *stamp `json:"to,omitempty" doc:"Of slots that were skipped or missed: the last one of the stretch that due begins"`
-	Slots    int64  `json:"slots,omitempty" doc:"How many slots that stretch has"`
-	Attempt  int    `json:"attempt"`
-	Cause    string `json:"cause" doc:"slot, hand, backfill, chain or boot"`
-	State    string `json:"state" doc:"waiting, running, ok, failed, timeout, lost, retry, cancelled, skipped or missed"`
-	By       string `json:"by,omitempty" doc:"The daemon"`
-	Started  *stamp `json:"started,omitempty"`
-	Finished *stamp `json:"finished,omitempty"`
-	ExitCode *int   `json:"exit_code,omitempty"`
-	Error    string `json:"error,omitempty"`
-
-	Cancel string  `json:"cancel,omitempty" doc:"Why somebody wants it to end. Only of a run that is asked for by its id"`
-	Output *string `json:"output,omitempty" doc:"Only of a run that is asked for by its id: standard output and error, or the answer, the first and the last 32 KiB. While it runs, as far as its daemon has written it, which it does every few seconds"`
+// listedRun returns a run without what only it alone shows.
+func listedRun(r *scheduler.Run) wire.Run {
+	w := wireof.Run(r)
+	w.Cancel, w.Output = "", ""
+	return w
 }
 
-func newRunJSON(r *scheduler.Run) runJSON {
-	j := runJSON{
-		ID: idText(r.ID), Schedule: r.Schedule, Due: stamp{r.Due}, To: optional(r.To), Slots: r.Slots, Attempt: r.Attempt, Cause: r.Cause,
-		State: r.State, By: r.By, Started: optional(r.Started), Finished: optional(r.Finished), Error: strings.ToValidUTF8(r.Error, "�"),
-	}
-	if r.ExitCode >= 0 && !r.Finished.IsZero() {
-		j.ExitCode = &r.ExitCode
-	}
-	return j
-}
-
-type runOutput struct{ Body runJSON }
+type runOutput struct{ Body wire.Run }
 
 type historyInput struct {
 	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
-	Limit    int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	Limit    int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The greatest number of runs."`
 }
 
 type historyOutput struct {
 	Body struct {
-		Runs []runJSON `json:"runs" nullable:"false"`
+		Runs []wire.Run `json:"runs" nullable:"false" doc:"The runs, the newest first."`
 	} `nameHint:"History"`
 }
 
 type nextInput struct {
 	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
-	Count    int    `query:"count" minimum:"1" maximum:"100" default:"5"`
+	Count    int    `query:"count" minimum:"1" maximum:"100" default:"5" doc:"The number of slots."`
 }
 
-type nextOutput struct {
-	Body struct {
-		Slots []stamp `json:"slots" nullable:"false"`
-	} `nameHint:"Slots"`
-}
+type nextOutput struct{ Body wire.Slots }
 
 // schedules registers the operations that show schedules and act on them.
 func (a *API) schedules() {
@@ -198,10 +99,7 @@ func (a *API) schedules() {
 			return nil, err
 		}
 		out := &schedulesOutput{}
-		out.Body.Schedules = make([]scheduleJSON, len(found))
-		for i := range found {
-			out.Body.Schedules[i] = newScheduleJSON(&found[i])
-		}
+		out.Body.Schedules = wireof.Each(found, shownSchedule)
 		if more {
 			out.Body.NextCursor = cursorOf(found[len(found)-1].Name)
 		}
@@ -216,7 +114,7 @@ func (a *API) schedules() {
 		if err != nil {
 			return nil, err
 		}
-		return &scheduleOutput{newScheduleJSON(&s)}, nil
+		return &scheduleOutput{shownSchedule(&s)}, nil
 	})
 	register(a, operation{
 		id: "schedule-history", method: http.MethodGet, path: "/schedules/{schedule}/runs", tag: "schedules", scope: ScopeRead,
@@ -231,10 +129,7 @@ func (a *API) schedules() {
 			return nil, err
 		}
 		out := &historyOutput{}
-		out.Body.Runs = make([]runJSON, len(found))
-		for i := range found {
-			out.Body.Runs[i] = newRunJSON(&found[i])
-		}
+		out.Body.Runs = wireof.Each(found, listedRun)
 		return out, nil
 	})
 	register(a, operation{
@@ -262,7 +157,7 @@ func (a *API) scheduleActions() {
 		if err != nil {
 			return nil, err
 		}
-		return &runOutput{newRunJSON(&r)}, nil
+		return &runOutput{listedRun(&r)}, nil
 	})
 	register(a, operation{
 		id: "pause-schedule", method: http.MethodPost, path: "/schedules/{schedule}/pause", tag: "schedules", scope: ScopeOperate,
@@ -304,14 +199,6 @@ func (a *API) next(ctx context.Context, in *nextInput) (*nextOutput, error) {
 		return nil, err
 	}
 	out := &nextOutput{}
-	out.Body.Slots = stamps(s.SlotsAfter(now, in.Count))
+	out.Body.Slots = wireof.Instants(s.SlotsAfter(now, in.Count))
 	return out, nil
-}
-
-func stamps(times []time.Time) []stamp {
-	all := make([]stamp, len(times))
-	for i, t := range times {
-		all[i] = stamp{t}
-	}
-	return all
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // Fields of a schedule that are sent are stored, and other fields stay.
@@ -19,14 +20,14 @@ func TestSetSchedule(t *testing.T) {
 		s := serve(t, db.DB, Options{AllowCommands: true})
 		const path = "/api/v1/schedules/nightly"
 		s.put(path, object{
-			"spec": "30 2 * * *", "zone": "Europe/Berlin", "command": "true", "env": object{"A": "hunter2"},
+			"spec": "30 2 * * *", "time_zone": "Europe/Berlin", "command": "true", "env": object{"A": "hunter2"},
 			"stdin": "hunter2", "max_attempts": 3, "retry_delay": "30s",
 			"ends": "2090-01-01T00:00:00Z", "keep_for": "forever", "timeout": "1h", "on_failure": "page",
-		}).is(201).has(`"name":"nightly","spec":"30 2 * * *","zone":"Europe/Berlin","dst":"vixie","kind":"shell","command":"true"`).has(`"keep_for":"forever"`)
+		}).is(201).has(`"name":"nightly","spec":"30 2 * * *","time_zone":"Europe/Berlin","dst":"vixie","state":"active"`).has(`"keep_for":"forever"`)
 		got := s.put(path, object{
-			"spec": "0 4 * * *", "overlap": "queue", "timeout": "0s",
+			"spec": "0 4 * * *", "overlap": "queue", "timeout": "none",
 			"ends": "",
-		}).is(200).has(`"overlap":"queue"`).has(`"timeout":"0s"`).has(`"on_failure":"page"`)
+		}).is(200).has(`"overlap":"queue"`).has(`"timeout":"none"`).has(`"on_failure":"page"`)
 		if strings.Contains(got.text, "hunter2") || strings.Contains(got.text, `"ends"`) {
 			t.Errorf("it is %s", got.text)
 		}
@@ -54,11 +55,11 @@ func TestSetScheduleRefuses(t *testing.T) {
 		s := serve(t, db.DB, Options{AllowCommands: true})
 		const path = "/api/v1/schedules/x"
 		for field, bad := range map[string]any{
-			"spec": "61 * * * *", "zone": "Mars/Olympus", "dst": "none", "kind": "exec", "command": " ", "tag": "a b",
+			"spec": "61 * * * *", "time_zone": "Mars/Olympus", "dst": "none", "kind": "exec", "command": " ", "tag": "a b",
 			"dir": "here", "user": "a:b", "job_queue": "q",
-			"missed": "never", "missed_window": "0s", "overlap": "x", "max_attempts": 0, "retry_delay": "0s",
+			"missed": "never", "missed_window": "none", "overlap": "x", "max_attempts": 0, "retry_delay": "0s",
 			"retry_max_delay": "1s", "timeout": "-1s", "jitter": "x",
-			"starts": "tomorrow", "ends": "2001-01-01T00:00:00Z", "keep_for": "0s", "keep_runs": -2, "on_success": " ",
+			"starts": "tomorrow", "ends": "2001-01-01T00:00:00Z", "keep_for": "none", "keep_runs": "-2", "max_failures": "0", "on_success": " ",
 			"on_failure": "\ufffd", "headers": object{"A": "b"},
 			"env": object{"DBCRON_X": "y"}, "nonsense": 1, "payload": object{},
 		} {
@@ -126,7 +127,7 @@ func TestSetScheduleAtOnce(t *testing.T) {
 			{"job_max_attempts": 7},
 			{"job_unique": "u"},
 			{"on_success": "c"},
-			{"keep_runs": 5},
+			{"keep_runs": "5"},
 			{"missed": "skip"},
 		}
 		var all sync.WaitGroup
@@ -149,7 +150,7 @@ func TestSetScheduleAtOnce(t *testing.T) {
 				n++
 			}
 		}
-		s.get("/api/v1/schedules/x").is(200).has(`"job_key":"a"`).has(`"job_queue":"b"`).has(`"job_max_attempts":7`).has(`"job_unique":"u"`).has(`"on_success":"c"`).has(`"keep_runs":5`).has(`"missed":"skip"`)
+		s.get("/api/v1/schedules/x").is(200).has(`"job_key":"a"`).has(`"job_queue":"b"`).has(`"job_max_attempts":7`).has(`"job_unique":"u"`).has(`"on_success":"c"`).has(`"keep_runs":"5"`).has(`"missed":"skip"`)
 		if n != 1 {
 			t.Errorf("it was made %d times", n)
 		}
@@ -161,7 +162,7 @@ func TestPreview(t *testing.T) {
 	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		const path = "/api/v1/schedules/preview"
-		s.post(path, object{"spec": "30 2 * * *", "zone": "Europe/Berlin", "after": "2026-03-27T12:00:00Z", "count": 3}).is(200).
+		s.post(path, object{"spec": "30 2 * * *", "time_zone": "Europe/Berlin", "after": "2026-03-27T12:00:00Z", "count": 3}).is(200).
 			has(`{"slots":["2026-03-28T01:30:00.000000Z","2026-03-29T01:00:00.000000Z","2026-03-30T00:30:00.000000Z"]}`)
 		s.post(path, object{"spec": "@daily", "after": "2026-01-01T00:00:00Z", "ends": "2026-01-03T00:00:00Z"}).is(200).
 			has(`{"slots":["2026-01-02T00:00:00.000000Z","2026-01-03T00:00:00.000000Z"]}`)
@@ -170,7 +171,7 @@ func TestPreview(t *testing.T) {
 			t.Errorf("slots are %v", got)
 		}
 		for field, bad := range map[string]any{
-			"spec": "x", "zone": "x", "dst": "x", "starts": "x",
+			"spec": "x", "time_zone": "x", "dst": "x", "starts": "x",
 			"ends": "0001-01-01T00:00:00Z", "after": "9999-01-01T00:00:00Z", "count": 101,
 		} {
 			s.post(path, object{"spec": "@daily", field: bad}).is(422).at("body." + field)
@@ -186,9 +187,9 @@ func TestRuns(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "a", Spec: "@manual", Command: "true"}))
-		id := read[runJSON](s.post("/api/v1/schedules/a/run", nil).is(201)).ID
+		id := read[wire.Run](s.post("/api/v1/schedules/a/run", nil).is(201)).ID
 		path := "/api/v1/runs/" + url.PathEscape(id)
-		s.get(path).is(200).has(`"state":"waiting"`).has(`"output":""`)
+		s.get(path).is(200).has(`"state":"waiting"`)
 		db.Do(t, `UPDATE {prefix}run SET state = 'running', output = :said WHERE id = :id`, sqlrun.Args{"said": "half\ndone", "id": id})
 		s.get(path).is(200).has(`"state":"running"`).has(`"output":"half\ndone"`)
 		s.post(path+"/cancel", object{"reason": strings.Repeat("ü", 150)}).is(422).at("body.reason")

@@ -16,14 +16,14 @@ import (
 // what changes a definition, deletes, or deals with secrets.
 var scopesOf = map[Scope]string{
 	ScopeRead: `all-queue-stats events explain-schedule finished get-endpoint get-group get-job get-job-by-id get-limit get-lock get-payload get-payload-by-id
-		get-queue get-routing get-run get-schedule group-results list-audit list-endpoints list-groups list-jobs list-limits list-locks list-nodes
-		list-queues list-routings list-schedules list-subscriptions preview-schedule queue-stats schedule-history schedule-next`,
+		get-queue get-route get-run get-schedule group-results list-audit list-endpoints list-groups list-jobs list-limits list-locks list-nodes
+		list-queues list-routes list-schedules list-subscriptions preview-schedule queue-stats schedule-history schedule-next`,
 	ScopeEnqueue: `create-group enqueue-job enqueue-jobs publish seal-group`,
 	ScopeWork:    `acquire-lock claim-jobs complete-claims fail-claims heartbeat-claims release-claims release-lock renew-lock`,
 	ScopeOperate: `bulk-jobs cancel-job cancel-job-by-id cancel-run drain-node undrain-node pause-queue pause-schedule resume-queue resume-schedule
 		retry-job retry-job-by-id run-job run-job-by-id run-schedule`,
-	ScopeAdmin: `delete-endpoint delete-group delete-job delete-job-by-id delete-limit delete-queue delete-queue-limit delete-routing
-		delete-schedule force-release-lock purge-queue set-endpoint set-limit set-queue set-queue-limit set-routing set-schedule
+	ScopeAdmin: `delete-endpoint delete-group delete-job delete-job-by-id delete-limit delete-queue delete-queue-limit delete-route
+		delete-schedule force-release-lock purge-queue set-endpoint set-limit set-queue set-queue-limit set-route set-schedule
 		subscribe unsubscribe`,
 }
 
@@ -107,7 +107,7 @@ func TestReservedQueues(t *testing.T) {
 		s.token = admin
 		s.post("/api/v1/jobs", one).is(201)
 		// Nothing may lead there, whoever sets it up.
-		s.put("/api/v1/routings/k", object{"queue": "dbcron.notify"}).is(422).has("dbcron's own")
+		s.put("/api/v1/routes/k", object{"queue": "dbcron.notify"}).is(422).has("dbcron's own")
 		s.put("/api/v1/topics/t/queues/dbcron.notify", nil).is(422).has("dbcron's own")
 		s.put("/api/v1/queues/dbcron.notify/endpoint", object{"url": "https://example.org/"}).is(422).has("dbcron's own")
 		s.put("/api/v1/schedules/s", object{"spec": "@daily", "kind": "job", "command": "k", "job_queue": "dbcron.notify"}).is(422).has("dbcron's own")

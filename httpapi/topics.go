@@ -5,21 +5,18 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func isNotFound(err error) bool { return errors.Is(err, queue.ErrNotFound) }
 
-type subscriptionJSON struct {
-	Topic string `json:"topic"`
-	Queue string `json:"queue"`
-}
-
 type topicsOutput struct {
 	Body struct {
-		Subscriptions []subscriptionJSON `json:"subscriptions" nullable:"false"`
-		NextCursor    string             `json:"next_cursor,omitempty"`
+		Subscriptions []wire.Subscription `json:"subscriptions" nullable:"false" doc:"The subscriptions, by topic and queue."`
+		NextCursor    string              `json:"next_cursor,omitempty" doc:"If it is there, there may be more: send it as cursor."`
 	} `nameHint:"Subscriptions"`
 }
 
@@ -30,15 +27,10 @@ type subscriptionPath struct {
 
 type publishInput struct {
 	Topic string `path:"topic" minLength:"1" maxLength:"200"`
-	Body  newJob
+	Body  wire.NewJob
 }
 
-type publishOutput struct {
-	Body struct {
-		Group  string         `json:"group,omitempty" doc:"The id of the group that all copies belong to, which tells how many are done; absent: nobody has subscribed"`
-		Copies []enqueuedJSON `json:"copies" nullable:"false"`
-	} `nameHint:"Published"`
-}
+type publishOutput struct{ Body wire.Published }
 
 // topics registers the operations on topics.
 func (a *API) topics() {
@@ -55,10 +47,7 @@ func (a *API) topics() {
 			return nil, err
 		}
 		out := &topicsOutput{}
-		out.Body.Subscriptions = make([]subscriptionJSON, len(found))
-		for i, s := range found {
-			out.Body.Subscriptions[i] = subscriptionJSON(s)
-		}
+		out.Body.Subscriptions = wireof.Each(found, wireof.Subscription)
 		if n := len(found); n == in.Limit {
 			out.Body.NextCursor = cursorOf(found[n-1].Topic, found[n-1].Queue)
 		}
@@ -99,7 +88,7 @@ func (a *API) publish(ctx context.Context, in *publishInput) (*publishOutput, er
 	if err := checkNames("topic", in.Topic); err != nil {
 		return nil, err
 	}
-	j, err := in.Body.job()
+	j, err := readJob(&in.Body)
 	if err == nil && j.Group != 0 {
 		err = invalid("group", "the copies are a group of their own")
 	}
@@ -114,11 +103,5 @@ func (a *API) publish(ctx context.Context, in *publishInput) (*publishOutput, er
 	if err != nil {
 		return nil, err
 	}
-	out := &publishOutput{}
-	out.Body.Group = idText(p.ID)
-	out.Body.Copies = make([]enqueuedJSON, len(p.Copies))
-	for i, e := range p.Copies {
-		out.Body.Copies[i] = newEnqueued(e)
-	}
-	return out, nil
+	return &publishOutput{wire.Published{Group: wire.ID(p.ID), Copies: wireof.AllEnqueued(p.Copies)}}, nil
 }

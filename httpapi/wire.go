@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A stamp is an instant as it is formatted: UTC, with microseconds.
@@ -71,12 +72,9 @@ func readID(field, text string) (int64, error) {
 	return id, nil
 }
 
-// readDuration parses a duration in a field; "" is 0.
-func readDuration(field, text string) (time.Duration, error) {
-	if strings.HasPrefix(text, "-") {
-		return 0, invalid(field, "%q is negative", text)
-	}
-	d, err := duration.Parse(text)
+// readDuration parses a duration in a field, which has an end; "" is 0.
+func readDuration[T ~string](field string, text T) (time.Duration, error) {
+	d, err := wire.Duration(text).Finite()
 	if err != nil {
 		return 0, invalid(field, "%v", err)
 	}
@@ -115,8 +113,8 @@ const longestWait = 30 * time.Second
 // A page selects a part of a list. Inputs with more parameters repeat its fields, because huma only finds
 // exported embedded structs.
 type page struct {
-	Cursor string `query:"cursor" maxLength:"1200" doc:"next_cursor of the answer before: what comes after that"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many at the most"`
+	Cursor string `query:"cursor" maxLength:"1200" doc:"The next_cursor of the answer before. The list goes on after it."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The greatest number of entries in the answer."`
 }
 
 // readCursor parses a cursor of names, one per pointer. Without a cursor they stay empty.

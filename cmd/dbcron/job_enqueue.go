@@ -16,8 +16,10 @@ import (
 
 	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A jobText is a job from flags or a line of JSON. Its values are text, and empty if not given.
@@ -212,7 +214,7 @@ func (t *jobText) job(names func(field string) string) (j queue.Job, err error) 
 		{"unique_for", t.uniqueFor, func(text string) (err error) { j.UniqueFor, err = notNegative(text); return err }},
 		{"group", t.group, func(text string) (err error) { j.Group, err = groupID(text); return err }},
 		{"payload", string(t.payload), func(string) error { return t.checkPayload() }},
-		{"priority", t.priority, func(text string) (err error) { j.Priority, err = jobfield.ParsePriority(text); return err }},
+		{"priority", t.priority, func(text string) (err error) { j.Priority, err = wire.ParsePriority(text); return err }},
 		{"delay", t.delay, func(text string) (err error) { j.Delay, err = notNegative(text); return err }},
 		{"run_at", t.runAt, func(text string) (err error) { j.RunAt, err = readRunAt(text); return err }},
 		{"max_attempts", t.maxAttempts, func(text string) (err error) { j.MaxAttempts, err = readAttempts(text); return err }},
@@ -297,13 +299,6 @@ func fits(ctx context.Context, c *admin.Client, jobs []queue.Job, where func(i i
 	return made, nil
 }
 
-// An enqueuedRow is a job that was enqueued, or the existing one with its unique key.
-type enqueuedRow struct {
-	ID      string `json:"id"` // a string: JSON readers round large numbers
-	Queue   string `json:"queue"`
-	Existed bool   `json:"existed"`
-}
-
 func (p *program) tellEnqueued(all []queue.Enqueued, made []string, output string) error {
 	for _, name := range made {
 		p.tellMade(name)
@@ -312,7 +307,7 @@ func (p *program) tellEnqueued(all []queue.Enqueued, made []string, output strin
 	for _, e := range all {
 		if output == "text" {
 			fmt.Fprintln(&text, e.ID)
-		} else if err := encode(&text, enqueuedRow{strconv.FormatInt(e.ID, 10), e.Queue, e.Existed}); err != nil {
+		} else if err := encode(&text, wireof.Enqueued(e)); err != nil {
 			return err
 		}
 		if e.Existed {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -14,65 +13,25 @@ import (
 
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/health"
-	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
-// A jobRow is a job. It uses the names that dbcron job enqueue --jsonl reads, where there are such.
+// A jobRow is what a table shows of a job.
 type jobRow struct {
-	ID          string          `json:"id"` // a string: JSON readers round large numbers
-	Queue       string          `json:"queue" table:"-"`
-	State       admin.State     `json:"state" table:"-"`
-	Kind        string          `json:"kind"`
-	Key         string          `json:"key" table:",rare"`
-	Priority    priority        `json:"priority" table:",rare"`
-	Enqueued    *time.Time      `json:"enqueued"`
-	At          *time.Time      `json:"at" table:"-"`
-	When        string          `json:"-" table:"at,rare"`
-	Attempts    int             `json:"attempts" table:"-"`
-	Tried       string          `json:"-" table:"attempts,rare"`
-	Crashes     int             `json:"crashes" table:"-"`
-	MaxAttempts int             `json:"max_attempts,omitempty" table:"-"`
-	Timeout     string          `json:"timeout,omitempty" table:"-"`
-	Trace       string          `json:"trace,omitempty" table:"-"`
-	Endpoint    string          `json:"endpoint,omitempty" table:"-"`
-	Unique      string          `json:"unique,omitempty" table:"-"`
-	Group       string          `json:"group,omitempty" table:"-"`
-	Callback    string          `json:"callback_of,omitempty" table:"-"` // the group whose callback it is
-	Progress    *progressRow    `json:"progress,omitempty" table:"-"`
-	HowFar      string          `json:"-" table:"progress,rare"`
-	Started     *time.Time      `json:"started,omitempty" table:"-"`
-	Discarded   bool            `json:"discarded,omitempty" table:"-"`
-	Worker      string          `json:"worker,omitempty" table:",rare"`
-	Block       int             `json:"block" table:"-"`
-	Error       string          `json:"error" table:",rare"`
-	Detail      string          `json:"detail,omitempty" table:"-"`
-	Refused     *refusedRow     `json:"refused,omitempty" table:"-"`
-	Payload     json.RawMessage `json:"payload,omitempty" table:"-"`
-	Binary      []byte          `json:"payload_base64,omitempty" table:"-"`
-	What        string          `json:"-" table:"payload,rare"`
-}
-
-// A progressRow is the progress stored by a job's handler.
-type progressRow struct {
-	Percent int             `json:"percent,omitempty"`
-	Message string          `json:"message,omitempty"`
-	State   json.RawMessage `json:"state,omitempty"`
-	Binary  []byte          `json:"state_base64,omitempty"`
-}
-
-func newProgressRow(p *admin.Progress) *progressRow {
-	if p.Percent == 0 && p.Message == "" && len(p.State) == 0 {
-		return nil
-	}
-	row := &progressRow{Percent: p.Percent, Message: p.Message}
-	if json.Valid(p.State) {
-		row.State = p.State
-	} else {
-		row.Binary = p.State
-	}
-	return row
+	ID       string     `table:"id"`
+	Kind     string     `table:"kind"`
+	Key      string     `table:"key,rare"`
+	Priority string     `table:"priority,rare"`
+	Enqueued *time.Time `table:"enqueued"`
+	When     string     `table:"at,rare"`
+	Tried    string     `table:"attempts,rare"`
+	HowFar   string     `table:"progress,rare"`
+	Worker   string     `table:"worker,rare"`
+	Error    string     `table:"error,rare"`
+	What     string     `table:"payload,rare"`
 }
 
 // howFar describes a job's progress for people.
@@ -81,23 +40,6 @@ func howFar(p *admin.Progress) string {
 		return p.Message
 	}
 	return strings.TrimSuffix(fmt.Sprintf("%d%%, %s", p.Percent, p.Message), ", ")
-}
-
-// A refusedRow says that the database refuses to store a job's outcome.
-type refusedRow struct {
-	Job    string     `json:"job,omitempty"` // set in lists
-	What   string     `json:"what"`
-	Error  string     `json:"error"`
-	Tries  int        `json:"tries"`
-	Since  *time.Time `json:"since"`
-	Worker string     `json:"worker"`
-}
-
-func newRefusedRow(r *admin.Refusal) *refusedRow {
-	if r == nil {
-		return nil
-	}
-	return &refusedRow{What: r.What, Error: r.Error, Tries: r.Tries, Since: optional(r.Since), Worker: r.Worker}
 }
 
 // refusedText describes a refusal for people.
@@ -110,31 +52,13 @@ func refusedText(r *admin.Refusal) string {
 
 func newJobRow(i *admin.Job) jobRow {
 	row := jobRow{
-		ID: fmt.Sprint(i.ID), Queue: i.Queue, State: i.State, Kind: i.Kind, Key: i.Key, Priority: priority(i.Priority),
-		Enqueued: optional(i.Enqueued), At: optional(i.At), Attempts: i.Attempts, Crashes: i.Crashes,
-		MaxAttempts: i.MaxAttempts, Timeout: duration.Format(i.Timeout), Trace: i.Trace, Endpoint: i.Endpoint,
-		Unique: i.Unique, Group: orNone(i.Group), Callback: orNone(i.Callback),
-		Progress: newProgressRow(&i.Progress), HowFar: howFar(&i.Progress), Started: optional(i.Started),
-		Discarded: i.Discarded, Worker: i.Worker, Block: i.Block, Error: i.Error, Detail: i.Detail,
-		Refused: newRefusedRow(i.Refused), What: payloadText(i),
+		ID: wire.ID(i.ID), Kind: i.Kind, Key: i.Key, Priority: priorityText(i.Priority), Enqueued: optional(i.Enqueued),
+		HowFar: howFar(&i.Progress), Worker: i.Worker, Error: i.Error, What: payloadText(i),
 	}
 	if i.State != admin.StateReady {
 		row.When, row.Tried = shown(i.At, time.UTC), strconv.Itoa(i.Attempts)
 	}
-	if i.Binary || !json.Valid(i.Payload) {
-		row.Binary = i.Payload
-	} else {
-		row.Payload = i.Payload
-	}
 	return row
-}
-
-// orNone formats an id; 0 becomes "".
-func orNone(id int64) string {
-	if id == 0 {
-		return ""
-	}
-	return strconv.FormatInt(id, 10)
 }
 
 // payloadText is a payload for people to read.
@@ -203,7 +127,7 @@ func (p *program) printJob(i *admin.Job, output string, payload bool) error {
 	case payload:
 		return (&printer{out: p.out}).print(string(i.Payload))
 	case output != "table":
-		return encode(p.out, newJobRow(i))
+		return encode(p.out, wireof.Job(i))
 	}
 	return writeFacts(p.out, jobFacts(i))
 }
@@ -215,7 +139,7 @@ func jobFacts(i *admin.Job) []fact {
 		{"state", string(i.State)},
 		{"kind", i.Kind},
 		{"key", i.Key},
-		{"priority", priority(i.Priority).String()},
+		{"priority", priorityText(i.Priority)},
 		{"enqueued", shown(i.Enqueued, time.UTC)},
 	}
 	if i.State != admin.StateReady {
@@ -233,7 +157,7 @@ func jobFacts(i *admin.Job) []fact {
 	}
 	return append(facts,
 		fact{"timeout", duration.Format(i.Timeout)}, fact{"trace", i.Trace}, fact{"endpoint", i.Endpoint},
-		fact{"unique key", i.Unique}, fact{"group", orNone(i.Group)}, fact{"callback of", orNone(i.Callback)}, fact{"worker", i.Worker},
+		fact{"unique key", i.Unique}, fact{"group", wire.ID(i.Group)}, fact{"callback of", wire.ID(i.Callback)}, fact{"worker", i.Worker},
 		fact{"progress", howFar(&i.Progress)}, fact{"snapshot", beginning(readable(i.Progress.State, !utf8.Valid(i.Progress.State)), "-o json")},
 		fact{"block", fmt.Sprint(i.Block)}, fact{map[bool]string{true: "discarded", false: "error"}[i.Discarded], i.Error},
 		fact{"detail", i.Detail}, fact{"refused", refusedText(i.Refused)}, fact{"payload", beginning(payloadText(i), "--payload")})
@@ -377,11 +301,7 @@ func (p *program) listJobs(ctx context.Context, c *admin.Client, f jobListFlags)
 }
 
 func (p *program) writeJobs(jobs []admin.Job, output string) error {
-	rows := make([]jobRow, len(jobs))
-	for i := range jobs {
-		rows[i] = newJobRow(&jobs[i])
-	}
-	return write(p.out, output, rows)
+	return writeEach(p.out, output, jobs, wireof.Job, newJobRow)
 }
 
 func (p *program) queuePeek() *cobra.Command {
@@ -413,12 +333,10 @@ dead ones see dbcron job list.`,
 	return c
 }
 
-// A priority is a number in JSON. Tables show a word, unless it is the default.
-type priority int
-
-func (p priority) String() string {
-	if p == queue.Normal {
+// priorityText is a priority for people, unless it is the default.
+func priorityText(priority int) string {
+	if priority == queue.Normal {
 		return ""
 	}
-	return jobfield.PriorityName(int(p))
+	return wire.PriorityName(priority)
 }

@@ -11,18 +11,26 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
-// A statRow counts the jobs that share the given values.
+// A statRow is what a table shows of jobs that share some values.
 type statRow struct {
-	Queue  string      `json:"queue,omitempty" table:",rare"`
-	State  admin.State `json:"state,omitempty" table:",rare"`
-	Kind   string      `json:"kind,omitempty" table:",rare"`
-	Count  int         `json:"count" table:"-"`
-	Shown  string      `json:"-" table:"count"`
-	More   bool        `json:"more" table:"-"`
-	Oldest *time.Time  `json:"oldest"`
+	Queue  string     `table:"queue,rare"`
+	State  string     `table:"state,rare"`
+	Kind   string     `table:"kind,rare"`
+	Count  string     `table:"count"`
+	Oldest *time.Time `table:"oldest"`
+}
+
+func newStatRow(c *wire.JobCount) statRow {
+	row := statRow{c.Queue, c.State, c.Kind, strconv.Itoa(c.Count), &c.Oldest.Time}
+	if c.More {
+		row.Count += "+"
+	}
+	return row
 }
 
 func (p *program) jobStats() *cobra.Command {
@@ -69,17 +77,20 @@ were given up, and on average how long they had waited and how long they took.`,
 	return c
 }
 
-// A finishedRow counts what workers have done.
+// A finishedRow is what a table shows of what workers have done.
 type finishedRow struct {
-	Queue  string  `json:"queue"`
-	Kind   string  `json:"kind"`
-	Done   int     `json:"done"`
-	Failed int     `json:"failed"`
-	Dead   int     `json:"dead"`
-	Wait   string  `json:"-" table:"waited"`
-	Took   string  `json:"-" table:"took"`
-	WaitS  float64 `json:"waited_seconds" table:"-"`
-	TookS  float64 `json:"took_seconds" table:"-"`
+	Queue string        `table:"queue"`
+	Kind  string        `table:"kind"`
+	Done  int           `table:"done"`
+	Tried int           `table:"failed"`
+	Dead  int           `table:"dead"`
+	Wait  time.Duration `table:"waited"`
+	Took  time.Duration `table:"took"`
+}
+
+func newFinishedRow(f *admin.Finished) finishedRow {
+	const part = 10 * time.Microsecond
+	return finishedRow{f.Queue, f.Kind, f.Done, f.Failed, f.Dead, f.Wait.Round(part), f.Took.Round(part)}
 }
 
 func (p *program) finished(c *cobra.Command, name, last, output string) error {
@@ -95,16 +106,8 @@ func (p *program) finished(c *cobra.Command, name, last, output string) error {
 		if err != nil {
 			return err
 		}
-		rows := []finishedRow{}
-		for _, f := range all {
-			if name == "" || f.Queue == name {
-				rows = append(rows, finishedRow{
-					f.Queue, f.Kind, f.Done, f.Failed, f.Dead,
-					f.Wait.Round(10 * time.Microsecond).String(), f.Took.Round(10 * time.Microsecond).String(), f.Wait.Seconds(), f.Took.Seconds(),
-				})
-			}
-		}
-		return write(p.out, output, rows)
+		all = slices.DeleteFunc(all, func(f admin.Finished) bool { return name != "" && f.Queue != name })
+		return writeEach(p.out, output, all, wireof.Finished, newFinishedRow)
 	})
 }
 
@@ -121,46 +124,38 @@ func (p *program) printStats(ctx context.Context, c *admin.Client, names, by []s
 			}
 		}
 	}
-	rows := map[statRow]*statRow{}
+	type key struct{ queue, state, kind string }
+	counts := map[key]*wire.JobCount{}
 	for _, name := range names {
 		stats, err := c.Stats(ctx, name, countLimit)
 		if err != nil {
 			return err
 		}
-		for _, s := range stats {
-			key := statRow{}
-			for _, column := range by {
-				switch column {
-				case "queue":
-					key.Queue = s.Queue
-				case "state":
-					key.State = s.State
-				case "kind":
-					key.Kind = s.Kind
+		for i := range stats {
+			one := wireof.JobCount(&stats[i])
+			for column, value := range map[string]*string{"queue": &one.Queue, "state": &one.State, "kind": &one.Kind} {
+				if !slices.Contains(by, column) {
+					*value = ""
 				}
 			}
-			row := rows[key]
-			if row == nil {
-				row = &statRow{Queue: key.Queue, State: key.State, Kind: key.Kind, Oldest: &s.Oldest}
-				rows[key] = row
+			sum := counts[key{one.Queue, one.State, one.Kind}]
+			if sum == nil {
+				counts[key{one.Queue, one.State, one.Kind}] = &one
+				continue
 			}
-			row.Count, row.More = row.Count+s.Count, row.More || s.More
-			if s.Oldest.Before(*row.Oldest) {
-				row.Oldest = &s.Oldest
+			sum.Count, sum.More = sum.Count+one.Count, sum.More || one.More
+			if one.Oldest.Before(sum.Oldest.Time) {
+				sum.Oldest = one.Oldest
 			}
 		}
 	}
-	all := make([]statRow, 0, len(rows))
-	for _, row := range rows {
-		row.Shown = strconv.Itoa(row.Count)
-		if row.More {
-			row.Shown += "+"
-		}
-		all = append(all, *row)
+	all := make([]wire.JobCount, 0, len(counts))
+	for _, sum := range counts {
+		all = append(all, *sum)
 	}
-	slices.SortFunc(all, func(a, b statRow) int {
+	slices.SortFunc(all, func(a, b wire.JobCount) int {
 		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Kind, b.Kind),
-			cmp.Compare(slices.Index(allStates, a.State), slices.Index(allStates, b.State)))
+			cmp.Compare(slices.Index(allStates, admin.State(a.State)), slices.Index(allStates, admin.State(b.State))))
 	})
-	return write(p.out, output, all)
+	return writeEach(p.out, output, all, func(c *wire.JobCount) wire.JobCount { return *c }, newStatRow)
 }

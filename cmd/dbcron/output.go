@@ -15,6 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/wireof"
 )
 
 // outputFlag adds -o to a command.
@@ -32,6 +33,15 @@ func outputFlag(c *cobra.Command, to *string) {
 		}
 		return nil
 	}
+}
+
+// writeEach prints each item of a list: as JSON what word makes of it, which is what the API sends, too, and in
+// tables what row does.
+func writeEach[T, W, R any](w io.Writer, output string, all []T, word func(*T) W, row func(*T) R) error {
+	if output == "table" {
+		return writeTable(w, wireof.Each(all, row))
+	}
+	return write(w, output, wireof.Each(all, word))
 }
 
 // write prints rows, which are structs: their json tags name the columns. A tag

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -15,31 +14,58 @@ import (
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
+// A queueRow is what a table shows of a queue.
 type queueRow struct {
-	Name     string  `json:"name"`
-	State    string  `json:"state"`
-	Ready    tally   `json:"ready"`
-	Delayed  tally   `json:"delayed"`
-	Running  tally   `json:"running"`
-	Dead     tally   `json:"dead"`
-	Done     tally   `json:"done" table:"-"`
-	Counted  int     `json:"counted_to" table:"-"`
-	Oldest   waitAge `json:"oldest_seconds" table:"oldest"`
-	In       rate    `json:"in_per_minute" table:"in/min"`
-	Out      rate    `json:"out_per_minute" table:"out/min"`
-	Empty    emptied `json:"empty_seconds" table:"empty in"`
-	Workers  int     `json:"workers"`
-	Blocks   int     `json:"blocks"`
-	Endpoint string  `json:"endpoint" table:",rare"`
-	Reason   string  `json:"reason" table:",rare"`
-
-	queueSettingsRow `table:"-"`
+	Name     string  `table:"name"`
+	State    string  `table:"state"`
+	Ready    tally   `table:"ready"`
+	Delayed  tally   `table:"delayed"`
+	Running  tally   `table:"running"`
+	Dead     tally   `table:"dead"`
+	Oldest   waitAge `table:"oldest"`
+	In       rate    `table:"in/min"`
+	Out      rate    `table:"out/min"`
+	Empty    emptied `table:"empty in"`
+	Workers  int     `table:"workers"`
+	Blocks   int     `table:"blocks"`
+	Endpoint string  `table:"endpoint,rare"`
+	Reason   string  `table:"reason,rare"`
 }
+
+// A queueState is a queue, its jobs and its workers.
+type queueState struct {
+	q        admin.Queue
+	counts   admin.Counts // delayed jobs that are due are ready
+	oldest   waitAge
+	in, out  rate
+	empty    emptied
+	workers  int
+	endpoint string
+}
+
+func (s *queueState) row() queueRow {
+	return queueRow{
+		s.q.Name, s.q.State, tally(s.counts.Ready), tally(s.counts.Delayed), tally(s.counts.Running), tally(s.counts.Dead),
+		s.oldest, s.in, s.out, s.empty, s.workers, s.q.Blocks, s.endpoint, s.q.Reason,
+	}
+}
+
+func (s *queueState) status() wire.QueueStatus {
+	return wire.QueueStatus{
+		Queue: wireof.Queue(&s.q), QueueCounts: wireof.QueueCounts(&s.counts), Oldest: s.oldest.seconds(), In: s.in.number(),
+		Out: roundedTo(100, float64(s.out)), Empty: s.empty.seconds(), Workers: s.workers, Endpoint: s.endpoint,
+	}
+}
+
+// roundedTo rounds a number to a fraction.
+func roundedTo(parts, n float64) float64 { return math.Round(n*parts) / parts }
 
 // A waitAge is a duration; a negative one is unknown.
 type waitAge time.Duration
@@ -51,12 +77,12 @@ func (s waitAge) String() string {
 	return plain.Span(time.Duration(s))
 }
 
-// MarshalJSON returns a number, or null.
-func (s waitAge) MarshalJSON() ([]byte, error) {
+// seconds returns a number, or nil.
+func (s waitAge) seconds() *float64 {
 	if s < 0 {
-		return []byte("null"), nil
+		return nil
 	}
-	return json.Marshal(math.Round(time.Duration(s).Seconds()*1000) / 1000)
+	return new(roundedTo(1000, time.Duration(s).Seconds()))
 }
 
 // A rate is a number of jobs per minute; a negative one is unknown.
@@ -72,12 +98,12 @@ func (r rate) String() string {
 	return strconv.FormatFloat(max(0.1, float64(r)), 'f', 1, 64)
 }
 
-// MarshalJSON returns a number, or null.
-func (r rate) MarshalJSON() ([]byte, error) {
+// number returns a number, or nil.
+func (r rate) number() *float64 {
 	if r < 0 {
-		return []byte("null"), nil
+		return nil
 	}
-	return json.Marshal(math.Round(float64(r)*100) / 100)
+	return new(roundedTo(100, float64(r)))
 }
 
 // An emptied is the time until a queue is drained.
@@ -93,12 +119,12 @@ func (e emptied) String() string {
 	return e.Emptying.String()
 }
 
-// MarshalJSON returns a number, or null: never, or unknown.
-func (e emptied) MarshalJSON() ([]byte, error) {
+// seconds returns a number, or nil: never, or unknown.
+func (e emptied) seconds() *float64 {
 	if e.Never {
-		return []byte("null"), nil
+		return nil
 	}
-	return waitAge(e.In).MarshalJSON()
+	return waitAge(e.In).seconds()
 }
 
 func (p *program) queueList() *cobra.Command {
@@ -124,7 +150,7 @@ it goes on so: never if as many come in as end, "over" what the first 10000 take
 BLOCKS is how many could share it: dbcron queue resize. ENDPOINT is where its jobs are
 sent, without the URL's query: dbcron endpoint.`,
 		Example: `  dbcron queue list
-  dbcron queue list -o jsonl | jq -r 'select(.dead > 0 or .oldest_seconds > 60) | .name'
+  dbcron queue list -o jsonl | jq -r 'select(.dead > 0 or .oldest_ready_seconds > 60) | .name'
   dbcron queue list -n 100 --after mail`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if limit < 1 {
@@ -152,16 +178,16 @@ func (p *program) listQueues(ctx context.Context, db *dialect.DB, c *admin.Clien
 	if err != nil {
 		return err
 	}
-	rows := make([]queueRow, len(all))
+	states := make([]queueState, len(all))
 	for i := range all {
-		if rows[i], _, err = look.row(ctx, all[i]); err != nil {
+		if states[i], _, err = look.state(ctx, all[i]); err != nil {
 			return err
 		}
 	}
 	if more {
 		fmt.Fprintf(p.err, "dbcron: there are more queues: --after %s\n", oneLine(all[limit-1].Name, 200))
 	}
-	return write(p.out, output, rows)
+	return writeEach(p.out, output, states, (*queueState).status, (*queueState).row)
 }
 
 // queuesAfter reads page by page, since programs may invent any number of names.
@@ -210,11 +236,11 @@ func (p *program) newQueueLook(ctx context.Context, db *dialect.DB, c *admin.Cli
 	return l, nil
 }
 
-// row counts a queue's jobs, and reads who leases its blocks.
-func (l *queueLook) row(ctx context.Context, q admin.Queue) (queueRow, []admin.Block, error) {
+// state counts a queue's jobs, and reads who leases its blocks.
+func (l *queueLook) state(ctx context.Context, q admin.Queue) (queueState, []admin.Block, error) {
 	depths, err := health.Depths(ctx, l.c, []admin.Queue{q}, health.CountTo, l.now)
 	if err != nil {
-		return queueRow{}, nil, err
+		return queueState{}, nil, err
 	}
 	d := &depths[0]
 	done, err := l.c.CountDone(ctx, q.Name, countLimit)
@@ -225,17 +251,19 @@ func (l *queueLook) row(ctx context.Context, q admin.Queue) (queueRow, []admin.B
 	if errors.Is(err, queue.ErrNotFound) { // it was inserted by hand and has had no job yet
 		err = nil
 	}
-	flow, oldest, in := l.flows[q.Name], waitAge(-1), rate(-1)
+	flow := l.flows[q.Name]
+	s := queueState{
+		q: q, oldest: -1, in: -1, out: rate(flow.Out), empty: emptied{d.Empty(flow, l.now), d.Waiting() > 0},
+		counts: admin.Counts{
+			Ready: d.Waiting(), Delayed: d.Delayed - d.Due, Running: d.Running, Dead: d.Dead, Done: done, Limit: countLimit,
+		},
+		workers: len(holders(blocks)), endpoint: l.endpoints[q.Name],
+	}
 	if d.Waiting() > 0 {
-		oldest = waitAge(d.Age)
+		s.oldest = waitAge(d.Age)
 	}
 	if n, ok := d.In(flow, l.now); ok {
-		in = rate(n)
+		s.in = rate(n)
 	}
-	return queueRow{
-		q.Name, q.State, tally(d.Waiting()), tally(d.Delayed - d.Due), tally(d.Running), tally(d.Dead), tally(done), countLimit,
-		oldest, in, rate(flow.Out),
-		emptied{d.Empty(flow, l.now), d.Waiting() > 0},
-		len(holders(blocks)), q.Blocks, l.endpoints[q.Name], q.Reason, newQueueSettingsRow(&q),
-	}, blocks, err
+	return s, blocks, err
 }

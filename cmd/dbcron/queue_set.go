@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) queueSet() *cobra.Command {
@@ -119,10 +120,10 @@ func (p *program) setQueue(ctx context.Context, c *admin.Client, name string, ch
 func mismatches(q *admin.Queue) (wrong []string) {
 	if q.RetryMaxDelay < q.RetryDelay {
 		wrong = append(wrong, fmt.Sprintf("--retry-max-delay, %s, is less than --retry-delay, %s",
-			spanText(q.RetryMaxDelay, "none", 0), spanText(q.RetryDelay, "none", 0)))
+			wire.DurationOf(q.RetryMaxDelay), wire.DurationOf(q.RetryDelay)))
 	}
 	if q.PollMax < q.PollMin {
-		wrong = append(wrong, fmt.Sprintf("--poll-max, %s, is less than --poll-min, %s", spanText(q.PollMax, "", 0), spanText(q.PollMin, "", 0)))
+		wrong = append(wrong, fmt.Sprintf("--poll-max, %s, is less than --poll-min, %s", wire.DurationOf(q.PollMax), wire.DurationOf(q.PollMin)))
 	}
 	return wrong
 }

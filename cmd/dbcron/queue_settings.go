@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A queueSetting is a column of a queue that has a flag. Its value is text here, so that all invalid flags are
@@ -28,24 +29,24 @@ type queueSetting struct {
 // queueSettings are listed in the order in which they are shown.
 var queueSettings = []queueSetting{
 	queueNumber("max_attempts", "10", "failed attempts after which a job is dead", func(q *admin.Queue) *int { return &q.MaxAttempts }),
-	queueSpan("retry_delay", "none", 0, 0, "10s", "time before the second attempt; doubles with each further one",
+	queueSpan("retry_delay", "none", 0, "10s", "time before the second attempt; doubles with each further one",
 		func(q *admin.Queue) *time.Duration { return &q.RetryDelay }),
-	queueSpan("retry_max_delay", "none", 0, 0, "1h", "time between two attempts at the most",
+	queueSpan("retry_max_delay", "none", 0, "1h", "time between two attempts at the most",
 		func(q *admin.Queue) *time.Duration { return &q.RetryMaxDelay }),
 	queueKeyRetry(),
 	queueFIFO(),
-	queueSpan("timeout", "none", 0, 0, "none", "time after which an attempt has failed",
+	queueSpan("timeout", "none", 0, "none", "time after which an attempt has failed",
 		func(q *admin.Queue) *time.Duration { return &q.Timeout }),
 	queueNumber("max_crashes", "3", "worker crashes after which a job is dead", func(q *admin.Queue) *int { return &q.MaxCrashes }),
-	queueSpan("keep_dead", "forever", -1, 0, "90d", "how long dead jobs are kept", func(q *admin.Queue) *time.Duration { return &q.KeepDead }),
+	queueSpan("keep_dead", "forever", 0, "90d", "how long dead jobs are kept", func(q *admin.Queue) *time.Duration { return &q.KeepDead }),
 	queueKeepDeadMax(),
-	queueSpan("keep_done", "none", 0, 0, "none", "how long jobs that are done are kept",
+	queueSpan("keep_done", "none", 0, "none", "how long jobs that are done are kept",
 		func(q *admin.Queue) *time.Duration { return &q.KeepDone }),
 	queueSize("max_payload", "1MiB", "how large a job's payload may be", func(q *admin.Queue) *int { return &q.MaxPayload }),
-	queueSpan("poll_min", "", 0, time.Millisecond, "2ms",
+	queueSpan("poll_min", "", time.Millisecond, "2ms",
 		"shortest time between two polls, after jobs were found, where workers are not notified",
 		func(q *admin.Queue) *time.Duration { return &q.PollMin }),
-	queueSpan("poll_max", "", 0, time.Millisecond, "250ms", "longest time between two polls",
+	queueSpan("poll_max", "", time.Millisecond, "250ms", "longest time between two polls",
 		func(q *admin.Queue) *time.Duration { return &q.PollMax }),
 	queueNotify(),
 }
@@ -60,8 +61,8 @@ func (s queueSetting) register(c *cobra.Command) {
 		usage += " (default: " + s.usual + ")"
 	}
 	c.Flags().Var(&rawText{shape: s.shape}, s.flag(), usage)
-	if s.shape == "yes|no" {
-		c.Flags().Lookup(s.flag()).NoOptDefVal = "yes"
+	if s.shape == "true|false" {
+		c.Flags().Lookup(s.flag()).NoOptDefVal = "true"
 	}
 }
 
@@ -98,18 +99,15 @@ func queueKeyRetry() queueSetting {
 
 func queueFIFO() queueSetting {
 	return queueSetting{
-		"fifo", "yes|no", "no", "whether its jobs are done one after the other, in the order in which they were enqueued",
+		"fifo", "true|false", "false", "whether its jobs are done one after the other, in the order in which they were enqueued",
 		func(q *admin.Queue) string {
-			if q.FIFO {
-				return "yes"
-			}
-			return "no"
+			return strconv.FormatBool(q.FIFO)
 		},
 		func(q *admin.Queue, text string) error {
-			if text != "yes" && text != "no" {
-				return fmt.Errorf("%q is not known; use yes or no", text)
+			if text != "true" && text != "false" {
+				return fmt.Errorf("%q is not known; use true or false", text)
 			}
-			q.FIFO = text == "yes"
+			q.FIFO = text == "true"
 			return nil
 		},
 	}
@@ -165,37 +163,30 @@ func queueNumber(name, usual, usage string, field func(*admin.Queue) *int) queue
 	}
 }
 
-// queueSpan is a setting that is a duration of at least least, or a word.
-func queueSpan(name, word string, means, least time.Duration, usual, usage string, field func(*admin.Queue) *time.Duration) queueSetting {
+// queueSpan is a setting that is a duration of at least least, which may be forever.
+func queueSpan(name, word string, least time.Duration, usual, usage string, field func(*admin.Queue) *time.Duration) queueSetting {
+	read := wire.Duration.Finite
+	if word == string(wire.Forever) {
+		read = wire.Duration.Time
+	}
 	return queueSetting{
 		name, "duration" + orShape(word), usual, usage,
-		func(q *admin.Queue) string { return spanText(*field(q), word, means) },
+		func(q *admin.Queue) string { return string(wire.DurationOf(*field(q))) },
 		func(q *admin.Queue, text string) error {
-			if word != "" && text == word {
-				*field(q) = means
-				return nil
+			if text == "" {
+				return errors.New("is empty")
 			}
-			d, err := notNegative(text)
+			d, err := read(wire.Duration(text))
 			switch {
 			case err != nil:
 				return err
-			case d < least:
+			case d >= 0 && d < least:
 				return fmt.Errorf("%q is less than %v", text, least)
 			}
 			*field(q) = d
 			return nil
 		},
 	}
-}
-
-func spanText(d time.Duration, word string, means time.Duration) string {
-	if word != "" && (d == means || d < 0) {
-		return word
-	}
-	if d == 0 {
-		return "0s"
-	}
-	return duration.Format(d)
 }
 
 // notNegative parses a duration, and explains an error about its sign.
@@ -251,33 +242,4 @@ func readSize(text string) (int, error) {
 		return 0, fmt.Errorf("%q is not a size from 1 byte to 1GiB; write for example 65536, 64KiB or 4MiB", text)
 	}
 	return n * times, nil
-}
-
-// A queueSettingsRow has the settings in the form in which the flags of dbcron queue set take them.
-type queueSettingsRow struct {
-	MaxAttempts   int    `json:"max_attempts"`
-	RetryDelay    string `json:"retry_delay"`
-	RetryMaxDelay string `json:"retry_max_delay"`
-	KeyRetry      string `json:"key_retry"`
-	FIFO          string `json:"fifo"`
-	Timeout       string `json:"timeout"`
-	MaxCrashes    int    `json:"max_crashes"`
-	KeepDead      string `json:"keep_dead"`
-	KeepDeadMax   string `json:"keep_dead_max"`
-	KeepDone      string `json:"keep_done"`
-	MaxPayload    int    `json:"max_payload"`
-	PollMin       string `json:"poll_min"`
-	PollMax       string `json:"poll_max"`
-	Notify        string `json:"notify"`
-}
-
-func newQueueSettingsRow(q *admin.Queue) queueSettingsRow {
-	text := map[string]string{}
-	for _, s := range queueSettings {
-		text[s.name] = s.get(q)
-	}
-	return queueSettingsRow{
-		q.MaxAttempts, text["retry_delay"], text["retry_max_delay"], text["key_retry"], text["fifo"], text["timeout"],
-		q.MaxCrashes, text["keep_dead"], text["keep_dead_max"], text["keep_done"], q.MaxPayload, text["poll_min"], text["poll_max"], q.Notify,
-	}
 }

@@ -11,44 +11,23 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/health"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A queueDetail is everything about one queue.
 type queueDetail struct {
-	queueRow
-	Has     []blockRow    `json:"has"`
-	Refused []*refusedRow `json:"refused"`
-
-	q       admin.Queue
+	queueState
 	blocks  []admin.Block
 	limits  []string
 	refused []admin.Refusal
 }
 
-// A blockRow is a block of a queue and its holder.
-type blockRow struct {
-	Block      int        `json:"block"`
-	Generation int        `json:"generation"`
-	State      string     `json:"state"`
-	Worker     string     `json:"worker"` // current or last holder
-	Since      *time.Time `json:"since"`
-	Fence      string     `json:"fence"` // a string: JSON readers round large numbers
-	Crashes    int        `json:"crashes"`
-}
-
-func newBlockRow(b admin.Block) blockRow {
-	return blockRow{b.Number, b.Generation, blockState(b), b.Worker, optional(b.Since), fmt.Sprint(b.Fence), b.Crashes}
-}
-
-func blockState(b admin.Block) string {
-	switch {
-	case !b.Leased:
-		return "free"
-	case !b.Live:
-		return "lost"
+func (d *queueDetail) word() wire.QueueDetail {
+	return wire.QueueDetail{
+		QueueStatus: d.status(), BlockList: wireof.Each(d.blocks, wireof.Block), Refused: wireof.Each(d.refused, wireof.Refusal),
 	}
-	return "held"
 }
 
 func (p *program) queueShow() *cobra.Command {
@@ -87,26 +66,17 @@ func (p *program) showQueueOf(ctx context.Context, db *dialect.DB, c *admin.Clie
 	if err != nil {
 		return err
 	}
-	row, blocks, err := look.row(ctx, q)
+	state, blocks, err := look.state(ctx, q)
 	if err != nil {
 		return err
 	}
-	d := queueDetail{queueRow: row, Has: make([]blockRow, len(blocks)), q: q, blocks: blocks}
-	for i, b := range blocks {
-		d.Has[i] = newBlockRow(b)
-	}
-	d.Refused = []*refusedRow{}
+	d := queueDetail{queueState: state, blocks: blocks}
 	d.refused, err = c.Refusals(ctx, name, health.MostRefusals)
 	if err != nil { // a user who may not read it sees the rest
 		fmt.Fprintf(p.err, "dbcron: which jobs the database refuses is not known: %v\n", err)
 	}
-	for i := range d.refused {
-		row := newRefusedRow(&d.refused[i])
-		row.Job = fmt.Sprint(d.refused[i].Job)
-		d.Refused = append(d.Refused, row)
-	}
 	if output != "table" {
-		return encode(p.out, d)
+		return encode(p.out, d.word())
 	}
 	if d.limits, err = limitsText(ctx, c, name); err != nil {
 		return err
@@ -115,23 +85,24 @@ func (p *program) showQueueOf(ctx context.Context, db *dialect.DB, c *admin.Clie
 }
 
 func (d *queueDetail) facts() []fact {
+	r := d.row()
 	facts := []fact{
-		{"name", d.Name},
+		{"name", r.Name},
 		{"state", queueStanding(&d.q)},
-		{"ready", d.Ready.String()},
-		{"delayed", d.Delayed.String()},
-		{"running", d.Running.String()},
-		{"dead", d.Dead.String()},
+		{"ready", r.Ready.String()},
+		{"delayed", r.Delayed.String()},
+		{"running", r.Running.String()},
+		{"dead", r.Dead.String()},
 	}
-	if d.Oldest >= 0 {
-		facts = append(facts, fact{"oldest", d.Oldest.String() + " ready"})
+	if r.Oldest >= 0 {
+		facts = append(facts, fact{"oldest", r.Oldest.String() + " ready"})
 	}
-	if d.Empty.waits {
-		facts = append(facts, fact{"empty in", d.Empty.String()})
+	if r.Empty.waits {
+		facts = append(facts, fact{"empty in", r.Empty.String()})
 	}
-	facts = append(facts, fact{"in, out", d.In.String() + " and " + d.Out.String() + " a minute"}, fact{"endpoint", d.Endpoint})
-	if d.q.KeepDone > 0 || d.Done > 0 {
-		facts = append(facts, fact{"done", d.Done.String()})
+	facts = append(facts, fact{"in, out", r.In.String() + " and " + r.Out.String() + " a minute"}, fact{"endpoint", r.Endpoint})
+	if d.q.KeepDone > 0 || d.counts.Done > 0 {
+		facts = append(facts, fact{"done", tally(d.counts.Done).String()})
 	}
 	for _, s := range queueSettings {
 		facts = append(facts, fact{strings.ReplaceAll(s.name, "_", " "), s.get(&d.q)})
@@ -139,7 +110,7 @@ func (d *queueDetail) facts() []fact {
 	if len(d.limits) > 0 {
 		facts = append(facts, fact{"limits", strings.Join(d.limits, "\n")})
 	}
-	return append(facts, fact{"workers", fmt.Sprint(d.Workers)}, fact{"blocks", d.whose()}, fact{"refused", refusalsText(d.refused)})
+	return append(facts, fact{"workers", fmt.Sprint(d.workers)}, fact{"blocks", d.whose()}, fact{"refused", refusalsText(d.refused)})
 }
 
 // refusalsText describes refusals, one per line.
@@ -154,7 +125,7 @@ func refusalsText(all []admin.Refusal) string {
 
 // whose describes the holders of the blocks. Consecutive blocks with the same description share a line.
 func (d *queueDetail) whose() string {
-	lines := []string{fmt.Sprint(d.Blocks)}
+	lines := []string{fmt.Sprint(d.q.Blocks)}
 	for i := 0; i < len(d.blocks); {
 		n := 1
 		for i+n < len(d.blocks) && d.story(i+n) == d.story(i) {
@@ -174,7 +145,7 @@ func (d *queueDetail) whose() string {
 func (d *queueDetail) story(i int) string {
 	b := d.blocks[i]
 	text := "free"
-	switch blockState(b) {
+	switch wireof.BlockState(&b) {
 	case "held":
 		text = oneLine(b.Worker, 200) + " since " + shown(b.Since, time.UTC)
 	case "lost":

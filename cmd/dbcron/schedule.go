@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -33,103 +33,28 @@ By hand:      run, cancel, backfill`,
 	return c
 }
 
+// A scheduleRow is what a table shows of a schedule.
 type scheduleRow struct {
-	Name    string            `json:"name"`
-	Spec    string            `json:"spec"`
-	Zone    string            `json:"time_zone"`
-	State   string            `json:"state"`
-	Due     *time.Time        `json:"next"`
-	Tag     tagName           `json:"tag" table:",rare"`
-	Kind    string            `json:"kind"`
-	What    string            `json:"-" table:"command"`
-	Command string            `json:"command" table:"-"`
-	Stdin   string            `json:"stdin,omitempty" table:"-"`
-	Env     map[string]string `json:"env,omitempty" table:"-"`
-	Headers map[string]string `json:"headers,omitempty" table:"-"`
-	Source  string            `json:"source,omitempty" table:"-"`
-	Reason  string            `json:"reason"`
-
-	policyRow  `table:"-"`
-	jobColumns `table:"-"`
-}
-
-// jobColumns are the columns of a schedule that enqueues a job.
-type jobColumns struct {
-	Queue       string `json:"job_queue,omitempty"`
-	Key         string `json:"job_key,omitempty"`
-	Priority    int    `json:"job_priority,omitempty"`
-	MaxAttempts int    `json:"job_max_attempts,omitempty"`
-	Timeout     string `json:"job_timeout,omitempty"`
-	Unique      string `json:"job_unique,omitempty"`
-	UniqueFor   string `json:"job_unique_for,omitempty"`
-}
-
-// A policyRow has the columns as the table has them: durations such as 1h30m, -1 for all runs, and "" for unset.
-type policyRow struct {
-	DST           string     `json:"dst"`
-	Dir           string     `json:"dir"`
-	User          string     `json:"user"`
-	Missed        string     `json:"missed"`
-	MissedWindow  string     `json:"missed_window"`
-	Overlap       string     `json:"overlap"`
-	FirstRun      string     `json:"first_run"`
-	MaxAttempts   int        `json:"max_attempts"`
-	RetryDelay    string     `json:"retry_delay"`
-	RetryMaxDelay string     `json:"retry_max_delay"`
-	RetryPastNext bool       `json:"retry_past_next"`
-	Repeatable    bool       `json:"repeatable"`
-	Timeout       string     `json:"timeout"`
-	Stall         string     `json:"stall"`
-	KillGrace     string     `json:"kill_grace"`
-	Jitter        string     `json:"jitter"`
-	Starts        *time.Time `json:"starts"`
-	Ends          *time.Time `json:"ends"`
-	MaxFailures   int        `json:"max_failures"`
-	KeepRuns      int        `json:"keep_runs"`
-	KeepFor       string     `json:"keep_for"`
-	OnSuccess     string     `json:"on_success"`
-	OnFailure     string     `json:"on_failure"`
-	Notify        string     `json:"notify"`
-	Failures      int        `json:"failures"`
-}
-
-// A tagName appears in tables only if it is not the default.
-type tagName string
-
-func (t tagName) String() string {
-	if t == "default" {
-		return ""
-	}
-	return string(t)
+	Name   string     `table:"name"`
+	Spec   string     `table:"spec"`
+	Zone   string     `table:"time zone"`
+	State  string     `table:"state"`
+	Next   *time.Time `table:"next"`
+	Tag    string     `table:"tag,rare"`
+	Kind   string     `table:"kind"`
+	What   string     `table:"command"`
+	Reason string     `table:"reason"`
 }
 
 func newScheduleRow(s *scheduler.Schedule) scheduleRow {
-	keep := duration.Format(s.KeepFor)
-	if s.KeepFor < 0 {
-		keep = "forever"
-	}
-	var due *time.Time
+	row := scheduleRow{Name: s.Name, Spec: s.Spec, Zone: s.Zone, State: s.State, Kind: s.Kind, What: what(s), Reason: s.Reason}
 	if s.State == "active" { // otherwise it will not run
-		due = optional(s.Due)
+		row.Next = optional(s.Due)
 	}
-	var job jobColumns
-	if s.Kind == "job" {
-		job = jobColumns{
-			s.Job.Queue, s.Job.Key, s.Job.Priority, s.Job.MaxAttempts, duration.Format(s.Job.Timeout),
-			s.Job.Unique, duration.Format(s.Job.UniqueFor),
-		}
+	if s.Tag != "default" {
+		row.Tag = s.Tag
 	}
-	return scheduleRow{
-		s.Name, s.Spec, s.Zone, s.State, due, tagName(s.Tag), s.Kind, what(s), s.Command, s.Stdin, s.Env, s.Headers,
-		s.Source, s.Reason,
-		policyRow{
-			s.DST, s.Dir, s.User, s.Missed, duration.Format(s.MissedWindow), s.Overlap, s.FirstRun, s.MaxAttempts,
-			duration.Format(s.RetryDelay), duration.Format(s.RetryMaxDelay), s.RetryPastNext, !s.Unrepeatable,
-			duration.Format(s.Timeout), duration.Format(s.Stall), duration.Format(s.KillGrace), duration.Format(s.Jitter),
-			optional(s.Starts), optional(s.Ends), s.MaxFailures, s.KeepRuns, keep, s.OnSuccess, s.OnFailure, s.Notify, s.Failures,
-		},
-		job,
-	}
+	return row
 }
 
 // what describes for people what a schedule runs.
@@ -178,16 +103,16 @@ each schedule is there, with the names that the columns of the table have.`,
 				}
 			}
 			return p.with(c.Context(), func(db *dialect.DB) error {
-				var rows []scheduleRow
+				var all []scheduler.Schedule
 				err := eachSchedule(c.Context(), db, func(s *scheduler.Schedule) {
 					if len(states) == 0 || slices.Contains(states, s.State) {
-						rows = append(rows, newScheduleRow(s))
+						all = append(all, *s)
 					}
 				})
 				if err != nil {
 					return err
 				}
-				return write(p.out, output, rows)
+				return writeEach(p.out, output, all, wireof.Schedule, newScheduleRow)
 			})
 		},
 	}

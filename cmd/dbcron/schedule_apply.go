@@ -84,7 +84,7 @@ and without a daemon. The file - is standard input, and needs --source.
 
 ` + aboutSources,
 		Example: `  dbcron schedule import --crontab /etc/dbcron/crontab --dry-run
-  crontab -l | dbcron schedule import --crontab - --source my-crontab --tz Europe/Berlin`,
+  crontab -l | dbcron schedule import --crontab - --source my-crontab --time-zone Europe/Berlin`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.path == "" {
 				return usagef("%s needs --crontab FILE", c.CommandPath())
@@ -95,7 +95,7 @@ and without a daemon. The file - is standard input, and needs --source.
 	}
 	c.Flags().StringVar(&f.path, "crontab", "", "the `file`, in the format of crontab(5)")
 	systemFlag(c.Flags())
-	c.Flags().StringVar(&f.zone, "tz", "", "time `zone` of lines that no CRON_TZ stands above (default: UTC)")
+	c.Flags().StringVar(&f.zone, "time-zone", "", "time `zone` of lines that no CRON_TZ stands above (default: UTC)")
 	f.register(c)
 	return c
 }
@@ -318,7 +318,7 @@ func notForCrontab(s *scheduler.Schedule) error {
 }
 
 // entryOf returns a schedule as a line. It always names the zone, since the file may be imported with another
-// --tz.
+// --time-zone.
 func entryOf(s *scheduler.Schedule, named bool) crontab.Entry {
 	e := crontab.Entry{Spec: s.Spec, Zone: s.Zone, Command: s.Command, Stdin: s.Stdin}
 	if named {

@@ -31,7 +31,7 @@ while the last job waits or runs.
 
 Durations are such as 90s, 1h30m or 30d. Times are read in the schedule's zone, if
 they do not say otherwise (2026-12-31T18:00, or 2026-12-31T18:00:00Z).`,
-		Example: `  dbcron schedule add backup --expr "30 3 * * *" --tz Europe/Berlin -- "pg_dump shop | gzip > /backup/shop.gz"
+		Example: `  dbcron schedule add backup --expr "30 3 * * *" --time-zone Europe/Berlin -- "pg_dump shop | gzip > /backup/shop.gz"
   dbcron schedule add poll --expr "@every 90s" --timeout 1m --max-attempts 3 -- /usr/local/bin/poll --quick
   dbcron schedule add report --expr @hourly --http "POST https://example.org/report" --header 'X-Key: 4711' --body '{}'
   dbcron schedule add purge --expr @daily --sql "DELETE FROM session WHERE expires < CURRENT_TIMESTAMP"

@@ -34,7 +34,7 @@ each on one line with the attempts at it. Times are those of the schedule's zone
 					return err
 				}
 				if output != "table" {
-					return encode(p.out, e)
+					return encode(p.out, e.Wire())
 				}
 				return writeExplanation(p, e)
 			})

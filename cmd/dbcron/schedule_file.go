@@ -106,7 +106,7 @@ func (f *scheduleFile) readYAML(data []byte) ([]scheduler.Schedule, error) {
 
 func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 	if _, err := cronspec.New("@daily", f.zone, ""); err != nil {
-		return nil, usagef("--tz: %v", err)
+		return nil, usagef("--time-zone: %v", err)
 	}
 	entries, err := f.parseCrontab(data)
 	if err != nil {

@@ -242,7 +242,7 @@ func flagOf(field, kind string) string {
 	case "job": // several flags
 		return "--job-…"
 	case "time_zone":
-		return "--tz"
+		return "--time-zone"
 	}
 	return "--" + strings.ReplaceAll(field, "_", "-")
 }

@@ -16,36 +16,30 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
+// A runRow is what a table shows of a run.
 type runRow struct {
-	ID       string     `json:"id"` // a string: JSON readers round large numbers
-	Schedule string     `json:"schedule"`
-	Due      *time.Time `json:"due"`
-	To       *time.Time `json:"to" table:"-"`
-	Slots    int64      `json:"slots"`
-	Attempt  int        `json:"attempt"`
-	Cause    string     `json:"cause"`
-	State    string     `json:"state"`
-	Exit     *int       `json:"exit_code"`
-	Seconds  string     `json:"seconds"`
-	By       string     `json:"by" table:"-"`
-	Fence    string     `json:"fence" table:"-"`
-	Next     *time.Time `json:"next" table:"-"`
-	Started  *time.Time `json:"started" table:"-"`
-	Finished *time.Time `json:"finished" table:"-"`
-	Cancel   string     `json:"cancel" table:"-"`
-	Error    string     `json:"error"`
-	Output   string     `json:"output"`
+	ID       string     `table:"id"`
+	Schedule string     `table:"schedule"`
+	Due      *time.Time `table:"due"`
+	Slots    int64      `table:"slots"`
+	Attempt  int        `table:"attempt"`
+	Cause    string     `table:"cause"`
+	State    string     `table:"state"`
+	Exit     *int       `table:"exit code"`
+	Seconds  string     `table:"seconds"`
+	Error    string     `table:"error"`
+	Output   string     `table:"output"`
 }
 
 func newRunRow(r *scheduler.Run) runRow {
 	row := runRow{
-		ID: fmt.Sprint(r.ID), Schedule: r.Schedule, Due: optional(r.Due), To: optional(r.To), Slots: r.Slots,
-		Attempt: r.Attempt, Cause: r.Cause, State: r.State, Seconds: "-", By: r.By, Fence: fmt.Sprint(r.Fence),
-		Next: optional(r.Next), Started: optional(r.Started), Finished: optional(r.Finished),
-		Cancel: r.Cancel, Error: r.Error, Output: r.Output,
+		ID: wire.ID(r.ID), Schedule: r.Schedule, Due: optional(r.Due), Slots: r.Slots, Attempt: r.Attempt, Cause: r.Cause, State: r.State,
+		Seconds: "-", Error: r.Error, Output: r.Output,
 	}
 	if r.ExitCode >= 0 {
 		row.Exit = &r.ExitCode
@@ -195,11 +189,7 @@ func (p *program) listRuns(ctx context.Context, db *dialect.DB, name string, n i
 			return err
 		}
 	}
-	rows := make([]runRow, len(found))
-	for i := range found {
-		rows[i] = newRunRow(&found[i])
-	}
-	return write(p.out, output, rows)
+	return writeEach(p.out, output, found, wireof.Run, newRunRow)
 }
 
 func (p *program) scheduleOutput() *cobra.Command {

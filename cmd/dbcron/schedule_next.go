@@ -9,7 +9,9 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) scheduleNext() *cobra.Command {
@@ -21,14 +23,14 @@ func (p *program) scheduleNext() *cobra.Command {
 		Long: `Print the next slots of a schedule, or of a spec. For a spec no database is opened,
 so that it can be tried before it is used.`,
 		Example: `  dbcron schedule next backup
-  dbcron schedule next --expr "30 2 * * *" --tz Europe/Berlin --from 2026-03-28T00:00:00Z -n 3 -o json`,
+  dbcron schedule next --expr "30 2 * * *" --time-zone Europe/Berlin --from 2026-03-28T00:00:00Z -n 3 -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if n < 1 || n > 10_000 {
 				return usagef("-n %d: use 1 to 10000", n)
 			}
 			if len(args) == 1 {
-				for _, name := range []string{"expr", "tz", "dst", "from"} {
+				for _, name := range []string{"expr", "time-zone", "dst", "from"} {
 					if c.Flags().Changed(name) {
 						return usagef("--%s is for a spec; leave it out, or the name %q", name, args[0])
 					}
@@ -47,7 +49,7 @@ so that it can be tried before it is used.`,
 	}
 	flags := c.Flags()
 	flags.StringVar(&expr, "expr", "", "when: five cron fields, or @daily, @every 90s, …")
-	flags.StringVar(&zone, "tz", "UTC", "time zone of the spec")
+	flags.StringVar(&zone, "time-zone", "UTC", "time zone of the spec")
 	flags.StringVar(&from, "from", "", "print slots strictly after this time (RFC 3339; default: now)")
 	flags.IntVarP(&n, "count", "n", 5, "how many slots")
 	flags.StringVar(&dst, "dst", "vixie", "when clocks change: `vixie|wall`; vixie runs fixed times once")
@@ -94,21 +96,17 @@ func (p *program) nextOf(ctx context.Context, db *dialect.DB, name string, n int
 }
 
 func (p *program) printSlots(slots []time.Time, zone *time.Location, output string) error {
-	times := make([]string, len(slots))
-	for i, slot := range slots {
-		times[i] = shown(slot, zone)
-	}
 	if output == "json" {
-		return encode(p.out, struct {
-			Times []string `json:"times"`
-		}{times})
+		return encode(p.out, wire.Slots{Slots: wireof.Instants(slots)})
 	}
-	for _, t := range times {
-		line := t
+	for _, slot := range slots {
+		err := error(nil)
 		if output == "jsonl" {
-			line = `"` + t + `"`
+			err = encode(p.out, wire.At(slot))
+		} else {
+			_, err = fmt.Fprintln(p.out, shown(slot, zone))
 		}
-		if _, err := fmt.Fprintln(p.out, line); err != nil {
+		if err != nil {
 			return err
 		}
 	}

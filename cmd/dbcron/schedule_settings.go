@@ -10,9 +10,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A setting is a column of a schedule that has a flag. Its value is text here, so that all invalid flags are
@@ -71,7 +71,7 @@ var settings = []setting{
 		func(s *schedule) *time.Duration { return &s.Jitter }),
 	moment("starts", "there are no slots before, such as 2026-12-01T00:00", func(s *schedule) *time.Time { return &s.Starts }),
 	moment("ends", "there are no slots after, such as 2026-12-31T18:00", func(s *schedule) *time.Time { return &s.Ends }),
-	countOr("never", 0, "max_failures", "never", "failed slots in a row after which the schedule is given up",
+	countOr("none", 0, "max_failures", "none", "failed slots in a row after which the schedule is given up",
 		func(s *schedule) *int { return &s.MaxFailures }),
 	countOr("all", -1, "keep_runs", "1000", "how many runs the history keeps", func(s *schedule) *int { return &s.KeepRuns }),
 	spanOr("forever", -1, "keep_for", "30d", "how long the history keeps runs", func(s *schedule) *time.Duration { return &s.KeepFor }),
@@ -82,9 +82,6 @@ var settings = []setting{
 
 // flag returns the name of the setting's flag.
 func (s setting) flag() string {
-	if s.name == "time_zone" {
-		return "tz"
-	}
 	return strings.ReplaceAll(s.name, "_", "-")
 }
 
@@ -200,11 +197,11 @@ func orShape(word string) string {
 func urgency(name, usage string, field func(*schedule) *int) setting {
 	return setting{
 		name, "urgent|normal|low|idle", "normal", usage,
-		func(s *schedule) string { return jobfield.PriorityName(*field(s)) },
+		func(s *schedule) string { return wire.PriorityName(*field(s)) },
 		func(s *schedule, text string) (err error) {
 			*field(s) = 0
 			if text != "" {
-				*field(s), err = jobfield.ParsePriority(text)
+				*field(s), err = wire.ParsePriority(text)
 			}
 			return err
 		},
@@ -216,7 +213,7 @@ func yesNo(name, usage string, field func(*schedule) *bool) setting {
 		name, "", "", usage,
 		func(s *schedule) string {
 			if *field(s) {
-				return "yes"
+				return "true"
 			}
 			return ""
 		},
@@ -226,21 +223,21 @@ func yesNo(name, usage string, field func(*schedule) *bool) setting {
 
 // repeatable is stored as its opposite, so that the zero value is the default.
 var repeatable = setting{
-	"repeatable", "yes|no", "yes", "no: a run whose daemon dies or is stopped is lost, and not begun again",
+	"repeatable", "true|false", "true", "false: a run whose daemon dies or is stopped is lost, and not begun again",
 	func(s *schedule) string {
 		if s.Unrepeatable {
-			return "no"
+			return "false"
 		}
 		return ""
 	},
 	func(s *schedule, text string) error {
 		switch text {
-		case "yes", "true", "":
+		case "true", "":
 			s.Unrepeatable = false
-		case "no", "false":
+		case "false":
 			s.Unrepeatable = true
 		default:
-			return fmt.Errorf("%q is not yes or no", text)
+			return fmt.Errorf("%q is not true or false", text)
 		}
 		return nil
 	},

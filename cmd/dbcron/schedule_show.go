@@ -3,24 +3,31 @@ package main
 import (
 	"context"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A scheduleDetail is everything about one schedule.
 type scheduleDetail struct {
-	scheduleRow
-	Slots []string `json:"next_slots"`
-	Open  []runRow `json:"under_way"`
-	Last  *runRow  `json:"last"`
+	s     scheduler.Schedule
+	slots []time.Time
+	open  []scheduler.Run
+	last  *scheduler.Run
+}
 
-	s    scheduler.Schedule
-	open []scheduler.Run
-	last *scheduler.Run
+func (d *scheduleDetail) word() wire.ScheduleDetail {
+	w := wire.ScheduleDetail{Schedule: wireof.Schedule(&d.s), NextSlots: wireof.Instants(d.slots), UnderWay: wireof.Each(d.open, wireof.Run)}
+	if d.last != nil {
+		w.Last = new(wireof.Run(d.last))
+	}
+	return w
 }
 
 func (p *program) scheduleShow() *cobra.Command {
@@ -47,7 +54,7 @@ func (p *program) showSchedule(ctx context.Context, db *dialect.DB, name, output
 		return err
 	}
 	if output != "table" {
-		return encode(p.out, d)
+		return encode(p.out, d.word())
 	}
 	return writeFacts(p.out, d.facts())
 }
@@ -57,22 +64,14 @@ func detail(ctx context.Context, db *dialect.DB, name string) (*scheduleDetail, 
 	if err != nil {
 		return nil, err
 	}
-	d := &scheduleDetail{scheduleRow: newScheduleRow(&s), Slots: []string{}, Open: []runRow{}, s: s}
-	for _, slot := range health.NextSlots(&s, at, 3) {
-		d.Slots = append(d.Slots, health.InZone(slot, &s))
-	}
+	d := &scheduleDetail{s: s, slots: health.NextSlots(&s, at, 3)}
 	if d.open, err = health.OpenRuns(ctx, db, name, health.OpenLimit); err != nil {
 		return nil, err
-	}
-	for i := range d.open {
-		d.Open = append(d.Open, newRunRow(&d.open[i]))
 	}
 	newest, err := health.NewestRuns(ctx, db, name, 200)
 	for i := range newest {
 		if d.last == nil && health.Ended(&newest[i]) {
 			d.last = &newest[i]
-			row := newRunRow(d.last)
-			d.Last = &row
 		}
 	}
 	return d, err
@@ -103,7 +102,11 @@ func (d *scheduleDetail) facts() []fact {
 			facts = append(facts, fact{strings.ReplaceAll(set.name, "_", " "), set.get(&d.s)})
 		}
 	}
-	facts = append(facts, fact{"next slots", strings.Join(d.Slots, "\n")})
+	slots := make([]string, len(d.slots))
+	for i, slot := range d.slots {
+		slots[i] = health.InZone(slot, &d.s)
+	}
+	facts = append(facts, fact{"next slots", strings.Join(slots, "\n")})
 	for i := range d.open {
 		facts = append(facts, fact{d.open[i].State, health.UnderWay(&d.open[i], &d.s)})
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -57,9 +58,6 @@ func TestSettings(t *testing.T) {
 		}
 		set, want := of[0], s
 		text := set.get(&s)
-		if text == "yes" {
-			text = "true"
-		}
 		if err := set.set(&s, ""); err != nil || !reflect.DeepEqual(s, scheduler.Schedule{}) {
 			t.Errorf("%s: %s is not taken back", f.Name, set.name)
 		}
@@ -69,7 +67,7 @@ func TestSettings(t *testing.T) {
 		if strings.HasPrefix(f.Name, "Job.") {
 			want.Kind = "job" // others do not show them
 		}
-		row, err := json.Marshal(newScheduleRow(&want))
+		row, err := json.Marshal(wireof.Schedule(&want))
 		if err != nil || !strings.Contains(string(row), `"`+set.name+`":`) {
 			t.Errorf("%s is not in %s", set.name, row)
 		}
@@ -85,7 +83,7 @@ func TestSettingWords(t *testing.T) {
 		{"timeout", "none", ""},
 		{"timeout", "0s", ""},
 		{"timeout", "1h30m", "1h30m"},
-		{"max_failures", "never", ""},
+		{"max_failures", "none", ""},
 		{"max_failures", "0", ""},
 		{"starts", "2026-11-20T10:00", "2026-11-20T09:00:00Z"},
 		{"starts", "", ""},

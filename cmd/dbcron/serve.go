@@ -114,7 +114,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.schedulesSource, "schedules-source", "", "source of that file's schedules (default: its whole path)")
 	flags.StringVar(&f.crontab, "crontab", "", "`file` in the format of crontab(5) to import")
 	flags.StringVar(&f.source, "source", "", "source of the crontab's schedules (default: its whole path)")
-	flags.StringVar(&f.zone, "tz", "", "time zone of the crontab where it has no CRON_TZ (default: UTC)")
+	flags.StringVar(&f.zone, "time-zone", "", "time zone of the crontab where it has no CRON_TZ (default: UTC)")
 	systemFlag(flags)
 	flags.BoolVar(&f.check, "check", false, "only check the files, and exit")
 	flags.BoolVar(&f.once, "once", false, "run what is due, and exit when all of it has ended")
@@ -380,7 +380,7 @@ func (f *scheduleFile) importLogged(ctx context.Context, db *dialect.DB, log *sl
 		log.Warn("the "+f.title()+" is empty: all its schedules were removed", "removed", len(changes.Removed))
 	}
 	if zone := hostZone(); f.kind == "crontab" && f.zone == "" && zone != "UTC" && zone != "Etc/UTC" && len(f.given) > 0 {
-		log.Info("times without CRON_TZ are read as UTC, the same on every host; --tz or CRON_TZ names another zone", "host_zone", zone)
+		log.Info("times without CRON_TZ are read as UTC, the same on every host; --time-zone or CRON_TZ names another zone", "host_zone", zone)
 	}
 	if other := f.otherUser(); other != "" {
 		log.Warn("only a daemon that runs as root can run commands as another user; here the runs of such lines fail",

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/joblines"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -28,7 +29,7 @@ func linesOf(batch []*queue.Delivery) (string, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	for _, d := range batch {
-		if err := enc.Encode(joblines.Of(d)); err != nil {
+		if err := enc.Encode(wireof.Delivery(d)); err != nil {
 			return "", err
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // exitDiscard is the exit code with which a command discards its job.
@@ -188,7 +189,7 @@ func tailOf(text string, limit int) string {
 func (x *executor) environment(d *queue.Delivery) []string {
 	set := []string{
 		"DBCRON_JOB_ID=" + strconv.FormatInt(d.ID, 10), "DBCRON_QUEUE=" + d.Queue, "DBCRON_KIND=" + d.Kind, "DBCRON_KEY=" + d.Key,
-		"DBCRON_GROUP=" + orNone(d.Group), "DBCRON_CALLBACK_OF=" + orNone(d.Callback), "DBCRON_ATTEMPT=" +
+		"DBCRON_GROUP=" + wire.ID(d.Group), "DBCRON_CALLBACK_OF=" + wire.ID(d.Callback), "DBCRON_ATTEMPT=" +
 			strconv.Itoa(d.Attempt), "DBCRON_MAX_ATTEMPTS=", "TRACEPARENT=",
 	}
 	names := make([]string, len(set))

@@ -18,6 +18,7 @@ import (
 	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/joblines"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -67,7 +68,7 @@ func encode(d *queue.Delivery) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	err := enc.Encode(joblines.Of(d))
+	err := enc.Encode(wireof.Delivery(d))
 	return bytes.TrimSpace(b.Bytes()), err
 }
 

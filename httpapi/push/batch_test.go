@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/joblines"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A batchReceiver is an endpoint that takes several jobs at once. Each job's kind decides its
@@ -28,7 +28,7 @@ type batchReceiver struct {
 	*receiver
 	mu     sync.Mutex
 	served int
-	whole  func(w http.ResponseWriter, jobs []joblines.Job) bool // answers instead
+	whole  func(w http.ResponseWriter, jobs []wire.Delivery) bool // answers instead
 }
 
 func receiveBatches(t *testing.T) *batchReceiver {
@@ -39,7 +39,7 @@ func receiveBatches(t *testing.T) *batchReceiver {
 		defer r.mu.Unlock()
 		g := r.got()[r.served]
 		r.served++
-		var jobs []joblines.Job
+		var jobs []wire.Delivery
 		if err := json.Unmarshal([]byte(g.body), &jobs); err != nil {
 			t.Errorf("a body of %d bytes: %v", len(g.body), err)
 		}
@@ -123,7 +123,7 @@ func TestBatchFails(t *testing.T) {
 	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c, r := client(t, db), receiveBatches(t)
 		says := []string{"500 broken", "200 ok", "200 {}", "204 ", "200 [", "410 gone"}
-		r.whole = func(w http.ResponseWriter, jobs []joblines.Job) bool {
+		r.whole = func(w http.ResponseWriter, jobs []wire.Delivery) bool {
 			n := jobs[0].Attempt
 			if n > len(says) {
 				return false
@@ -157,7 +157,7 @@ func TestBatchFails(t *testing.T) {
 		}
 		slow := make(chan struct{})
 		r.mu.Lock()
-		says, r.whole = nil, func(http.ResponseWriter, []joblines.Job) bool { <-slow; return false }
+		says, r.whole = nil, func(http.ResponseWriter, []wire.Delivery) bool { <-slow; return false }
 		r.mu.Unlock()
 		late := enqueue(t, c, queue.Job{Timeout: 50 * time.Millisecond, MaxAttempts: 1})
 		if i := becomes(t, c, late, admin.StateDead); !strings.Contains(i.Error, "no whole answer within 50ms") {

@@ -13,7 +13,9 @@ import (
 	"github.com/dbcron/dbcron/internal/crontab"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // OpenLimit is how many runs are shown that run or wait.
@@ -21,34 +23,45 @@ const OpenLimit = 20
 
 // An Explanation says why a schedule runs or does not, and what to do.
 type Explanation struct {
-	Name    string     `json:"name"`
-	State   string     `json:"state"`
-	Reason  string     `json:"reason"`
-	Next    *time.Time `json:"next"`
-	Overdue *time.Time `json:"overdue_since"`
-	Advice  []string   `json:"what_to_do"`
-	Open    []OpenRow  `json:"under_way"`
-	Slots   []SlotRow  `json:"slots"`
+	Name    string
+	State   string
+	Reason  string
+	Next    *time.Time
+	Overdue *time.Time
+	Advice  []string
+	Open    []OpenRow
+	Slots   []SlotRow
 
-	Schedule scheduler.Schedule `json:"-"`
-	Now      time.Time          `json:"-"`
+	Schedule scheduler.Schedule
+	Now      time.Time
 
 	at Plan
 }
 
 // An OpenRow is a run that has not ended, and what it waits for.
-type OpenRow struct {
-	ID    string `json:"id"`
-	State string `json:"state"`
-	Text  string `json:"text"`
-}
+type OpenRow struct{ ID, State, Text string }
 
 // A SlotRow is a slot or a stretch of slots, and what happened to it.
 type SlotRow struct {
-	Due   *time.Time `json:"due"`
-	To    *time.Time `json:"to"`
-	State string     `json:"state"`
-	Why   string     `json:"why"`
+	Due, To    *time.Time
+	State, Why string
+}
+
+// Wire returns the explanation as it leaves the process.
+func (e *Explanation) Wire() wire.Explanation {
+	at := func(t *time.Time) (i wire.Instant) {
+		if t != nil {
+			i = wire.At(*t)
+		}
+		return i
+	}
+	return wire.Explanation{
+		Name: e.Name, State: e.State, Reason: strings.ToValidUTF8(e.Reason, "�"), Next: at(e.Next), Overdue: at(e.Overdue), Advice: e.Advice,
+		UnderWay: wireof.Each(e.Open, func(o *OpenRow) wire.OpenRun { return wire.OpenRun(*o) }),
+		Slots: wireof.Each(e.Slots, func(s *SlotRow) wire.SlotStory {
+			return wire.SlotStory{Due: at(s.Due), To: at(s.To), State: s.State, Why: s.Why}
+		}),
+	}
 }
 
 // Explain explains why a schedule runs or does not, with the outcomes of up to n of its last

@@ -1,54 +1,16 @@
-// Package joblines is the format in which programs in any language receive several jobs at once
-// and report their outcomes: the commands of worker exec --batch, and endpoints. The fields are
-// those of claims over HTTP.
+// Package joblines reads the outcomes that programs in any language report of several jobs at once: the
+// commands of worker exec --batch, and endpoints. Each gets its jobs as [wire.Delivery].
 package joblines
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/queue"
 )
-
-// A Job is a job as sent to a program.
-type Job struct {
-	ID            string          `json:"id"`
-	Queue         string          `json:"queue"`
-	Kind          string          `json:"kind"`
-	Key           string          `json:"key,omitempty"`
-	Payload       json.RawMessage `json:"payload,omitempty"`
-	PayloadBase64 []byte          `json:"payload_base64,omitempty"`
-	Attempt       int             `json:"attempt"`
-	MaxAttempts   int             `json:"max_attempts"`
-	Group         string          `json:"group,omitempty"`
-	CallbackOf    string          `json:"callback_of,omitempty"`
-	Trace         string          `json:"trace,omitempty"`
-}
-
-// Of returns the Job for a delivery.
-func Of(d *queue.Delivery) Job {
-	j := Job{
-		ID: strconv.FormatInt(d.ID, 10), Queue: d.Queue, Kind: d.Kind, Key: d.Key, Attempt: d.Attempt, MaxAttempts: d.Attempts(),
-		Group: idOrNone(d.Group), CallbackOf: idOrNone(d.Callback), Trace: d.Trace,
-	}
-	if d.Binary || !json.Valid(d.Payload) { // written by hand
-		j.PayloadBase64 = d.Payload
-	} else {
-		j.Payload = d.Payload
-	}
-	return j
-}
-
-func idOrNone(id int64) string {
-	if id == 0 {
-		return ""
-	}
-	return strconv.FormatInt(id, 10)
-}
 
 // An Answer is an outcome reported by a program: an answer that has only the job's id means
 // done.

@@ -2,7 +2,7 @@ package manifest
 
 import (
 	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // readJob reads the job that a schedule enqueues.
@@ -58,7 +58,7 @@ func (it *item) readPriority(e entry) (int, bool) {
 	if !ok || text == "" {
 		return 0, ok
 	}
-	n, err := jobfield.ParsePriority(text)
+	n, err := wire.ParsePriority(text)
 	if err != nil {
 		it.fail(e.line, "%s: %v", e.key, err)
 	}
@@ -71,7 +71,7 @@ func writeJob(s *schedule) string {
 		{"queue", writeText(s.Job.Queue)},
 		{"payload", writeLines(s.Stdin)},
 		{"key", writeText(s.Job.Key)},
-		{"priority", jobfield.PriorityName(s.Job.Priority)},
+		{"priority", wire.PriorityName(s.Job.Priority)},
 		{"max_attempts", writeNumber(s.Job.MaxAttempts)},
 		{"timeout", duration.Format(s.Job.Timeout)},
 		{"unique", writeText(s.Job.Unique)},

@@ -54,7 +54,7 @@ var keys = []key{
 	flag.key("retry_past_next", general, func(s *schedule) *bool { return &s.RetryPastNext }),
 	repeats.key("repeatable", general, func(s *schedule) *bool { return &s.Unrepeatable }),
 	durationOrNone.key("timeout", efforts, func(s *schedule) *time.Duration { return &s.Timeout }),
-	someDuration.key("stall", commands, func(s *schedule) *time.Duration { return &s.Stall }),
+	durationOrNone.key("stall", commands, func(s *schedule) *time.Duration { return &s.Stall }),
 	someDuration.key("kill_grace", commands, func(s *schedule) *time.Duration { return &s.KillGrace }),
 	durationOrNone.key("jitter", general, func(s *schedule) *time.Duration { return &s.Jitter }),
 	instant.key("starts", general, func(s *schedule) *time.Time { return &s.Starts }),
@@ -109,8 +109,9 @@ func (kind kind[T]) key(name string, use use, field func(*schedule) *T) key {
 	}
 }
 
-// Words for the meanings of negative numbers.
+// Words for numbers that mean no limit.
 const (
+	none    = "none"
 	forever = "forever"
 	all     = "all"
 )
@@ -123,18 +124,15 @@ var (
 
 	flag = kind[bool]{(*item).readFlag, writeFlag}
 
-	// The field has the opposite meaning. As in crontabs, YAML's old words are accepted.
+	// The field has the opposite meaning.
 	repeats = kind[bool]{
 		func(it *item, e entry) (bool, bool) {
-			if e.value.is("no") || e.value.is("yes") {
-				return e.value.is("no"), true
-			}
 			is, ok := it.readFlag(e)
 			return ok && !is, ok
 		},
 		func(unrepeatable bool) string {
 			if unrepeatable {
-				return "no"
+				return "false"
 			}
 			return ""
 		},
@@ -153,7 +151,15 @@ var (
 
 	// It refuses 0, which would mean the default: no reader would expect that.
 	someDuration   = kind[time.Duration]{(*item).readSomeDuration, duration.Format}
-	durationOrNone = kind[time.Duration]{(*item).readDuration, duration.Format}
+	durationOrNone = kind[time.Duration]{
+		func(it *item, e entry) (time.Duration, bool) {
+			if e.value.is(none) {
+				return 0, true
+			}
+			return it.readDuration(e)
+		},
+		duration.Format,
+	}
 
 	durationOrForever = kind[time.Duration]{
 		func(it *item, e entry) (time.Duration, bool) {
@@ -171,7 +177,15 @@ var (
 	}
 
 	number       = kind[int]{(*item).readSomeNumber, writeNumber}
-	numberOrNone = kind[int]{(*item).readNumber, writeNumber}
+	numberOrNone = kind[int]{
+		func(it *item, e entry) (int, bool) {
+			if e.value.is(none) {
+				return 0, true
+			}
+			return it.readSomeNumber(e)
+		},
+		writeNumber,
+	}
 
 	numberOrAll = kind[int]{
 		func(it *item, e entry) (int, bool) {

@@ -103,7 +103,7 @@ func parse(text string) (Spec, error) {
 	upper := strings.ToUpper(words[0])
 	switch {
 	case strings.HasPrefix(upper, "TZ=") || strings.HasPrefix(upper, "CRON_TZ="):
-		return Spec{}, fmt.Errorf("%q does not belong in a spec; the zone is set separately, with --tz or time_zone",
+		return Spec{}, fmt.Errorf("%q does not belong in a spec; the zone is set separately, with --time-zone or time_zone",
 			words[0])
 	case len(words) == 1 && strings.EqualFold(words[0], manual):
 		return Spec{text: manual, never: true}, nil

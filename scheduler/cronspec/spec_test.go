@@ -87,7 +87,7 @@ func TestParseRefuses(t *testing.T) {
 		{"0 0 31 2 *", "it never fires: no day matches 31 2 *"},
 		{"0 0 30 feb *", "it never fires"},
 		{"0 0 31 feb,apr,jun,sep,nov *", "it never fires"},
-		{"TZ=UTC * * * * *", "the zone is set separately, with --tz or time_zone"},
+		{"TZ=UTC * * * * *", "the zone is set separately, with --time-zone or time_zone"},
 		{"CRON_TZ=Asia/Tokyo\t* * * * *", "the zone is set separately"},
 		{"TZ=", "the zone is set separately"},
 		{"cron_tz=X", "the zone is set separately"},

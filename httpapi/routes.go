@@ -5,40 +5,37 @@ import (
 	"fmt"
 	"net/http"
 
+	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/wire"
 )
 
-type routingJSON struct {
-	Kind  string `json:"kind" doc:"Or * for all kinds without a route of their own"`
-	Queue string `json:"queue"`
-}
-
-type routingsOutput struct {
+type routesOutput struct {
 	Body struct {
-		Routings   []routingJSON `json:"routings" nullable:"false"`
-		NextCursor string        `json:"next_cursor,omitempty"`
-	} `nameHint:"Routings"`
+		Routes     []wire.Route `json:"routes" nullable:"false" doc:"The routes, by kind."`
+		NextCursor string       `json:"next_cursor,omitempty" doc:"If it is there, there may be more: send it as cursor."`
+	} `nameHint:"Routes"`
 }
 
 type kindPath struct {
 	Kind string `path:"kind" minLength:"1" maxLength:"200"`
 }
 
-type setRoutingInput struct {
+type setRouteInput struct {
 	Kind string `path:"kind" minLength:"1" maxLength:"200"`
 	Body struct {
-		Queue string `json:"queue" minLength:"1" maxLength:"200" doc:"A queue that is there"`
-	} `nameHint:"SetRouting"`
+		Queue string `json:"queue" minLength:"1" maxLength:"200" doc:"The queue to which the jobs go. It must exist."`
+	} `nameHint:"SetRoute"`
 }
 
-type routingOutput struct{ Body routingJSON }
+type routeOutput struct{ Body wire.Route }
 
-// routings registers the operations on routings.
-func (a *API) routings() {
+// routing registers the operations on routes.
+func (a *API) routing() {
 	register(a, operation{
-		id: "list-routings", method: http.MethodGet, path: "/routings", tag: "routings", scope: ScopeRead, answer: answerList,
+		id: "list-routes", method: http.MethodGet, path: "/routes", tag: "routes", scope: ScopeRead, answer: answerList,
 		summary: "List the routes: which queues jobs go to that name none, by kind",
-	}, func(ctx context.Context, in *page) (*routingsOutput, error) {
+	}, func(ctx context.Context, in *page) (*routesOutput, error) {
 		var after string
 		if err := readCursor(in.Cursor, &after); err != nil {
 			return nil, err
@@ -47,33 +44,30 @@ func (a *API) routings() {
 		if err != nil {
 			return nil, err
 		}
-		out := &routingsOutput{}
-		out.Body.Routings = make([]routingJSON, len(found))
-		for i, r := range found {
-			out.Body.Routings[i] = routingJSON(r)
-		}
+		out := &routesOutput{}
+		out.Body.Routes = wireof.Each(found, wireof.Route)
 		if n := len(found); n == in.Limit {
 			out.Body.NextCursor = cursorOf(found[n-1].Kind)
 		}
 		return out, nil
 	})
 	register(a, operation{
-		id: "get-routing", method: http.MethodGet, path: "/routings/{kind}", tag: "routings", scope: ScopeRead,
+		id: "get-route", method: http.MethodGet, path: "/routes/{kind}", tag: "routes", scope: ScopeRead,
 		summary: "Tell which queue jobs of a kind go to that name none",
 		more:    "A kind without a route has that of *, or else the queue default.",
-	}, func(ctx context.Context, in *kindPath) (*routingOutput, error) {
+	}, func(ctx context.Context, in *kindPath) (*routeOutput, error) {
 		if err := checkNames("kind", in.Kind); err != nil {
 			return nil, err
 		}
 		name, err := a.admin.Route(ctx, in.Kind)
-		return &routingOutput{routingJSON{in.Kind, name}}, err
+		return &routeOutput{wire.Route{Kind: in.Kind, Queue: name}}, err
 	})
 	register(a, operation{
-		id: "set-routing", method: http.MethodPut, path: "/routings/{kind}", tag: "routings", scope: ScopeAdmin,
+		id: "set-route", method: http.MethodPut, path: "/routes/{kind}", tag: "routes", scope: ScopeAdmin,
 		errors:  []int{http.StatusConflict},
 		summary: "Route jobs of a kind to a queue if they name none",
 		more:    "All who enqueue follow within two seconds. Jobs that were enqueued before stay where they are.",
-	}, func(ctx context.Context, in *setRoutingInput) (*routingOutput, error) {
+	}, func(ctx context.Context, in *setRouteInput) (*routeOutput, error) {
 		if err := checkNames("kind", in.Kind, "queue", in.Body.Queue); err != nil {
 			return nil, err
 		}
@@ -82,10 +76,10 @@ func (a *API) routings() {
 		}
 		deedOf(ctx).detail = "to " + in.Body.Queue
 		err := a.admin.SetRoute(ctx, in.Kind, in.Body.Queue)
-		return &routingOutput{routingJSON{in.Kind, in.Body.Queue}}, noSuchQueue(err, in.Body.Queue)
+		return &routeOutput{wire.Route{Kind: in.Kind, Queue: in.Body.Queue}}, noSuchQueue(err, in.Body.Queue)
 	})
 	register(a, operation{
-		id: "delete-routing", method: http.MethodDelete, path: "/routings/{kind}", tag: "routings", scope: ScopeAdmin,
+		id: "delete-route", method: http.MethodDelete, path: "/routes/{kind}", tag: "routes", scope: ScopeAdmin,
 		errors:  []int{http.StatusNotFound},
 		summary: "Delete the route of a kind",
 	}, func(ctx context.Context, in *kindPath) (*struct{}, error) {

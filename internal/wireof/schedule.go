@@ -1,0 +1,53 @@
+package wireof
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
+)
+
+// Schedule returns all of a schedule, also what may be secret.
+func Schedule(s *scheduler.Schedule) wire.Schedule {
+	w := wire.Schedule{
+		Name: s.Name, Source: s.Source, Spec: s.Spec, TimeZone: s.Zone, DST: s.DST, State: s.State, Reason: text(s.Reason),
+		Failures: s.Failures, Tag: s.Tag, Kind: s.Kind, Command: s.Command, Stdin: s.Stdin, Env: s.Env, Headers: s.Headers, Dir: s.Dir, User: s.User,
+		Missed: s.Missed, MissedWindow: wire.GivenDuration(s.MissedWindow), Overlap: s.Overlap, FirstRun: s.FirstRun,
+		MaxAttempts: s.MaxAttempts, RetryDelay: wire.DurationOf(s.RetryDelay), RetryMaxDelay: wire.DurationOf(s.RetryMaxDelay),
+		RetryPastNext: s.RetryPastNext, Repeatable: !s.Unrepeatable, Timeout: wire.DurationOf(s.Timeout), Stall: wire.DurationOf(s.Stall),
+		KillGrace: wire.GivenDuration(s.KillGrace), Jitter: wire.DurationOf(s.Jitter), Starts: wire.At(s.Starts), Ends: wire.At(s.Ends),
+		MaxFailures: wire.CountOf(s.MaxFailures, wire.Unlimited, 0), KeepRuns: wire.CountOf(s.KeepRuns, wire.All, -1), KeepFor: wire.DurationOf(s.KeepFor),
+		OnSuccess: s.OnSuccess, OnFailure: s.OnFailure, Notify: s.Notify,
+	}
+	if s.State == "active" { // otherwise it will not run
+		w.Next = wire.At(s.Due)
+	}
+	if s.Kind == "job" {
+		w.JobQueue, w.JobKey, w.JobPriority = s.Job.Queue, s.Job.Key, wire.PriorityName(s.Job.Priority)
+		w.JobMaxAttempts, w.JobTimeout = s.Job.MaxAttempts, wire.GivenDuration(s.Job.Timeout)
+		w.JobUnique, w.JobUniqueFor = s.Job.Unique, wire.GivenDuration(s.Job.UniqueFor)
+	}
+	return w
+}
+
+// Run returns a run, with its output.
+func Run(r *scheduler.Run) wire.Run {
+	w := wire.Run{
+		ID: wire.ID(r.ID), Schedule: r.Schedule, Due: wire.At(r.Due), To: wire.At(r.To), Slots: r.Slots, Attempt: r.Attempt, Cause: r.Cause,
+		State: r.State, By: r.By, Fence: strconv.FormatInt(r.Fence, 10), Next: wire.At(r.Next), Started: wire.At(r.Started),
+		Finished: wire.At(r.Finished), Error: text(r.Error), Cancel: text(r.Cancel), Output: text(r.Output),
+	}
+	if r.ExitCode >= 0 && !r.Finished.IsZero() {
+		w.ExitCode = &r.ExitCode
+	}
+	if !r.Started.IsZero() && !r.Finished.IsZero() {
+		w.Took = new(Seconds(r.Finished.Sub(r.Started)))
+	}
+	return w
+}
+
+// Instants returns times as instants.
+func Instants(all []time.Time) []wire.Instant {
+	return Each(all, func(t *time.Time) wire.Instant { return wire.At(*t) })
+}

@@ -1,0 +1,123 @@
+package wire
+
+// A Queue is the settings of a queue.
+type Queue struct {
+	Name          string   `json:"name" doc:"The name of the queue."`
+	State         string   `json:"state" enum:"active,paused,deleted" doc:"active: its jobs are done. paused: they wait. deleted: it takes no jobs, until it is set again."`
+	Reason        string   `json:"reason,omitempty" doc:"Why the queue is paused, for people."`
+	Blocks        int      `json:"blocks" doc:"The number of blocks of the queue, which is how many workers can share it."`
+	MaxAttempts   int      `json:"max_attempts" doc:"A job is dead after this many failed attempts."`
+	RetryDelay    Duration `json:"retry_delay" doc:"The time before the second attempt. It doubles with each further one."`
+	RetryMaxDelay Duration `json:"retry_max_delay" doc:"The longest time between two attempts."`
+	KeyRetry      string   `json:"key_retry" enum:"hold,pass" doc:"While a job waits for its next attempt, the later jobs of its key wait, too (hold), or are done (pass)."`
+	FIFO          bool     `json:"fifo" doc:"Whether jobs are done one after the other, in the order in which they were enqueued."`
+	Timeout       Duration `json:"timeout" doc:"An attempt fails after this long, or never for none."`
+	MaxCrashes    int      `json:"max_crashes" doc:"A job is dead after this many workers died while they did it."`
+	KeepDead      Duration `json:"keep_dead" doc:"Dead jobs are kept this long, or forever."`
+	KeepDeadMax   Count    `json:"keep_dead_max" doc:"About this many dead jobs are kept, those that were enqueued last, or all."`
+	KeepDone      Duration `json:"keep_done" doc:"Jobs that are done are kept this long. For none they are not."`
+	MaxPayload    int      `json:"max_payload" doc:"The greatest length of a payload, in bytes."`
+	PollMin       Duration `json:"poll_min" doc:"The shortest time between two polls of a worker, after jobs were found, where workers are not notified."`
+	PollMax       Duration `json:"poll_max" doc:"The longest time between two polls of a worker."`
+	Notify        string   `json:"notify,omitempty" doc:"Who is told when the queue has dead letters or is behind, and when that is over: mail addresses and URLs with blanks between, or none. It is left out if the daemons decide."`
+}
+
+// A QueueChange is a change of a queue's settings. What is left out stays as it is.
+type QueueChange struct {
+	Blocks        int      `json:"blocks,omitempty" minimum:"1" maximum:"1000" doc:"The number of blocks of the queue, which is how many workers can share it. A new queue has 16."`
+	MaxAttempts   int      `json:"max_attempts,omitempty" minimum:"1" maximum:"1000000" doc:"A job is dead after this many failed attempts."`
+	RetryDelay    Duration `json:"retry_delay,omitempty" maxLength:"40" doc:"The time before the second attempt. It doubles with each further one." example:"10s"`
+	RetryMaxDelay Duration `json:"retry_max_delay,omitempty" maxLength:"40" doc:"The longest time between two attempts." example:"1h"`
+	KeyRetry      string   `json:"key_retry,omitempty" enum:"hold,pass" doc:"While a job waits for its next attempt, the later jobs of its key wait, too (hold), or are done (pass)."`
+	FIFO          *bool    `json:"fifo,omitempty" doc:"Whether jobs are done one after the other, in the order in which they were enqueued. A queue that exists follows after four seconds."`
+	Timeout       Duration `json:"timeout,omitempty" maxLength:"40" doc:"An attempt fails after this long, or never for none." example:"30s"`
+	MaxCrashes    int      `json:"max_crashes,omitempty" minimum:"1" maximum:"1000000" doc:"A job is dead after this many workers died while they did it."`
+	KeepDead      Duration `json:"keep_dead,omitempty" maxLength:"40" doc:"Dead jobs are kept this long, or forever." example:"30d"`
+	KeepDeadMax   Count    `json:"keep_dead_max,omitempty" maxLength:"40" doc:"About this many dead jobs are kept, those that were enqueued last, up to 1000000, or all."`
+	KeepDone      Duration `json:"keep_done,omitempty" maxLength:"40" doc:"Jobs that are done are kept this long. For none they are not." example:"24h"`
+	MaxPayload    int      `json:"max_payload,omitempty" minimum:"1" maximum:"1073741824" doc:"The greatest length of a payload, in bytes."`
+	PollMin       Duration `json:"poll_min,omitempty" maxLength:"40" doc:"The shortest time between two polls of a worker, after jobs were found, where workers are not notified." example:"2ms"`
+	PollMax       Duration `json:"poll_max,omitempty" maxLength:"40" doc:"The longest time between two polls of a worker." example:"250ms"`
+	Notify        *string  `json:"notify,omitempty" maxLength:"1000" doc:"Who is told when the queue has dead letters or is behind, and when that is over: mail addresses and URLs with blanks between, or none. If it is empty, the daemons decide." example:"mailto:ops@example.org"`
+}
+
+// QueueCounts are the numbers of a queue's jobs by state.
+type QueueCounts struct {
+	Ready     int `json:"ready" doc:"The number of jobs that wait for a worker, or began less than a second ago."`
+	Delayed   int `json:"delayed" doc:"The number of jobs that wait for their time or their next attempt."`
+	Running   int `json:"running" doc:"The number of jobs that have been running for more than a second."`
+	Dead      int `json:"dead" doc:"The number of jobs that failed too often."`
+	Done      int `json:"done" doc:"The number of jobs that are done and kept."`
+	CountedTo int `json:"counted_to" doc:"How far jobs of a state are counted. A number that is equal to it means that many, or more."`
+}
+
+// A QueueStatus is a queue, its jobs, and how fast they come and go.
+type QueueStatus struct {
+	Queue
+	QueueCounts
+	Oldest   *float64 `json:"oldest_ready_seconds,omitempty" doc:"How long the oldest ready job has waited, in seconds. It is left out if none is ready."`
+	In       *float64 `json:"in_per_minute,omitempty" doc:"The number of jobs that came in per minute, an estimate over the last ten minutes. It is left out if there are too many to be counted."`
+	Out      float64  `json:"out_per_minute" doc:"The number of jobs that ended per minute, over the last ten minutes."`
+	Empty    *float64 `json:"empty_seconds,omitempty" doc:"The time until no job waits if it goes on like that, in seconds. It is left out if that is never, or unknown."`
+	Workers  int      `json:"workers" doc:"The number of processes that do the queue's jobs now."`
+	Endpoint string   `json:"endpoint,omitempty" doc:"Where the queue's jobs are sent, without the URL's query."`
+}
+
+// A QueueDetail is everything about a queue.
+type QueueDetail struct {
+	QueueStatus
+	BlockList []Block   `json:"block_list" nullable:"false" doc:"The blocks of the queue, and who has them."`
+	Refused   []Refusal `json:"refused" nullable:"false" doc:"The jobs of which the database refuses to store what became of them, up to 100."`
+}
+
+// A Block is a part of a queue's jobs, which one worker at a time has.
+type Block struct {
+	Block      int     `json:"block" doc:"The number of the block."`
+	Generation int     `json:"generation" doc:"How often the queue had been resized when the block was made."`
+	State      string  `json:"state" enum:"free,held,lost" doc:"free: no worker has it. held: a worker has it. lost: its worker was not heard of in time, and another one takes it."`
+	Worker     string  `json:"worker,omitempty" doc:"The worker that has the block, or had it last."`
+	Since      Instant `json:"since,omitzero" doc:"When the worker got the block."`
+	Fence      string  `json:"fence" doc:"A number that grows each time a worker gets the block."`
+	Crashes    int     `json:"crashes" doc:"The number of workers in a row that died while they had the block."`
+}
+
+// JobCount is the number of jobs that have a queue, a state and a kind in common, or some of these.
+type JobCount struct {
+	Queue  string  `json:"queue,omitempty" doc:"The queue of the jobs."`
+	State  string  `json:"state,omitempty" enum:"ready,delayed,running,dead,done" doc:"The state of the jobs."`
+	Kind   string  `json:"kind,omitempty" doc:"The kind of the jobs."`
+	Count  int     `json:"count" doc:"The number of the jobs, among those that were counted."`
+	More   bool    `json:"more" doc:"Whether there may be more, and older ones."`
+	Oldest Instant `json:"oldest" doc:"When the oldest of the jobs was enqueued."`
+}
+
+// QueueStats are the numbers of a queue's jobs by state, and by state and kind.
+type QueueStats struct {
+	QueueCounts
+	Kinds []JobCount `json:"kinds" nullable:"false" doc:"The numbers of jobs by state and kind."`
+}
+
+// QueueFigures are the numbers of a queue's jobs, as they were a moment ago.
+type QueueFigures struct {
+	Queue string `json:"queue" doc:"The name of the queue."`
+	State string `json:"state" enum:"active,paused,deleted" doc:"The state of the queue."`
+	QueueCounts
+	Oldest float64 `json:"oldest_ready_seconds" doc:"How long the oldest ready job has waited, in seconds."`
+}
+
+// A QueueEvent is a change of a queue.
+type QueueEvent struct {
+	QueueFigures
+	Done float64 `json:"done_per_second" doc:"The number of jobs that workers have done per second, in the last five seconds or so."`
+}
+
+// Finished is what workers have done of a queue's jobs of one kind.
+type Finished struct {
+	Queue string  `json:"queue" doc:"The queue of the jobs."`
+	Kind  string  `json:"kind" doc:"The kind of the jobs."`
+	Done  int     `json:"done" doc:"The number of jobs that are done."`
+	Tried int     `json:"failed" doc:"The number of failed attempts that are followed by another."`
+	Dead  int     `json:"dead" doc:"The number of jobs that were given up."`
+	Wait  float64 `json:"wait_seconds" doc:"How long a job that could begin waited, on average, in seconds."`
+	Took  float64 `json:"took_seconds" doc:"How long an attempt took, on average, in seconds."`
+}
