@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -98,7 +99,7 @@ func TestOneJSON(t *testing.T) {
 		there, err := engines.Open(o.there, db.URL, dialect.Options{})
 		o.must(err)
 		defer there.Close()
-		api, err := httpapi.New(there, httpapi.Options{})
+		api, err := httpapi.New(there, httpapi.Options{Logger: slog.New(slog.DiscardHandler)})
 		o.must(err)
 		defer api.Close()
 		o.api = httptest.NewServer(api)
