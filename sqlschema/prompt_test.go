@@ -91,7 +91,9 @@ func TestEnqueueKeepsItsGrants(t *testing.T) {
 	emptyHaving(t, func(d *sqlrun.Dialect) bool { return d.DDLInTx && d.Routines }, func(t *testing.T, db *dbtest.DB) {
 		public := func(want string) {
 			t.Helper()
-			if got := db.List(t, `SELECT COUNT(*) FROM pg_proc WHERE proname = 'dbcron_enqueue' AND EXISTS (SELECT 1 FROM aclexplode(proacl) WHERE grantee = 0)`, nil); got[0] != want {
+			got := db.List(t, `SELECT COUNT(*) FROM pg_proc
+				WHERE proname = 'dbcron_enqueue' AND EXISTS (SELECT 1 FROM aclexplode(proacl) WHERE grantee = 0)`, nil)
+			if got[0] != want {
 				t.Errorf("everybody may call %s functions, want %s", got, want)
 			}
 			if err := sqlschema.Prompt(t.Context(), db.DB); err != nil {

@@ -43,8 +43,9 @@ func hasOldNumber(ctx context.Context, db *dialect.DB, version int64) (bool, err
 }
 
 func tooOld(version int64) error {
-	return fmt.Errorf("%w: it is at version %d of %d that were there before the first release; bring it to version %d with a dbcron of commit %s,"+
-		" then run dbcron migrate up of this one (docs/upgrading.md)", ErrTooOld, version, oldLatest, oldLatest, oldCommit)
+	return fmt.Errorf("%w: it is at version %d of %d that were there before the first release; bring it to version %d"+
+		" with a dbcron of commit %s, then run dbcron migrate up of this one (docs/upgrading.md)",
+		ErrTooOld, version, oldLatest, oldLatest, oldCommit)
 }
 
 // renumbered returns the version, after a database at the last of the old ones was given the new number. Whoever calls it

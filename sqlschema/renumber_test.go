@@ -78,7 +78,8 @@ func TestOldNumbers(t *testing.T) {
 		db.Do(t, `DROP TABLE {prefix}secret`, nil) // which only the last had
 		numbered(t, db, sqlschema.OldLatest-1)
 		for name, err := range map[string]error{
-			"Check": sqlschema.Check(t.Context(), db.DB), "Migrate": sqlschema.Migrate(t.Context(), db.DB), "To": sqlschema.To(t.Context(), db.DB, 0),
+			"Check": sqlschema.Check(t.Context(), db.DB), "Migrate": sqlschema.Migrate(t.Context(), db.DB),
+			"To": sqlschema.To(t.Context(), db.DB, 0),
 		} {
 			if !errors.Is(err, sqlschema.ErrTooOld) || !strings.Contains(err.Error(), before) {
 				t.Errorf("%s of an older one: %v", name, err)

@@ -58,7 +58,8 @@ func TestAnUpgradeAndTheWayBack(t *testing.T) {
 			t.Errorf("the new column has %q", got)
 		}
 		for name, err := range map[string]error{
-			"Check": sqlschema.Check(t.Context(), db.DB), "Migrate": sqlschema.Migrate(t.Context(), db.DB), "To": sqlschema.To(t.Context(), db.DB, 1),
+			"Check": sqlschema.Check(t.Context(), db.DB), "Migrate": sqlschema.Migrate(t.Context(), db.DB),
+			"To": sqlschema.To(t.Context(), db.DB, 1),
 		} {
 			if !errors.Is(err, sqlschema.ErrNewer) {
 				t.Errorf("%s of the program before: %v", name, err)
