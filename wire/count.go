@@ -9,6 +9,7 @@ import (
 // Unlimited of what may happen. The empty text means that nothing is said.
 type Count string
 
+// Words in the place of a number.
 const (
 	All       Count = "all"
 	Unlimited Count = "none"

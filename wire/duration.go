@@ -13,6 +13,7 @@ import (
 // empty text means that nothing is said: the usual, or no change.
 type Duration string
 
+// Words in the place of a length.
 const (
 	None    Duration = "none"    // nothing: no limit, no wait, or nothing kept
 	Forever Duration = "forever" // without an end
