@@ -67,7 +67,7 @@ func TestLinks(t *testing.T) {
 			file, part, _ := strings.Cut(found[1], "#")
 			target := page
 			if file != "" {
-				target = filepath.ToSlash(filepath.Join(filepath.Dir(page), file))
+				target = strings.TrimPrefix(filepath.ToSlash(filepath.Join(filepath.Dir(page), file)), "../docs/")
 			}
 			if _, err := os.Stat(target); err != nil {
 				t.Errorf("%s links to %s, which is not there", page, found[1])
