@@ -37,11 +37,13 @@ type signer struct {
 	key []byte // nil: not read yet
 }
 
-// ready reads the key from the tables. The first daemon that needs one makes it.
+// ready reads the key from the tables. The first daemon that needs one makes it. Requests that come meanwhile read
+// it, too: each waits for the database as long as its own context lasts.
 func (s *signer) ready(ctx context.Context) error {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.key != nil {
+	known := s.key != nil
+	s.mu.Unlock()
+	if known {
 		return nil
 	}
 	const name = "claims"
@@ -51,7 +53,7 @@ func (s *signer) ready(ctx context.Context) error {
 		fresh := make([]byte, sha256.Size)
 		_, _ = rand.Read(fresh) // never fails
 		_, err = s.db.Exec(ctx, makeSecret, sqlrun.Args{"name": name, "secret": base64.RawURLEncoding.EncodeToString(fresh)})
-		if err == nil || s.db.Dialect.Duplicate(err) { // another daemon may have made one
+		if err == nil || s.db.Dialect.Duplicate(err) { // another daemon or request may have made one
 			err = s.db.Get(ctx, readSecret, sqlrun.Args{"name": name}, &text)
 		}
 	}
@@ -62,7 +64,11 @@ func (s *signer) ready(ctx context.Context) error {
 	if err != nil || len(key) < 16 {
 		return errors.New("the key in dbcron_secret that signs claims is not as daemons make it; delete the row, and restart the daemons")
 	}
-	s.key = key
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.key == nil { // it is read without the mutex once it is there
+		s.key = key
+	}
 	return nil
 }
 

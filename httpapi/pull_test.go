@@ -620,6 +620,33 @@ func TestClaimTokens(t *testing.T) {
 	}
 }
 
+// While one request waits for the database to say which key signs claims, another one can give up.
+func TestKeyOfClaimsUnderWay(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		s := &signer{db: db.DB}
+		db.Pool().SetMaxOpenConns(1)
+		only, err := db.Pool().Conn(t.Context())
+		must(t, err)
+		first := make(chan error, 1)
+		go func() { first <- s.ready(context.Background()) }()
+		eventually(t, "a request waits for a connection", func() bool { return db.Pool().Stats().WaitCount > 0 })
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		second := make(chan error, 1)
+		go func() { second <- s.ready(gone) }()
+		select {
+		case err := <-second:
+			if err == nil {
+				t.Error("there is no key yet")
+			}
+		case <-time.After(longWait):
+			t.Error("a request whose context has ended waits for another one")
+		}
+		must(t, only.Close())
+		must(t, <-first)
+	})
+}
+
 // A token that no daemon of the database has made ends nothing, at any daemon, even if it is right in all but the signature. The
 // daemons agree on a key, whoever makes it. What belongs to the class: whatever a request brings back that names rows and was not
 // looked up for its sender. Tickets of locks have a random part in their row; cursors only say where to read on.
