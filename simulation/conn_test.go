@@ -41,6 +41,7 @@ type conn struct {
 
 	writes atomic.Bool // it is in a transaction
 	told   []notice    // by the transaction that is open
+	full   bool        // it was told that the disk is full
 
 	once sync.Once
 	cut  chan struct{} // closed when it is cut

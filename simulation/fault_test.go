@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
@@ -60,6 +61,20 @@ var faults = []fault{
 	{"down", []int{0, 0, 0, 40}, onServer("is down", true, false, 20*time.Second)},
 	{"flap", []int{0, 0, 0, 5}, onServer("goes down for a moment", true, false, 300*time.Millisecond)},
 	{"readonly", []int{0, 0, 0, 40}, onServer("takes no writes", false, true, 20*time.Second)},
+	// Only WITH=fault.full=40,fault.wall=30 has these happen: no thousand seeds have been lived through with them.
+	{"full", []int{0}, func(n *nemesis, d dice) (string, func(), time.Duration) {
+		n.w.server.fill(true)
+		n.w.jam(1)
+		return "the server's disk is full", func() { n.w.server.fill(false); n.w.jam(-1) }, d.between(time.Second, 20*time.Second)
+	}},
+	{"wall", []int{0}, func(n *nemesis, d dice) (string, func(), time.Duration) {
+		by := d.about(10 * time.Second)
+		if d.once(2) {
+			by = -by
+		}
+		instant.StepWall(by)
+		return fmt.Sprintf("the hosts' clocks are set by %v", by), nil, 0
+	}},
 	{"clock", []int{0, 0, 0, 0, 20}, func(n *nemesis, d dice) (string, func(), time.Duration) {
 		by := d.about(4 * time.Second)
 		if d.once(2) {

@@ -25,10 +25,11 @@ type Process struct {
 	Dice dice         // of this life
 	Log  *slog.Logger // into the history
 
-	w    *World
-	ctx  context.Context
-	stop context.CancelFunc
-	done chan struct{} // closed when its program has returned
+	w     *World
+	began time.Time
+	ctx   context.Context
+	stop  context.CancelFunc
+	done  chan struct{} // closed when its program has returned
 
 	mu      sync.Mutex
 	conns   map[*conn]bool

@@ -44,7 +44,7 @@ func (q *queueWork) work(p *Process) error {
 				if err := q.do(ctx, p, d); err != nil {
 					return err
 				}
-				return q.enter(ctx, p, db, d)
+				return enter(ctx, p, db, d)
 			})
 		}),
 		w.HandleBatch(batchKind, batches, func(ctx context.Context, all []*queue.Delivery) error {
@@ -176,28 +176,6 @@ func (q *queueWork) times(p *Process, d *queue.Delivery) int {
 	return d.Attempt
 }
 
-// enter writes entries into the ledger, and completes the jobs in that transaction.
-func (q *queueWork) enter(ctx context.Context, p *Process, db *dialect.DB, all ...*queue.Delivery) error {
-	tx, err := db.Pool().BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
-	for _, d := range all {
-		if _, err := tx.ExecContext(ctx, `INSERT INTO sim_ledger (job, who) VALUES (?, ?)`, nameOf(d), p.who()); err != nil {
-			return err
-		}
-		if err := d.CompleteTx(ctx, tx); err != nil {
-			return err
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		p.Act(func() { p.w.Reached("a job fails at its commit") })
-		return err
-	}
-	return nil
-}
-
 // doBatch is the work of a batch: each job has its own outcome, and those that succeed are completed
 // together, up to the first one that does not.
 func (q *queueWork) doBatch(ctx context.Context, p *Process, db *dialect.DB, all []*queue.Delivery) error {
@@ -213,7 +191,7 @@ func (q *queueWork) doBatch(ctx context.Context, p *Process, db *dialect.DB, all
 		}
 	}
 	if len(good) > 0 {
-		if err := q.enter(ctx, p, db, good...); err != nil {
+		if err := enter(ctx, p, db, good...); err != nil {
 			return err
 		}
 	}

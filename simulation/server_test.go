@@ -35,6 +35,7 @@ type server struct {
 	ahead    time.Duration // of its clock, from virtual time
 	down     bool
 	readOnly bool
+	full     bool  // the file may not grow
 	serving  *conn // whose statement it does
 	ears     []*ear
 }
@@ -191,11 +192,28 @@ func (s *server) refuses(t *turn) error {
 	return nil
 }
 
-// serve notes whose statement the server does next.
+// fill has the disk be full, or not.
+func (s *server) fill(full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.full = full
+}
+
+// serve notes whose statement the server does next. While the disk is full, the file cannot grow by it.
 func (s *server) serve(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.serving = c
+	if c.raw == nil || c.full == s.full || c.p.fragile == spared {
+		return
+	}
+	most := "PRAGMA max_page_count = 4294967294"
+	if s.full {
+		most = "PRAGMA max_page_count = 1" // SQLite takes the number of pages that there are
+	}
+	if _, err := c.raw.(driver.ExecerContext).ExecContext(context.Background(), most, nil); err == nil {
+		c.full = s.full
+	}
 }
 
 // A notice is sent when the transaction is committed that tells it.

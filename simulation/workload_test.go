@@ -27,4 +27,12 @@ var workloads = []struct {
 	{"queue", func() Workload { return &queueWork{} }},
 	{"lock", func() Workload { return &lockWork{} }},
 	{"schedule", func() Workload { return &scheduleWork{} }},
+	{"move", func() Workload { return &moveWork{} }},
+	{"group", func() Workload { return &groupWork{} }},
+	{"limit", func() Workload { return &limitWork{} }},
+	{"taker", func() Workload { return &takerWork{} }},
+	{"progress", func() Workload { return &progressWork{} }},
+	{"chain", func() Workload { return &chainWork{} }},
+	{"zone", func() Workload { return &zoneWork{} }},
+	{"notice", func() Workload { return &noticeWork{} }},
 }

@@ -345,7 +345,7 @@ func (w *World) start(h *host) {
 
 func (w *World) newProcess(name string, life int) *Process {
 	p := &Process{
-		Name: name, Life: life, Dice: w.Dice("process", name, life), w: w, done: make(chan struct{}),
+		Name: name, Life: life, Dice: w.Dice("process", name, life), w: w, done: make(chan struct{}), began: time.Now(), //nolint:forbidigo // virtual
 		conns: map[*conn]bool{}, gone: make(chan struct{}), changed: make(chan struct{}), slow: 1,
 	}
 	p.Log = slog.New(&logHandler{p: p})

@@ -25,7 +25,7 @@ type Mark struct {
 
 // MarkNow returns the present moment.
 func MarkNow() Mark {
-	return Mark{Now(), time.Now().Round(0)} //nolint:forbidigo // only compared with itself, to measure a jump
+	return Mark{Now(), time.Now().Round(0).Add(time.Duration(ahead.Load()))} //nolint:forbidigo // only compared with itself, to measure a jump
 }
 
 // Jump returns how much further the wall clock has advanced since m than the clock of Now: the time that

@@ -1,0 +1,417 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// chainWork is schedules that start one another, and an operator who starts, cancels and pauses them, runs past
+// slots, and drains daemons.
+type chainWork struct {
+	scheduleWork
+	started   map[int64]string     // runs that were started by hand, and of what
+	cancelled map[int64]time.Time  // runs, and since when they are
+	paused    map[string]time.Time // schedules, and since when everybody knows
+	drained   map[*Process]time.Time
+	filled    map[time.Time]bool // slots that somebody was told will run
+	filling   bool               // somebody got no answer
+	bodies    []*body
+}
+
+// A body is a function that runs.
+type body struct {
+	p   *Process
+	ctx context.Context
+	id  int64
+	of  string
+}
+
+const (
+	chainFirst  = "first" // has slots
+	chainGood   = "good"  // after first, if that has succeeded
+	chainBad    = "bad"   // if it has failed for good
+	chainLast   = "last"  // a job, after good and after bad
+	chainHand   = "hand"  // is started by hand
+	chainPast   = "past"  // has slots before the world's beginning
+	chainFrail  = "frail" // must not begin twice
+	chainPoll   = time.Second
+	chainNotice = 5 * time.Second // how long a cancellation, a pause or a drain may go unnoticed
+)
+
+func (c *chainWork) Claims() []string {
+	return []string{
+		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "written, and the answer lost", "a chain goes on after a success",
+		"a chain goes on after a failure", "a run is started by hand", "a run by hand is refused", "a running run is cancelled", "a schedule is paused",
+		"a daemon is drained", "past slots run", "a run that must not begin twice is lost", "a run has timed out", "a schedule is given up",
+	}
+}
+
+func (c *chainWork) Begin(w *World) error {
+	c.given, c.started, c.cancelled = map[string]*simSchedule{}, map[int64]string{}, map[int64]time.Time{}
+	c.paused, c.drained, c.filled = map[string]time.Time{}, map[*Process]time.Time{}, map[time.Time]bool{}
+	c.lease = time.Duration(w.Knob("lease", 3, 6, 30)) * time.Second
+	ends := w.server.now().Add(time.Duration(w.minutes * float64(time.Minute)))
+	d := w.Dice("schedules")
+	for _, name := range []string{chainLast, chainGood, chainBad, chainFirst, chainHand, chainPast, chainFrail} {
+		one := &simSchedule{every: 2 * time.Second, Schedule: scheduler.Schedule{
+			Name: name, Spec: "@manual", Kind: "func", Command: name, Policy: scheduler.Policy{
+				Overlap: oneOf(d, "queue", "allow"), MaxAttempts: oneOf(d, 1, 2, 3), RetryDelay: time.Second, RetryMaxDelay: 3 * time.Second,
+				RetryPastNext: true, KeepRuns: -1, Timeout: oneOf(d, 0, 2*time.Second),
+			},
+		}}
+		switch name {
+		case chainFirst:
+			one.every = time.Duration(oneOf(d, 2, 3, 5)) * time.Second
+			one.Spec, one.OnSuccess, one.OnFailure, one.Ends = "@every "+one.every.String(), chainGood, chainBad, ends
+			one.Overlap, one.Missed = oneOf(d, "queue", "allow", "forbid", "replace"), "once"
+		case chainGood, chainBad:
+			one.OnSuccess, one.OnFailure = chainLast, chainLast
+		case chainLast:
+			one.Kind, one.Command, one.Overlap, one.MaxAttempts, one.Timeout = "job", "slot", "", 0, 0
+			one.Job = scheduler.JobOptions{Queue: "slots"}
+		case chainHand:
+			one.Overlap = oneOf(d, "queue", "forbid", "replace")
+			one.MaxFailures = oneOf(d, 0, 2)
+		case chainPast:
+			one.Spec, one.MaxAttempts, one.every = "*/10 * * * *", 5, 10*time.Minute
+		case chainFrail:
+			one.every = 2 * time.Second
+			one.Spec, one.Ends, one.Unrepeatable, one.Overlap = "@every 2s", ends, true, "forbid"
+		}
+		if err := scheduler.Put(w.Free(), w.Operator, one.Schedule); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		c.given[name] = one
+		c.order = append(c.order, name)
+	}
+	if _, err := queue.New(w.Operator, queue.Options{}); err != nil {
+		return err
+	}
+	for i := range w.Knob("daemons", 1, 2, 3) {
+		w.Start(fmt.Sprint("daemon-", i), c.serve)
+	}
+	w.StartOnce("operator-1", c.operate)
+	return nil
+}
+
+// serve is a daemon's process.
+func (c *chainWork) serve(p *Process) error {
+	db, err := p.Open(oneOf(p.Dice, 4, 10))
+	if err != nil {
+		return err
+	}
+	daemon, err := scheduler.New(db, scheduler.Options{
+		Node: p.Name, Lease: c.lease, Poll: chainPoll, MaxRuns: oneOf(p.Dice, 2, 64), MaxCrashes: 100,
+		Kinds: []string{scheduler.Functions, scheduler.Jobs}, Grace: oneOf(p.Dice, -1, time.Second, 30*time.Second), Logger: p.Log,
+	})
+	if err != nil {
+		return err
+	}
+	for _, name := range c.order {
+		one := c.given[name]
+		if one.Kind != "func" {
+			continue
+		}
+		err := daemon.Handle(name, func(ctx context.Context, run *scheduler.Running) error {
+			b := &body{p, ctx, run.ID, name}
+			p.Act(func() { c.begins(b, run) })
+			defer func() {
+				p.w.mu.Lock()
+				defer p.w.mu.Unlock()
+				c.bodies = slices.DeleteFunc(c.bodies, func(o *body) bool { return o == b })
+			}()
+			err := c.call(ctx, p, one, run)
+			if err != nil && ctx.Err() != nil {
+				return err
+			}
+			if name == chainHand && p.w.Dice("hand", run.ID).once(2) {
+				err = errors.New("it fails")
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return daemon.Run(p.ctx)
+}
+
+// begins looks whether a function may begin. The world's mutex is held.
+func (c *chainWork) begins(b *body, run *scheduler.Running) {
+	c.bodies = append(c.bodies, b)
+	p := b.p
+	known := func(at time.Time, is bool) bool {
+		return is && time.Since(at) > chainNotice && p.sound(at) && !p.w.steppedLocked()
+	}
+	if at, is := c.drained[p]; known(at, is) {
+		p.w.violate("drained", []string{b.of + " ", b.of + ":"}, "run %d of %s begins on %s, drained %v ago", run.ID, b.of, p.who(), time.Since(at))
+	}
+	if at, is := c.cancelled[run.ID]; is && time.Since(at) > chainNotice && p.sound(at) {
+		p.w.violate("cancelled", []string{b.of + " ", b.of + ":"}, "run %d of %s begins on %s, %v after it was cancelled", run.ID, b.of, p.who(), time.Since(at))
+	}
+	if run.Attempt > 1 && b.of == chainFirst {
+		p.w.Reached("a function is tried again")
+	}
+}
+
+// operate does what an operator does, until the last fault has ended.
+func (c *chainWork) operate(p *Process) error {
+	db, err := p.Open(2)
+	if err != nil {
+		return err
+	}
+	for { // whatever was paused or drained, by one who has died, too
+		clear := func() (err error) {
+			for _, name := range []string{chainFirst, chainHand} {
+				err = errors.Join(err, scheduler.Resume(p.ctx, db, name))
+			}
+			for i := range p.w.knobs["daemons"] {
+				if _, e := scheduler.Undrain(p.ctx, db, fmt.Sprint("daemon-", i)); !errors.Is(e, scheduler.ErrNoNode) {
+					err = errors.Join(err, e)
+				}
+			}
+			return err
+		}
+		p.Act(func() { c.drained, c.paused = map[*Process]time.Time{}, map[string]time.Time{} })
+		for err := clear(); err != nil; err = clear() {
+			p.Note("resumes: %v", err)
+			if err := p.Sleep(p.ctx, time.Second); err != nil {
+				return err
+			}
+		}
+		if p.w.Over() {
+			return nil
+		}
+		if err := p.Sleep(p.ctx, p.Dice.about(time.Second)); err != nil {
+			return err
+		}
+		switch p.Dice.IntN(6) {
+		case 0:
+			err := scheduler.Pause(p.ctx, db, chainFirst, "for a while")
+			p.Note("pauses %s : %v", chainFirst, err)
+			p.Act(func() {
+				if err == nil {
+					p.w.Reached("a schedule is paused")
+				}
+			})
+			_ = p.Sleep(p.ctx, p.Dice.about(3*time.Second))
+		case 1:
+			c.drain(p)
+		case 2:
+			c.fill(p)
+		case 3:
+			c.cancel(p)
+		default:
+			r, err := scheduler.Start(p.ctx, db, chainHand)
+			p.Note("starts %s : %d, %v", chainHand, r.ID, err)
+			p.Act(func() {
+				switch {
+				case err == nil:
+					c.started[r.ID] = chainHand
+					p.w.Reached("a run is started by hand")
+				case errors.Is(err, scheduler.ErrBusy):
+					p.w.Reached("a run by hand is refused")
+				}
+			})
+		}
+	}
+}
+
+// drain drains a daemon for a while.
+func (c *chainWork) drain(p *Process) {
+	name := fmt.Sprint("daemon-", p.Dice.IntN(p.w.knobs["daemons"]))
+	var now *Process
+	p.Act(func() {
+		for _, h := range p.w.hosts {
+			if h.name == name {
+				now = h.now
+			}
+		}
+	})
+	nodes, err := scheduler.Drain(p.ctx, p.w.Operator, name, "the operator")
+	p.Note("drains %s: %d nodes, %v", name, len(nodes), err)
+	p.Act(func() {
+		if err == nil && len(nodes) == 1 && now != nil { // it may be that of an earlier life
+			p.w.Reached("a daemon is drained")
+			if time.Since(now.began) > 5*time.Second {
+				c.drained[now] = time.Now() //nolint:forbidigo // virtual
+			}
+		}
+	})
+	_ = p.Sleep(p.ctx, p.Dice.between(time.Second, 12*time.Second))
+}
+
+// fill runs past slots.
+func (c *chainWork) fill(p *Process) {
+	begin := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC).Add(time.Duration(p.Dice.IntN(40)) * 10 * time.Minute)
+	p.Act(func() { c.filling = true })
+	b, err := scheduler.Backfill(p.ctx, p.w.Operator, chainPast, begin, begin.Add(time.Duration(p.Dice.IntN(5))*10*time.Minute), false)
+	p.Note("runs the past of %s : %d slots, %v", chainPast, len(b.Slots), err)
+	p.Act(func() {
+		c.filling = false
+		for _, slot := range b.Slots {
+			p.w.Reached("past slots run")
+			c.filled[slot.UTC()] = true
+		}
+	})
+}
+
+// cancel cancels a run that is at work.
+func (c *chainWork) cancel(p *Process) {
+	var id int64
+	p.Act(func() {
+		if len(c.bodies) > 0 {
+			id = c.bodies[p.Dice.IntN(len(c.bodies))].id
+		}
+	})
+	if id == 0 {
+		return
+	}
+	r, err := scheduler.Cancel(p.ctx, p.w.Operator, id, "the operator")
+	p.Note("cancels run %d of %s : it was %s, %v", id, r.Schedule, r.State, err)
+	p.Act(func() {
+		if err == nil {
+			c.cancelled[id] = time.Now() //nolint:forbidigo // virtual
+			if r.State == "running" {
+				p.w.Reached("a running run is cancelled")
+			}
+		}
+	})
+}
+
+// Left says what has not ended, and looks for functions that go on although they were cancelled.
+func (c *chainWork) Left(w *World) string {
+	w.mu.Lock()
+	for _, b := range c.bodies {
+		if at, is := c.cancelled[b.id]; is && time.Since(at) > chainNotice && b.ctx.Err() == nil && b.p.sound(at) {
+			w.violate("deaf", []string{b.of + " ", b.of + ":"}, "run %d of %s goes on on %s, %v after it was cancelled", b.id, b.of, b.p.who(), time.Since(at))
+		}
+	}
+	w.mu.Unlock()
+	var active, open int
+	err := w.Operator.Pool().QueryRowContext(w.Free(), `SELECT (SELECT COUNT(*) FROM dbcron_schedule WHERE state = 'active' AND name IN ('first', 'frail')),
+		(SELECT COUNT(*) FROM dbcron_run WHERE next_exec IS NOT NULL)`).Scan(&active, &open)
+	if err != nil {
+		return err.Error()
+	}
+	left := leftPrograms(w)
+	if active > 0 {
+		left = append(left, fmt.Sprint(active, " schedules have not ended"))
+	}
+	if open > 0 {
+		left = append(left, fmt.Sprint(open, " runs have not ended"))
+	}
+	return strings.Join(left, "; ")
+}
+
+// Check accounts for runs, and for what they have started.
+func (c *chainWork) Check(w *World) error {
+	byDue := map[string]map[time.Time][]scheduler.Run{}
+	all := map[int64]scheduler.Run{}
+	for _, name := range c.order {
+		one := c.given[name]
+		runs, err := scheduler.History(w.Free(), w.Operator, name, 1_000_000)
+		if err != nil {
+			return err
+		}
+		slices.SortFunc(runs, func(a, b scheduler.Run) int { return a.Due.Compare(b.Due)*1000 + a.Attempt - b.Attempt })
+		byDue[name] = map[time.Time][]scheduler.Run{}
+		for _, r := range runs {
+			w.mu.Lock()
+			w.done["runs "+r.State]++
+			w.mu.Unlock()
+			all[r.ID] = r
+			byDue[name][r.Due.UTC()] = append(byDue[name][r.Due.UTC()], r)
+		}
+		if one.Kind == "func" {
+			c.checkFunctions(w, one, runs)
+			c.checkOverlap(w, one)
+		}
+		for due, some := range byDue[name] {
+			c.checkAttempts(w, one, due, some)
+		}
+	}
+	c.checkStarts(w, byDue, chainGood, chainFirst, "ok")
+	c.checkStarts(w, byDue, chainBad, chainFirst, "failed", "timeout", "lost")
+	for id, name := range c.started {
+		if r := all[id]; r.ID == 0 || r.State == "waiting" || r.State == "running" {
+			w.Violate("lost", about(c.given[name]), "run %d of %s was started by hand, and is %q", id, name, r.State)
+		}
+	}
+	for due := range c.filled {
+		if some := byDue[chainPast][due]; len(some) == 0 {
+			w.Violate("no outcome", about(c.given[chainPast]), "the past slot %v was to run, and has no run", due)
+		}
+	}
+	for due, some := range byDue[chainFrail] {
+		begun := 0
+		for _, st := range c.given[chainFrail].runs {
+			if st.due.Equal(due) {
+				begun++
+			}
+		}
+		for _, r := range some {
+			if r.State == "lost" {
+				w.count("a run that must not begin twice is lost")
+				if r.Attempt != len(some) {
+					w.Violate("doubled", about(c.given[chainFrail]), "slot %v was lost at attempt %d, and has %d", due, r.Attempt, len(some))
+				}
+			}
+		}
+	}
+	s, err := scheduler.Get(w.Free(), w.Operator, chainHand)
+	if err == nil && s.State == "failed" {
+		w.count("a schedule is given up")
+	}
+	return err
+}
+
+// checkAttempts looks at the attempts at a slot: the last one has ended, and the others were followed.
+func (c *chainWork) checkAttempts(w *World, one *simSchedule, due time.Time, some []scheduler.Run) {
+	for i, r := range some {
+		last := i == len(some)-1
+		switch {
+		case r.State == "timeout":
+			w.count("a run has timed out")
+		case r.State == "waiting" || r.State == "running":
+			w.Violate("no outcome", about(one), "%s: attempt %d at slot %v is %s", one.Name, r.Attempt, due, r.State)
+		}
+		switch {
+		case last && (r.State == "retry" || r.State == "lost" && !one.Unrepeatable):
+			w.Violate("no outcome", about(one), "%s: the last attempt at slot %v is %s", one.Name, due, r.State)
+		case !last && slices.Contains([]string{"ok", "skipped", "missed", "cancelled"}, r.State) && some[i+1].Cause == r.Cause:
+			w.Violate("two outcomes", about(one), "%s: attempt %d at slot %v is %s, and attempt %d %s", one.Name, r.Attempt, due, r.State, some[i+1].Attempt, some[i+1].State)
+		case !last && r.Attempt == some[i+1].Attempt:
+			w.Violate("two outcomes", about(one), "%s: slot %v has attempt %d twice", one.Name, due, r.Attempt)
+		}
+	}
+}
+
+// checkStarts looks whether each slot of a schedule that ended in one of some states has started another one,
+// and nothing else has.
+func (c *chainWork) checkStarts(w *World, byDue map[string]map[time.Time][]scheduler.Run, started, by string, states ...string) {
+	for due, some := range byDue[by] {
+		last := some[len(some)-1]
+		n := 0
+		for _, r := range byDue[started][due] {
+			if r.Cause == "chain" && r.Attempt == 1 {
+				n++
+			}
+		}
+		want := 0
+		if slices.Contains(states, last.State) {
+			want = 1
+			w.count(map[bool]string{true: "a chain goes on after a success", false: "a chain goes on after a failure"}[states[0] == "ok"])
+		}
+		if n != want {
+			w.Violate("chain", append(about(c.given[by]), about(c.given[started])...), "%s: slot %v is %s, and has started %s %d times", by, due, last.State, started, n)
+		}
+	}
+}
