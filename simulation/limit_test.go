@@ -91,7 +91,7 @@ func (l *limitWork) Begin(w *World) (err error) {
 			return err
 		}
 	}
-	producers, jobs := w.Knob("producers", 1, 2), w.Knob("jobs", 40, 100, 200)
+	producers, jobs := w.Knob("producers", 1, 2), w.Knob("jobs", 20, 60, 120)
 	for i := range producers {
 		l.left = append(l.left, jobs/producers)
 		w.StartOnce(fmt.Sprint("producer-", i), func(p *Process) error { return l.produce(p, i) })

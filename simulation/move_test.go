@@ -64,7 +64,7 @@ func (m *moveWork) Begin(w *World) (err error) {
 		return err
 	}
 	m.keys = w.Knob("keys", 1, 3, 10)
-	producers, jobs := w.Knob("producers", 1, 2), w.Knob("jobs", 40, 100, 200)
+	producers, jobs := w.Knob("producers", 1, 2), w.Knob("jobs", 20, 60, 120)
 	for i := range producers {
 		m.left = append(m.left, jobs/producers)
 		w.StartOnce(fmt.Sprint("producer-", i), func(p *Process) error { return m.produce(p, i) })
