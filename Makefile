@@ -92,14 +92,16 @@ faults: ## kill, pause and cut off processes for MINUTES=3
 
 # A seed given as SEED=17 is run alone, and twice.
 SEEDS    ?= 50
-SIM      := -first $(or $(SEED),1) -seeds $(if $(SEED),1 -twice,$(SEEDS)) -minutes $(if $(filter file,$(origin MINUTES)),1,$(MINUTES))
-sim: ## simulate SEEDS=50 lives of MINUTES=1 of each workload in virtual time; WORKLOAD=queue SEED=17 WITH=fault.kill=5 SHOW=key3/12
+SIM      := -first $(or $(SEED),$(FROM),1) -seeds $(if $(SEED),1 -twice,$(SEEDS)) -minutes $(if $(filter file,$(origin MINUTES)),1,$(MINUTES)) \
+	$(if $(WORKLOAD),-workload $(WORKLOAD)) $(if $(WITH),-with $(WITH)) $(if $(SHOW),-show $(SHOW)) $(if $(KEEP),-keep $(KEEP)) \
+	$(if $(TOTALS),-totals $(abspath $(TOTALS))) $(if $(TWICE),-twice)
+sim: ## simulate SEEDS=50 lives, from FROM=1 on, of MINUTES=1 of each workload in virtual time, and add them to TOTALS=file; WORKLOAD=queue SEED=17 WITH=fault.kill=5 SHOW=key3/12 KEEP=name
 	@bin=$$(mktemp -d)/simulation.test; trap 'rm -rf "$${bin%/*}"' EXIT; \
 		go test -c -vet=off -overlay=$$(go run ./simulation/overlay) -o $$bin ./simulation && cd simulation && $$bin -test.run '^TestSimulation$$' -test.timeout 0 \
-		-across $$(getconf _NPROCESSORS_ONLN) $(SIM) $(if $(WORKLOAD),-workload $(WORKLOAD)) $(if $(WITH),-with $(WITH)) $(if $(SHOW),-show $(SHOW))
+		-across $$(getconf _NPROCESSORS_ONLN) $(SIM)
 
 sim-mutants: ## put faults into copies of the product, and see after how many seeds a simulation finds each; ARGS='-mutant fence'
-	@overlay=$$(go run ./simulation/overlay); go test -count=1 -timeout 0 -vet=off -v ./simulation -run '^TestMutants$$' -mutants -overlay $$overlay -minutes 1 $(ARGS)
+	@go test -count=1 -timeout 0 -vet=off -v ./simulation -run '^TestMutants$$' -mutants -minutes 1 $(ARGS)
 
 bench: ## run the measurements behind docs/benchmarks.md and decisions; ARGS='-run LockPairs'
 	@$(RUN) -durable -- go -C bench test -count=1 -v -timeout 60m $(ARGS) ./...

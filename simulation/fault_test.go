@@ -135,14 +135,28 @@ func (w *World) unleash() *nemesis {
 		if every == 0 {
 			continue
 		}
-		d := w.Dice("fault", f.name)
-		n.all.Go(func() {
-			for n.sleep(d.about(every)) {
-				n.strike(&f, d, idle)
-			}
-		})
+		n.all.Go(func() { n.repeat(&f, every, idle) })
 	}
 	return n
+}
+
+// repeat has a fault happen again and again; or only from one time to another, which is how a scenario leaves
+// out the others.
+func (n *nemesis) repeat(f *fault, every, idle time.Duration) {
+	knob := "fault." + f.name
+	from, to := n.w.with[knob+".from"], n.w.with[knob+".to"]
+	for i := 1; ; i++ {
+		d := n.w.Dice(knob, i)
+		if !n.sleep(d.about(every)) {
+			return
+		}
+		n.w.mu.Lock()
+		n.w.strikes[knob] = i
+		n.w.mu.Unlock()
+		if i >= from && (to == 0 || i <= to) {
+			n.strike(f, d, idle)
+		}
+	}
 }
 
 // strike has a fault happen once, and has it mended later.

@@ -21,7 +21,7 @@ import (
 //
 // So a seed fixes the order in which round trips happen, and what breaks. It does not fix the order in
 // which goroutines of a process run between two round trips, and what Go draws by itself: the order of a
-// map, and of cases of a select that are ready at once. See repeat_test.go.
+// map, and of cases of a select that are ready at once. The overlay of Go's runtime does: see overlay.
 type gate struct {
 	w    *World
 	dice dice
@@ -195,7 +195,7 @@ func (t *turn) rank() string {
 	if t.p == nil {
 		return "" // faults first
 	}
-	return withoutPID(fmt.Sprint(t.p.Name, " ", t.p.Life, " ", t.op, " ", t.args))
+	return fmt.Sprint(t.p.Name, " ", t.p.Life, " ", t.op, " ", t.args)
 }
 
 // release lets a turn through.

@@ -5,9 +5,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -15,7 +14,7 @@ import (
 var (
 	flagMutants = flag.Bool("mutants", false, "take mends out of the product, one after the other, and look for violations")
 	flagMutant  = flag.String("mutant", "", "only mutants whose name contains this")
-	flagOverlay = flag.String("overlay", "", "the file of go run ./simulation/overlay, for what runs again to do the same")
+	flagWithin  = flag.Int("within", 200, "how many seeds to try for a mutant at the most")
 )
 
 // A mutant is a fault that is put into a copy of the product. A simulation must find it.
@@ -29,14 +28,32 @@ type mutant struct {
 }
 
 var mutants = []mutant{
+	// Queues: leases.
 	{
 		"a worker relies on its lease for an hour", "queue", "queue/worker_lease.go",
 		"return asked.Add(usable(l.opt.Lease))", "return asked.Add(time.Hour)", "late", 60,
 	},
 	{
+		"a lease counts from the answer to its renewal", "queue", "queue/worker_lease.go",
+		"	l.lasts(l.until(asked))\n}", "	l.lasts(l.until(instant.Now()))\n}", "late", 200,
+	},
+	{
+		"a job begins after its lease has ended, when its process goes on", "queue", "queue/worker_dispatch.go",
+		"(!w.lease.surely.over() || w.opt.AtMostOnce) {", "(true || w.opt.AtMostOnce) {", "late", 200,
+	},
+	{
 		"late workers are not expelled", "queue", "queue/internal/store/nodes.go",
 		"`name = :node AND state = 'live' AND expire_at <= {now}`)", "`name = :node AND state = 'live' AND expire_at <= {now} AND 1 = 0`)", "stuck", 60,
 	},
+	{
+		"a process that lives does not take its charges back", "queue", "queue/worker_return.go",
+		"		if n == 0 {\n			continue\n		}\n		clears", "		if n >= 0 {\n			continue\n		}\n		clears", "buried", 200,
+	},
+	{
+		"the end of a job that outlived its block is not written again", "queue", "queue/worker_lease.go",
+		"		if m.d.from == tableRunning {\n			kept", "		if m.d.from == tableRunning && m.d == nil {\n			kept", "stuck", 200,
+	},
+	// Queues: the order of keys.
 	{
 		"a job does not wait for the one before it of its key", "queue", "queue/internal/board/keyqueue.go",
 		"	if len(q.turns) == 0 && q.mayFollow() {", "	if q.mayFollow() { q.turns = nil", "order", 20,
@@ -50,13 +67,43 @@ var mutants = []mutant{
 		"return o.line() == d.line() && !o.inTx }", "return false }", "order", 200,
 	},
 	{
-		"a batch drops a job that was checked out when its block went", "queue", "queue/worker_batch.go",
-		"case d.b.gone && d.from != tableRunning:", "case d.b.gone:", "stuck", 100,
+		"jobs of a batch by key are checked out one by one", "queue", "queue/worker_complete.go",
+		"	for _, m := range ofKey {\n		m.pinned = true", "	for _, m := range ofKey {\n		m.pinned = m == d", "order", 200,
+	},
+	{
+		"an id does not say that one before it is late", "queue", "queue/enqueue_late.go",
+		"r.id |= store.Follower", "r.id |= 0", "order", 200,
+	},
+	{
+		"a key goes on after a row that is gone, whoever has the block", "queue", "queue/worker_dispatch.go",
+		"	b.hold(key, id)\n	b.part(key, id)\n	b.missed = append(b.missed, heldKey{id, key})\n", "	b.release(key, id)\n", "order", 200,
 	},
 	{
 		"blocks of a generation that has not begun are taken", "queue", "queue/worker_generation.go",
 		"return r.Generation > max(begun, oldest) })", "return r.Generation > max(begun, 1000) })", "order", 40,
 	},
+	{
+		"a generation is retired while jobs of it may come", "queue", "queue/worker_generation.go",
+		"if empty && time.Duration(age)*time.Microsecond > store.ResizeAfter+2*Window {", "if _ = age; empty {", "order", 200,
+	},
+	// Queues: jobs that are found.
+	{
+		"reads do not go back to the horizon", "queue", "queue/internal/board/reads.go",
+		"at.Sub(s.Looked) >= LookEvery && !s.Level() ||", "false ||", "stuck", 200,
+	},
+	{
+		"a batch drops a job that was checked out when its block went", "queue", "queue/worker_batch.go",
+		"case d.b.gone && d.from != tableRunning:", "case d.b.gone:", "stuck", 100,
+	},
+	{
+		"a lost answer counts as not enqueued", "queue", "queue/enqueue.go",
+		"	if d.Uncertain(err) {\n		return fmt.Errorf(\"%w: %w\", ErrUnknownOutcome, err)", "	if d.Uncertain(err) && err == nil {\n		return fmt.Errorf(\"%w: %w\", ErrUnknownOutcome, err)", "phantom", 60,
+	},
+	{
+		"an Enqueue that gave up while its job was sent counts as not enqueued", "queue", "queue/enqueue_sender.go",
+		"	if one.sent {\n		s.client.late.mark", "	if one.sent && why == nil {\n		s.client.late.mark", "phantom", 200,
+	},
+	// Locks.
 	{
 		"the fence of a lock does not rise", "lock", "dialect/sqlite/sqlite.go",
 		`return column + " = " + column + " + 1" }`, `return column + " = " + column }`, "fence", 5,
@@ -76,13 +123,38 @@ var mutants = []mutant{
 		"le.sent.At.Add(le.opt.TTL - le.opt.Margin)", "le.sent.At.Add(2 * le.opt.TTL)", "two holders", 40,
 	},
 	{
+		"a lease of a lock counts from the answer to its grant", "lock", "lock/lock.go",
+		"	return l.begin(le, sent, slot, fence)\n}\n\nfunc (l *Locker) begin", "	sent = instant.MarkNow()\n	return l.begin(le, sent, slot, fence)\n}\n\nfunc (l *Locker) begin", "two holders", 200,
+	},
+	{
+		"a lease of a lock counts from the answer to its renewal", "lock", "lock/lease.go",
+		"		le.sent = sent\n", "		le.sent = instant.MarkNow()\n", "two holders", 200,
+	},
+	{
 		"a guard lets a late holder pass", "lock", "lock/lease.go",
 		"	if held == 0 {\n		return le.lose()", "	if held < 0 {\n		return le.lose()", "register", 200,
 	},
+	// Schedules.
 	{
 		"runs of dead daemons are not taken over", "schedule", "scheduler/takeover.go",
 		"if err != nil || len(found) == 0 {\n			return err\n		}\n		alone = found",
 		"if err != nil || len(found) >= 0 {\n			return err\n		}\n		alone = found", "stuck", 20,
+	},
+	{
+		"a run that waits does not look at the one before", "schedule", "scheduler/takeover.go",
+		"	open := t.open[c.Name]\n	if slices", "	open := t.open[c.Name]\n	if true {\n		return 0\n	}\n	if slices", "overlap", 40,
+	},
+	{
+		"a lease of a run counts from the answer to its renewal", "schedule", "scheduler/lease.go",
+		"			e.extend(deadline)\n", "			e.extend(s.deadline())\n", "overlap", 200,
+	},
+	{
+		"a lost run goes on", "schedule", "scheduler/lease.go",
+		"		case s.executing(e):\n			e.lose()", "		case s.executing(e) && false:\n			e.lose()", "overlap", 200,
+	},
+	{
+		"a function begins after its lease has ended", "schedule", "scheduler/task.go",
+		"	return instant.Now() < t.deadline\n", "	return true\n", "overlap", 200,
 	},
 }
 
@@ -92,57 +164,52 @@ func TestMutants(t *testing.T) {
 	if !*flagMutants {
 		t.Skip("make sim-mutants does this")
 	}
+	runtime := overlay(t)
+	fmt.Print("| what is taken out, or put in | in | found as | seeds |\n|---|---|---|---|\n")
 	for _, m := range mutants {
 		if !strings.Contains(m.name, *flagMutant) {
 			continue
 		}
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
-			if seed, kind := m.find(t); kind == "" {
-				t.Errorf("%s: not found within %d seeds", m.name, m.within)
+			if n := m.find(t, runtime); n > 0 {
+				fmt.Printf("| %s | %s | %s | %d |\n", m.name, m.workload, m.kind, n)
 			} else {
-				fmt.Printf("| %s | %s | %s | %s |\n", m.name, m.workload, kind, seed)
+				fmt.Printf("| %s | %s | not found | %d |\n", m.name, m.workload, min(m.within, *flagWithin))
+				t.Errorf("%s: not found as %q", m.name, m.kind)
 			}
 		})
 	}
 }
 
-var foundIt = regexp.MustCompile(`(?m)^found: seed (\d+): (.*)$`)
-
-// find returns the first seed that breaks a promise, and which kind of promise.
-func (m *mutant) find(t *testing.T) (seed, kind string) {
+// find returns after how many seeds a promise is broken, beginning with the first one; 0: not at all.
+func (m *mutant) find(t *testing.T, runtime string) int {
 	t.Helper()
-	dir := t.TempDir()
-	bin := filepath.Join(dir, "simulation.test")
-	build := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-overlay", m.overlay(t, dir), "-o", bin, ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+	a := newAcross(t, build(t, m.overlay(t, runtime)))
+	for seed := 1; seed <= min(m.within, *flagWithin); seed++ {
+		o, _, _ := a.live(t.Context(), scenario{m.workload, uint64(seed), *flagMinutes, nil})
+		if slices.ContainsFunc(o.Broken, func(v violation) bool { return v.Kind == m.kind }) {
+			return seed
+		}
 	}
-	out, _ := exec.CommandContext(t.Context(), bin, "-test.run", "^TestSimulation$", "-test.timeout", "0", "-workload", m.workload,
-		"-seeds", fmt.Sprint(m.within), "-minutes", fmt.Sprint(*flagMinutes), "-until", m.kind).CombinedOutput()
-	if found := foundIt.FindSubmatch(out); found != nil {
-		return string(found[1]), string(found[2])
-	}
-	return "", ""
+	return 0
 }
 
 // overlay writes a file for go build that replaces the mutant's file, besides those of the runtime.
-func (m *mutant) overlay(t *testing.T, dir string) string {
+func (m *mutant) overlay(t *testing.T, runtime string) string {
 	t.Helper()
+	dir := t.TempDir()
 	list := struct{ Replace map[string]string }{map[string]string{}}
-	if *flagOverlay != "" {
-		text, err := os.ReadFile(*flagOverlay)
-		if err == nil {
-			err = json.Unmarshal(text, &list)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+	text, err := os.ReadFile(runtime)
+	if err == nil {
+		err = json.Unmarshal(text, &list)
 	}
-	file, err := filepath.Abs(filepath.Join("..", m.file))
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := os.ReadFile(file)
+	file, err := filepath.Abs(filepath.Join("..", m.file))
+	if err == nil {
+		text, err = os.ReadFile(file)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,16 +218,10 @@ func (m *mutant) overlay(t *testing.T, dir string) string {
 	}
 	changed := filepath.Join(dir, "changed.go")
 	list.Replace[file] = changed
-	name := filepath.Join(dir, "overlay.json")
-	all, err := json.Marshal(list)
-	if err == nil {
-		err = os.WriteFile(changed, []byte(strings.Replace(string(text), m.from, m.to, 1)), 0o600)
-	}
-	if err == nil {
-		err = os.WriteFile(name, all, 0o600)
-	}
-	if err != nil {
+	if err := os.WriteFile(changed, []byte(strings.Replace(string(text), m.from, m.to, 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	name := filepath.Join(dir, "overlay.json")
+	writeJSON(t, name, list)
 	return name
 }

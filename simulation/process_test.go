@@ -42,6 +42,7 @@ type Process struct {
 	slow    int           // how many times longer its round trips take
 	fragile int           // one of so many of its round trips is cut off; 0: none
 	struck  time.Time     // when something last happened to it
+	left    bool          // its program has returned before the world's end
 }
 
 // Context ends when the process is to stop.
@@ -140,6 +141,13 @@ func (p *Process) isDead() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.dead
+}
+
+// hasEnded reports whether it was killed, or its program has returned, before the world's end.
+func (p *Process) hasEnded() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.dead || p.left
 }
 
 // holds reports whether its requests are not on their way. Those of the dead are let through, to fail.

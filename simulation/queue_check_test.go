@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dbcron/dbcron/queue/admin"
@@ -51,6 +52,9 @@ func (q *queueWork) readDead(w *World) error {
 			w.Violate("phantom", []string{name}, "%s is dead, which nobody has enqueued", name)
 		case d.Crashes < q.max.crashes && !strings.Contains(d.Error, "lost its lease"):
 			w.Violate("buried", words(j), "%s is dead after %d crashes of %d: %s", name, d.Crashes, q.max.crashes, d.Error)
+			j.dead = true
+		case !strings.Contains(d.Error, "lost its lease") && !slices.ContainsFunc(j.workers, (*Process).hasEnded):
+			w.Violate("buried", words(j), "%s is dead, and no process that has begun it has died or been stopped: %s", name, d.Error)
 			j.dead = true
 		default:
 			j.dead = true

@@ -52,6 +52,7 @@ type simJob struct {
 	dead bool
 
 	worker  *Process // that began it last
+	workers []*Process
 	begins  int
 	began   time.Time
 	losses  int  // leases that its worker had lost then

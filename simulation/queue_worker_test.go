@@ -114,6 +114,7 @@ func (q *queueWork) begins(p *Process, d *queue.Delivery) {
 	}
 	q.checkBegin(p, j)
 	j.begins++
+	j.workers = append(j.workers, p)
 	j.worker, j.began, j.open, j.losses = p, time.Now(), true, q.losses[p] //nolint:forbidigo // virtual
 }
 

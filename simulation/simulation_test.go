@@ -4,11 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,13 +18,15 @@ var (
 	flagMinutes  = flag.Float64("minutes", 0.5, "virtual minutes with faults, for each seed")
 	flagWorkload = flag.String("workload", "", "only these workloads, comma-separated")
 	flagWith     = flag.String("with", "", "knobs that are not drawn: name=number, comma-separated")
-	flagTwice    = flag.Bool("twice", false, "with -across: run each seed twice, and fail if something else happens")
+	flagTwice    = flag.Bool("twice", false, "run each seed twice, and fail if something else happens")
 	flagShow     = flag.String("show", "", "print the events that mention this; all: all events")
 	flagAcross   = flag.Int("across", 0, "run each seed in a process of its own, so many at a time")
+	flagShrink   = flag.Duration("shrink", time.Minute, "how long to look for less that breaks the same promise, for the first seeds that break one")
+	flagKeep     = flag.String("keep", "", "write the scenario that breaks a promise to testdata, under this name")
+	flagTotals   = flag.String("totals", "", "a file to which the sums of this run are added; the table is that of all")
 	flagTemplate = flag.String("template", "", "a file with dbcron's tables, made by -across")
 	flagEvents   = flag.String("events", "", "the file to write all events to")
-	flagUntil    = flag.String("until", "", "end with the first seed that has a violation of this kind, and say which")
-	flagSums     = flag.String("sums", "", "the file to write what was done to, instead of a table")
+	flagOutcome  = flag.String("outcome", "", "the file to write the outcome of the one seed to, instead of a table")
 	flagLines    = flag.Int("lines", 60, "how many events a violation prints at the most")
 )
 
@@ -44,64 +44,88 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestSimulation lives through each seed of each workload, and prints what was done.
+// TestSimulation lives through each seed of each workload, and prints what was done; without flags, through the
+// scenarios of testdata, too. It does so in this process, where only the inputs repeat, unless -across is given.
 func TestSimulation(t *testing.T) {
 	with, err := parseKnobs(*flagWith)
 	if err != nil {
 		t.Fatal(err)
 	}
+	all := scenarios(with)
 	if *flagAcross > 0 {
-		acrossProcesses(t, len(with) == 0)
+		acrossProcesses(t, os.Args[0], all)
 		return
 	}
-	var all []summary
+	if *flagWorkload == "" && *flagWith == "" {
+		all = append(all, kept(t)...)
+	}
+	var lives []outcome
+	for _, s := range all {
+		t.Run(fmt.Sprint(s.workload, "/", s.seed), func(t *testing.T) { lives = append(lives, liveHere(t, s)) })
+	}
+	if *flagOutcome == "" {
+		conclude(t, lives, len(with) == 0)
+	}
+}
+
+// TestRepeats lives through each seed and each scenario twice, as make sim does, and compares hashes of all events.
+func TestRepeats(t *testing.T) {
+	if os.Getenv("DBCRON_TEST_LONG") != "true" { // not dbtest: all drivers would be built with another runtime, too
+		t.Skip("make proof: building all packages with another runtime takes two minutes of a processor")
+	}
+	*flagAcross, *flagTwice = 2, true
+	acrossProcesses(t, build(t, overlay(t)), append(scenarios(nil), kept(t)...))
+}
+
+// scenarios are those that the flags ask for.
+func scenarios(with map[string]int) (all []scenario) {
 	for _, one := range workloads {
 		if *flagWorkload != "" && !slices.Contains(strings.Split(*flagWorkload, ","), one.name) {
 			continue
 		}
-		sum := summary{Workload: one.name, Done: map[string]int{}, Reached: map[string]int{}, Broken: map[string]int{}}
 		for seed := *flagFirst; seed < *flagFirst+uint64(*flagSeeds); seed++ {
-			t.Run(fmt.Sprint(one.name, "/", seed), func(t *testing.T) {
-				s := scenario{one.name, seed, *flagMinutes, with}
-				began := time.Now() //nolint:forbidigo // how long it takes
-				r := run(t, s)
-				sum.add(&r, time.Since(began))
-				for i, v := range r.broken {
-					if i < atLength {
-						t.Error(r.explain(v))
-					} else {
-						t.Errorf("%s: %s", v.kind, v.text)
-					}
-				}
-				for _, v := range r.broken {
-					if v.kind == *flagUntil {
-						fmt.Printf("found: seed %d: %s\n", seed, v.kind)
-						os.Exit(1)
-					}
-				}
-				if *flagEvents != "" {
-					r.writeEvents(t, *flagEvents)
-				}
-				if *flagShow != "" {
-					r.show(os.Stdout, *flagShow)
-				}
-			})
+			all = append(all, scenario{one.name, seed, *flagMinutes, with})
 		}
-		all = append(all, sum)
 	}
-	if *flagSums != "" {
-		writeSums(t, *flagSums, all)
-		return
+	return all
+}
+
+// liveHere lives through a scenario in this process.
+func liveHere(t *testing.T, s scenario) outcome {
+	t.Helper()
+	began := time.Now() //nolint:forbidigo // how long it takes
+	r := run(t, s)
+	r.Took = time.Since(began)
+	for i, v := range r.Broken {
+		if i < atLength {
+			t.Error(r.explain(v))
+		} else {
+			t.Errorf("%s: %s", v.Kind, v.Text)
+		}
 	}
-	conclude(t, all, len(with) == 0)
+	if *flagEvents != "" {
+		r.writeEvents(t, *flagEvents)
+	}
+	if *flagShow != "" {
+		r.show(os.Stdout, *flagShow)
+	}
+	if *flagOutcome != "" {
+		writeJSON(t, *flagOutcome, &r.outcome)
+	}
+	return r.outcome
 }
 
 // conclude prints what was done, and fails if something was not reached that the workloads claim to reach.
-func conclude(t *testing.T, all []summary, drawn bool) {
+func conclude(t *testing.T, all []outcome, drawn bool) {
 	t.Helper()
-	printSummaries(os.Stdout, all)
+	sums := sumUp(all)
+	printSums(os.Stdout, sums)
+	if *flagTotals != "" {
+		sums = addTotals(t, *flagTotals, sums)
+		printTable(os.Stdout, sums)
+	}
 	for _, one := range workloads {
-		for _, sum := range all {
+		for _, sum := range sums {
 			if sum.Workload != one.name || sum.Runs < enough || !drawn {
 				continue
 			}
@@ -117,29 +141,21 @@ func conclude(t *testing.T, all []summary, drawn bool) {
 // explain says what was broken, how to see it again, and what led to it.
 func (r *report) explain(v violation) string {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s: %s\n", v.kind, v.text)
-	fmt.Fprintf(&out, "  again: make sim WORKLOAD=%s SEED=%d MINUTES=%v%s\n", r.workload, r.seed, r.minutes, r.flags())
-	fmt.Fprintf(&out, "  drawn: %s\n", knobsText(r.knobs))
+	fmt.Fprintf(&out, "%s: %s\n", v.Kind, v.Text)
+	fmt.Fprintf(&out, "  again: %s\n", r.scenario)
+	fmt.Fprintf(&out, "  drawn: %s\n", knobsText(r.Knobs))
 	fmt.Fprintf(&out, "  its history:\n")
-	r.history.about(&out, *flagLines, v.about...)
+	r.history.about(&out, *flagLines, v.About...)
 	return out.String()
 }
 
-func (r *report) flags() string {
-	if len(r.with) == 0 {
-		return ""
-	}
-	return " WITH=" + strings.ReplaceAll(knobsText(r.with), " ", ",")
-}
-
-// writeEvents writes all events without their arguments, a line each.
+// writeEvents writes all events, a line each.
 func (r *report) writeEvents(t *testing.T, file string) {
 	t.Helper()
 	var out strings.Builder
 	for i := range r.history.events {
-		e := r.history.events[i]
-		e.args = nil
-		fmt.Fprintf(&out, "%d %s\n", e.at, e.String())
+		e := &r.history.events[i]
+		fmt.Fprintf(&out, "%d %s\n", e.at, e)
 	}
 	if err := os.WriteFile(file, []byte(out.String()), 0o600); err != nil {
 		t.Fatal(err)
@@ -152,25 +168,4 @@ func (r *report) show(out io.Writer, what string) {
 			fmt.Fprintln(out, e)
 		}
 	}
-}
-
-func knobsText(knobs map[string]int) string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(knobs)) {
-		all = append(all, fmt.Sprintf("%s=%d", name, knobs[name]))
-	}
-	return strings.Join(all, " ")
-}
-
-func parseKnobs(text string) (map[string]int, error) {
-	all := map[string]int{}
-	for _, one := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
-		name, value, _ := strings.Cut(one, "=")
-		n, err := strconv.Atoi(value)
-		if err != nil {
-			return nil, fmt.Errorf("%q: write name=number", one)
-		}
-		all[name] = n
-	}
-	return all, nil
 }

@@ -7,34 +7,80 @@ import (
 	"io"
 	"maps"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"text/tabwriter"
 	"time"
 )
 
-// A summary adds up the runs of a workload.
+// An outcome is what one life has shown.
+type outcome struct {
+	Workload      string
+	Seed          uint64
+	Knobs         map[string]int // numbers that were drawn or set
+	Plain         map[string]int // the first one of those from which they are drawn
+	Strikes       map[string]int // how often each fault has happened, or was left out, by its knob
+	Done, Reached map[string]int // how much was done, by kind; situations
+	Broken        []violation
+	Trips         int
+	Virtual, Took time.Duration
+	Sum           uint64 // of all events
+}
+
+// A summary adds up the lives of a workload.
 type summary struct {
 	Workload              string
 	Runs, Trips           int
 	Virtual, Took         time.Duration
 	Done, Reached, Broken map[string]int
+	Seeds                 map[string]int // that reached a situation
 }
 
-func (s *summary) add(r *report, took time.Duration) {
-	s.Runs++
-	s.Trips += r.trips
-	s.Virtual += r.virtual
-	s.Took += took
-	addTo(s.Done, r.done)
-	addTo(s.Reached, r.reached)
-	for _, v := range r.broken {
-		s.Broken[v.kind]++
+// sumUp adds up lives, in the order of the workloads.
+func sumUp(all []outcome) (sums []*summary) {
+	for _, one := range workloads {
+		sum := newSummary(one.name)
+		for i := range all {
+			if o := &all[i]; o.Workload == one.name {
+				sum.add(o)
+			}
+		}
+		if sum.Runs > 0 {
+			sums = append(sums, sum)
+		}
 	}
+	return sums
+}
+
+func newSummary(workload string) *summary {
+	return &summary{Workload: workload, Done: map[string]int{}, Reached: map[string]int{}, Broken: map[string]int{}, Seeds: map[string]int{}}
+}
+
+func (s *summary) add(o *outcome) {
+	s.Runs++
+	s.Trips += o.Trips
+	s.Virtual += o.Virtual
+	s.Took += o.Took
+	addTo(s.Done, o.Done)
+	addTo(s.Reached, o.Reached)
+	for situation := range o.Reached {
+		s.Seeds[situation]++
+	}
+	for _, v := range o.Broken {
+		s.Broken[v.Kind]++
+	}
+}
+
+func (s *summary) merge(o *summary) {
+	s.Runs += o.Runs
+	s.Trips += o.Trips
+	s.Virtual += o.Virtual
+	s.Took += o.Took
+	addTo(s.Done, o.Done)
+	addTo(s.Reached, o.Reached)
+	addTo(s.Broken, o.Broken)
+	addTo(s.Seeds, o.Seeds)
 }
 
 func addTo(sum, more map[string]int) {
@@ -43,10 +89,31 @@ func addTo(sum, more map[string]int) {
 	}
 }
 
-// printSummaries prints a table of what was done, reached and broken.
-func printSummaries(out io.Writer, all []summary) {
-	for i := range all {
-		s := &all[i]
+// addTotals adds sums to those of a file, and returns all.
+func addTotals(t *testing.T, file string, sums []*summary) (all []*summary) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for _, sum := range sums {
+		i := slices.IndexFunc(all, func(s *summary) bool { return s.Workload == sum.Workload })
+		if i < 0 {
+			all = append(all, newSummary(sum.Workload))
+			i = len(all) - 1
+		}
+		all[i].merge(sum)
+	}
+	writeJSON(t, file, all)
+	return all
+}
+
+// printSums prints what was done, reached and broken.
+func printSums(out io.Writer, all []*summary) {
+	for _, s := range all {
 		fmt.Fprintf(out, "%s: %d seeds, %v of virtual time, %d round trips, in %v\n", s.Workload, s.Runs, s.Virtual.Round(time.Second),
 			s.Trips, s.Took.Round(100*time.Millisecond))
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -68,148 +135,63 @@ func printSummaries(out io.Writer, all []summary) {
 	}
 }
 
-func writeSums(t *testing.T, file string, all []summary) {
-	t.Helper()
-	text, err := json.Marshal(all)
-	if err == nil {
-		err = os.WriteFile(file, text, 0o600)
+// printTable prints faults × workloads, for docs/reliability.md.
+func printTable(out io.Writer, all []*summary) {
+	row := func(name string, cell func(s *summary) string) {
+		fmt.Fprintf(out, "| %s |", name)
+		for _, s := range all {
+			fmt.Fprintf(out, " %s |", cell(s))
+		}
+		fmt.Fprintln(out)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// acrossProcesses runs each seed in a process of its own: what a process has done before, such as compiling
-// statements, is part of what the runtime draws.
-func acrossProcesses(t *testing.T, drawn bool) {
-	t.Helper()
-	a := &across{t: t, dir: t.TempDir(), byName: map[string]*summary{}}
-	contents, err := template()
-	if err == nil {
-		err = os.WriteFile(a.file("template"), contents, 0o600)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	jobs := make(chan func())
-	var group sync.WaitGroup
-	for range *flagAcross {
-		group.Go(func() {
-			for job := range jobs {
-				job()
-			}
+	row("", func(s *summary) string { return s.Workload })
+	row("---", func(*summary) string { return "---" })
+	row("seeds", func(s *summary) string { return thousands(s.Runs) })
+	row("virtual hours", func(s *summary) string { return fmt.Sprintf("%.1f", s.Virtual.Hours()) })
+	row("round trips", func(s *summary) string { return thousands(s.Trips) })
+	row("done", func(s *summary) string {
+		var parts []string
+		for _, kind := range slices.Sorted(maps.Keys(s.Done)) {
+			parts = append(parts, thousands(s.Done[kind])+" "+kind)
+		}
+		return strings.Join(parts, ", ")
+	})
+	for _, f := range faults {
+		row(f.name, func(s *summary) string {
+			return fmt.Sprintf("%s in %s seeds", thousands(s.Reached[f.name]), thousands(s.Seeds[f.name]))
 		})
 	}
-	for _, one := range workloads {
-		if *flagWorkload != "" && !slices.Contains(strings.Split(*flagWorkload, ","), one.name) {
-			continue
+	row("situations reached", func(s *summary) string {
+		claims, reached := 0, 0
+		for _, one := range workloads {
+			if one.name == s.Workload {
+				for _, claim := range one.make().Claims() {
+					claims++
+					if s.Reached[claim] > 0 {
+						reached++
+					}
+				}
+			}
 		}
-		for seed := *flagFirst; seed < *flagFirst+uint64(*flagSeeds); seed++ {
-			jobs <- func() { a.seed(one.name, seed) }
+		return fmt.Sprintf("%d of %d", reached, claims)
+	})
+	row("violations", func(s *summary) string {
+		if len(s.Broken) == 0 {
+			return "0"
 		}
-	}
-	close(jobs)
-	group.Wait()
-	var all []summary
-	for _, one := range workloads {
-		if sum := a.byName[one.name]; sum != nil {
-			all = append(all, *sum)
+		var parts []string
+		for _, kind := range slices.Sorted(maps.Keys(s.Broken)) {
+			parts = append(parts, fmt.Sprint(s.Broken[kind], " ", kind))
 		}
-	}
-	conclude(t, all, drawn)
+		return strings.Join(parts, ", ")
+	})
 }
 
-// across is a run of many processes.
-type across struct {
-	t      *testing.T
-	dir    string
-	mu     sync.Mutex
-	byName map[string]*summary
-}
-
-func (a *across) file(name ...any) string {
-	return filepath.Join(a.dir, strings.ReplaceAll(strings.TrimSpace(fmt.Sprintln(name...)), " ", "-"))
-}
-
-// seed runs a seed of a workload, twice if that was asked for.
-func (a *across) seed(workload string, seed uint64) {
-	times := 1
-	if *flagTwice {
-		times = 2
+// thousands writes a number with commas.
+func thousands(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "," + text[i:]
 	}
-	for n := range times {
-		sums, events := a.file(workload, seed, "sums"), a.file(workload, seed, "events", n)
-		args := append(slices.Clone(os.Args[1:]), "-test.v=false", "-across=0", "-sums="+sums, "-template="+a.file("template"),
-			"-workload="+workload, fmt.Sprint("-first=", seed), "-seeds=1")
-		if *flagTwice {
-			args = append(args, "-events="+events)
-		}
-		child := exec.CommandContext(a.t.Context(), os.Args[0], args...)
-		child.Env = append(os.Environ(), "GOMAXPROCS=1", "GOGC=off") // from the beginning: see folder
-		out, err := child.CombinedOutput()
-		if n == 0 {
-			a.note(string(out), err, sums)
-		}
-	}
-	if *flagTwice {
-		a.compare(workload, seed)
-	}
-}
-
-// note adds what a process has seen.
-func (a *across) note(out string, err error, sums string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err != nil {
-		a.t.Errorf("%v\n%s", err, out)
-	} else if *flagShow != "" {
-		fmt.Print(out)
-	}
-	var some []summary
-	text, err := os.ReadFile(sums)
-	if err == nil {
-		err = json.Unmarshal(text, &some)
-	}
-	if err != nil {
-		a.t.Error(err)
-	}
-	for i := range some {
-		if sum := a.byName[some[i].Workload]; sum == nil {
-			a.byName[some[i].Workload] = &some[i]
-		} else {
-			sum.merge(&some[i])
-		}
-	}
-}
-
-// compare fails the test if the two runs of a seed differ.
-func (a *across) compare(workload string, seed uint64) {
-	var lines [2][]string
-	for n := range lines {
-		text, err := os.ReadFile(a.file(workload, seed, "events", n))
-		if err != nil {
-			a.t.Error(err)
-		}
-		lines[n] = strings.Split(string(text), "\n")
-	}
-	for i := range min(len(lines[0]), len(lines[1])) {
-		if lines[0][i] != lines[1][i] {
-			a.t.Errorf("%s: seed %d has done something else the second time, from event %d of %d on:\n%s\n%s", workload, seed, i, len(lines[0]),
-				lines[0][i], lines[1][i])
-			return
-		}
-	}
-	if len(lines[0]) != len(lines[1]) {
-		a.t.Errorf("%s: seed %d had %d events the first time, and %d the second", workload, seed, len(lines[0]), len(lines[1]))
-	}
-}
-
-func (s *summary) merge(o *summary) {
-	s.Runs += o.Runs
-	s.Trips += o.Trips
-	s.Virtual += o.Virtual
-	s.Took += o.Took
-	addTo(s.Done, o.Done)
-	addTo(s.Reached, o.Reached)
-	addTo(s.Broken, o.Broken)
+	return text
 }

@@ -18,19 +18,11 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// A scenario is all that decides a run.
-type scenario struct {
-	workload string
-	seed     uint64
-	minutes  float64        // of virtual time with faults
-	with     map[string]int // knobs that are not drawn
-}
-
 // A violation is a promise that was broken.
 type violation struct {
-	kind  string   // lost, doubled, order, phantom, stuck, …
-	text  string   // for people
-	about []string // words that the events mention that led to it
+	Kind  string   // lost, doubled, order, phantom, stuck, …
+	Text  string   // for people
+	About []string // words that the events mention that led to it
 }
 
 // A World is one run: a server, the processes, what happens to them, and what was seen.
@@ -53,6 +45,8 @@ type World struct {
 	hosts    []*host
 	lives    []*Process
 	knobs    map[string]int
+	plain    map[string]int // the first value of each knob
+	strikes  map[string]int // of each fault, by its knob
 	done     map[string]int
 	reached  map[string]int
 	broken   []violation
@@ -61,16 +55,10 @@ type World struct {
 	jammed   time.Time // when there was one last
 }
 
-// A report is what a run has seen.
+// A report is what a life has shown, and how.
 type report struct {
 	scenario
-	knobs   map[string]int
-	done    map[string]int // how much was done, by kind
-	reached map[string]int // situations
-	broken  []violation
-	trips   int
-	virtual time.Duration
-	sum     uint64
+	outcome
 	history *history
 }
 
@@ -93,10 +81,10 @@ func run(t *testing.T, s scenario) (r report) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r = report{
-			scenario: s, knobs: w.knobs, done: w.done, reached: w.reached, broken: w.broken,
-			trips: w.gate.seq, virtual: time.Since(w.history.began), sum: w.history.sum, history: w.history,
-		}
+		r = report{s, outcome{
+			Workload: s.workload, Seed: s.seed, Knobs: w.knobs, Plain: w.plain, Strikes: w.strikes, Done: w.done, Reached: w.reached,
+			Broken: w.broken, Trips: w.gate.seq, Virtual: time.Since(w.history.began), Sum: w.history.sum.Sum64(),
+		}, w.history}
 	})
 	return r
 }
@@ -104,7 +92,7 @@ func run(t *testing.T, s scenario) (r report) {
 func newWorld(s scenario, dir string) (w *World, err error) {
 	w = &World{
 		scenario: s, history: newHistory(time.Now()), //nolint:forbidigo // virtual
-		knobs: map[string]int{}, done: map[string]int{}, reached: map[string]int{},
+		knobs: map[string]int{}, plain: map[string]int{}, strikes: map[string]int{}, done: map[string]int{}, reached: map[string]int{},
 	}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	w.gate = newGate(w)
@@ -207,7 +195,7 @@ func (w *World) checkConnections() {
 }
 
 // Knob returns a number that the seed draws from some values, or that the scenario sets. It is printed with
-// a violation, and can be set by -with name=number.
+// a violation, and can be set by -with name=number. The first value is the plainest one: see shrink.
 func (w *World) Knob(name string, values ...int) int {
 	value := oneOf(w.Dice("knob", name), values...)
 	if set, is := w.with[name]; is {
@@ -215,7 +203,7 @@ func (w *World) Knob(name string, values ...int) int {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.knobs[name] = value
+	w.knobs[name], w.plain[name] = value, values[0]
 	return value
 }
 
@@ -240,9 +228,9 @@ func (w *World) Violate(kind string, words []string, format string, args ...any)
 // violate is Violate with the mutex held.
 func (w *World) violate(kind string, words []string, format string, args ...any) {
 	v := violation{kind, fmt.Sprintf(format, args...), words}
-	if !slices.ContainsFunc(w.broken, func(o violation) bool { return o.kind == kind && o.text == v.text }) {
+	if !slices.ContainsFunc(w.broken, func(o violation) bool { return o.Kind == kind && o.Text == v.Text }) {
 		w.broken = append(w.broken, v)
-		w.history.add(event{who: "a check", what: kind + ": " + v.text})
+		w.history.add(event{who: "a check", what: kind + ": " + v.Text})
 	}
 }
 
@@ -326,6 +314,9 @@ func (w *World) start(h *host) {
 			select {
 			case err = <-gone:
 				p.Note("has returned: %v", err)
+				p.mu.Lock()
+				p.left = w.ctx.Err() == nil
+				p.mu.Unlock()
 			case <-p.gone:
 			}
 			w.mu.Lock()
