@@ -195,7 +195,7 @@ func (t *turn) rank() string {
 	if t.p == nil {
 		return "" // faults first
 	}
-	return fmt.Sprint(t.p.Name, " ", t.p.Life, " ", t.op, " ", t.args)
+	return fmt.Sprint(t.p.Name, " ", t.p.Life, " ", t.op, " ", valuesOf(t.args))
 }
 
 // release lets a turn through.

@@ -37,7 +37,7 @@ func (h *history) add(e event) {
 	defer h.mu.Unlock()
 	e.at = time.Since(h.began)
 	h.events = append(h.events, e)
-	fmt.Fprintln(h.sum, int64(e.at), e.who, e.what, e.args, e.out)
+	fmt.Fprintln(h.sum, int64(e.at), e.who, e.what, e.values(), e.out)
 }
 
 // about prints the events whose text or arguments mention one of the words, and those of the world.
@@ -66,9 +66,12 @@ func (e *event) mentions(words []string) bool {
 	return slices.ContainsFunc(words, func(word string) bool { return word != "" && strings.Contains(text, word) })
 }
 
-func (e *event) values() string {
+func (e *event) values() string { return valuesOf(e.args) }
+
+// valuesOf is the text of a statement's arguments. It has no addresses, as fmt has of pointers in a struct.
+func valuesOf(args []driver.NamedValue) string {
 	var all []string
-	for _, a := range e.args {
+	for _, a := range args {
 		switch v := a.Value.(type) {
 		case []byte:
 			all = append(all, fmt.Sprintf("%.300q", v))
