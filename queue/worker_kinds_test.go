@@ -95,6 +95,29 @@ func TestKinds(t *testing.T) {
 	})
 }
 
+// A worker counts no jobs of kinds that it does not handle when it gets permits for a queue.
+func TestKindsBehindALimit(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		p := doing{done: map[int64]int{}}
+		enqueueMany(t, c, []Job{{Kind: "b"}, {Kind: "b"}, {Kind: "b"}})
+		limit(t, c, "", 2)
+		w := p.worker(t, c, WorkerOptions{}, "a")
+		start(t, w)
+		ids := enqueueMany(t, c, []Job{{Kind: "a"}, {Kind: "a"}, {Kind: "a"}})
+		eventually(t, "what it handles is done", func() bool {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.done[ids[0]]+p.done[ids[1]]+p.done[ids[2]] == 3
+		})
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if own := w.queues[0].own(); own == nil || own.needPermits() != 0 {
+			t.Error("it needs permits for jobs of others")
+		}
+	})
+}
+
 // So do they if some of them die.
 func TestKindsDie(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {

@@ -219,7 +219,7 @@ func (g *limiter) needPermits() int {
 		switch {
 		case kind.open():
 			return n
-		case kind.vacant() > 0:
+		case kind.limit.Rate > 0 && kind.vacant() > 0:
 			return min(n, kind.limit.Ahead())
 		}
 		return 0
