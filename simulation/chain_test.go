@@ -377,10 +377,10 @@ func (c *chainWork) Check(w *World) error {
 func (c *chainWork) checkAttempts(w *World, one *simSchedule, due time.Time, some []scheduler.Run) {
 	for i, r := range some {
 		last := i == len(some)-1
-		switch {
-		case r.State == "timeout":
+		switch r.State {
+		case "timeout":
 			w.count("a run has timed out")
-		case r.State == "waiting" || r.State == "running":
+		case "waiting", "running":
 			w.Violate("no outcome", about(one), "%s: attempt %d at slot %v is %s", one.Name, r.Attempt, due, r.State)
 		}
 		switch {

@@ -47,10 +47,9 @@ func (e *errands) begin(w *World, patience time.Duration) error {
 }
 
 // add notes a job that is about to be enqueued. The world's mutex is held.
-func (e *errands) add(j *errand) *errand {
+func (e *errands) add(j *errand) {
 	e.byName[j.name] = j
 	e.list = append(e.list, j)
-	return j
 }
 
 // stirs notes that something happens, which is no standstill. The world's mutex is held.
@@ -112,7 +111,7 @@ func (e *errands) handle(p *Process, d *queue.Delivery, do func(j *errand) error
 		}
 	})
 	if j == nil {
-		return sqlGone
+		return errDead
 	}
 	err := do(j)
 	p.w.mu.Lock()
@@ -129,8 +128,8 @@ func (e *errands) handle(p *Process, d *queue.Delivery, do func(j *errand) error
 	return err
 }
 
-// sqlGone is what handlers of dead processes return.
-var sqlGone = errors.New("the process is dead")
+// errDead is what handlers of dead processes return.
+var errDead = errors.New("the process is dead")
 
 // enter writes entries into the ledger, and completes the jobs in that transaction.
 func enter(ctx context.Context, p *Process, db *dialect.DB, all ...*queue.Delivery) error {
@@ -155,8 +154,8 @@ func enter(ctx context.Context, p *Process, db *dialect.DB, all ...*queue.Delive
 }
 
 // leftOf says which programs and which jobs have not ended, and looks for what must never be.
-func (e *errands) leftOf(w *World, besides int) string {
-	ready, left, err := leftJobs(w, besides)
+func (e *errands) leftOf(w *World) string {
+	ready, left, err := leftJobs(w, 0)
 	if err != nil {
 		return err.Error()
 	}

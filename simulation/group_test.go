@@ -255,10 +255,10 @@ func (g *groupWork) member(ctx context.Context, p *Process, c *queue.Client, db 
 		g.join(p, c, s, strings.TrimPrefix(j.name, name+"/")+"+", dice)
 		p.Act(func() { p.w.Reached("a job adds one to its group") })
 	}
-	switch odds := p.w.Dice("job", j.name).IntN(20); {
-	case odds == 0:
+	switch p.w.Dice("job", j.name).IntN(20) {
+	case 0:
 		return queue.Bury(errors.New("it cannot be done"))
-	case odds == 1:
+	case 1:
 		return errors.New("it fails each time")
 	}
 	if dice.once(10) {
@@ -434,7 +434,7 @@ func (g *groupWork) many(p *Process, a *admin.Client, what admin.BulkAction, sit
 
 // Left notices that nothing goes on, and says which jobs and groups have not ended.
 func (g *groupWork) Left(w *World) string {
-	left := g.leftOf(w, 0)
+	left := g.leftOf(w)
 	var sealed int
 	err := w.Operator.Pool().QueryRowContext(w.Free(), `SELECT COUNT(*) FROM dbcron_job_group WHERE state = 'sealed'`).Scan(&sealed)
 	switch {

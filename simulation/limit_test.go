@@ -366,7 +366,7 @@ func (l *limitWork) Left(w *World) string {
 		l.stirs()
 	}
 	w.mu.Unlock()
-	return l.leftOf(w, 0)
+	return l.leftOf(w)
 }
 
 // Check compares what was enqueued with the ledger, and the order of a FIFO queue and of keys.

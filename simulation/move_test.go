@@ -247,7 +247,7 @@ func (m *moveWork) Left(w *World) string {
 		m.stirs()
 	}
 	w.mu.Unlock()
-	return m.leftOf(w, 0)
+	return m.leftOf(w)
 }
 
 // Check compares what was enqueued with the ledger. Jobs of a key have an order if no move began or ended

@@ -19,7 +19,6 @@ import (
 type noticeWork struct {
 	scheduleWork
 	trouble map[string]bool // schedules that fail now
-	left    int
 }
 
 func (n *noticeWork) Claims() []string {

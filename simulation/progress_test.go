@@ -342,7 +342,7 @@ func (g *progressWork) Left(w *World) string {
 		}
 	}
 	w.mu.Unlock()
-	return g.leftOf(w, 0)
+	return g.leftOf(w)
 }
 
 // Check compares what was enqueued with the ledger.

@@ -340,7 +340,7 @@ func (s *taking) do(j *errand) error {
 }
 
 // Left notices that nothing goes on, and says which jobs have not ended.
-func (t *takerWork) Left(w *World) string { return t.leftOf(w, 0) }
+func (t *takerWork) Left(w *World) string { return t.leftOf(w) }
 
 // Check compares what was enqueued with the ledger, and the order of keys.
 func (t *takerWork) Check(w *World) error {
