@@ -362,7 +362,7 @@ func (b *book) mustNot(run scheduler.Run, lost int) string {
 	case "cancelled":
 		switch wish := cmp.Or(run.Cancel, run.Error); {
 		case wish == cancelledBy, strings.HasPrefix(wish, cancelledBy+";"):
-		case strings.HasPrefix(wish, "replaced by") && b.Overlap == "replace":
+		case strings.Contains(wish, "replaced by the next slot") && b.Overlap == "replace":
 		case run.Error == "the schedule is failed" && b.State == "failed": // it was waiting for its turn
 		case run.Error == "the schedule is paused" && b.paused: // the same
 		case strings.HasSuffix(run.Error, " meanwhile") && (b.paused || b.State != "active"):

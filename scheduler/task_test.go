@@ -25,6 +25,30 @@ func obedient(ctx context.Context, _ *guardian.Output) guardian.Result {
 
 func later(d time.Duration) instant.Instant { return instant.Now().Add(d) }
 
+// Work whose lease has ended before it begins, since its process was paused, is not begun: whatever its kind, and also if
+// the pause comes after the look at the lease.
+func TestNothingBeginsAfterItsLease(t *testing.T) {
+	past := instant.Now().Add(-time.Millisecond)
+	notBegun := func(what string, r guardian.Result) {
+		t.Helper()
+		if r.Cause != guardian.NotStarted || !errors.Is(r.Err, guardian.ErrPast) {
+			t.Errorf("%s: %+v", what, r)
+		}
+	}
+	notBegun("a task", start(past, time.Hour, 100, func(context.Context, *guardian.Output) guardian.Result {
+		t.Error("it has begun")
+		return guardian.Result{Cause: guardian.Exited}
+	}).Wait())
+	for _, kind := range []string{"func", "http", "sql", "argv", "shell"} {
+		e := newExecution(run{schedule: "job", attempt: 1, what: &Schedule{Name: "job", Kind: kind, Command: "true"}, deadline: past})
+		s := &Scheduler{handlers: map[string]Func{"true": func(context.Context, *Running) error {
+			t.Error("the function was called")
+			return nil
+		}}}
+		notBegun(kind, s.execute(e))
+	}
+}
+
 // However a task ends, its result says how.
 func TestTaskEnds(t *testing.T) {
 	for want, end := range map[guardian.Cause]func(*task){
