@@ -155,7 +155,7 @@ func enter(ctx context.Context, p *Process, db *dialect.DB, all ...*queue.Delive
 
 // leftOf says which programs and which jobs have not ended, and looks for what must never be.
 func (e *errands) leftOf(w *World) string {
-	ready, left, err := leftJobs(w, 0)
+	ready, left, err := leftJobs(w)
 	if err != nil {
 		return err.Error()
 	}
@@ -168,9 +168,9 @@ func (e *errands) leftOf(w *World) string {
 	return left
 }
 
-// leftJobs counts the jobs that have not ended, but for some that stay, and says which programs have not.
+// leftJobs counts the jobs that have not ended, and says which programs have not.
 // No job is in two places, and no unique key has two jobs, at any time.
-func leftJobs(w *World, besides int) (ready int, text string, err error) {
+func leftJobs(w *World) (ready int, text string, err error) {
 	const places = `SELECT queue_id, id, unique_key FROM dbcron_job WHERE id > 0 UNION ALL SELECT queue_id, id, unique_key FROM dbcron_job_delayed WHERE id > 0
 		UNION ALL SELECT queue_id, id, unique_key FROM dbcron_job_running`
 	pool := w.Operator.Pool()
@@ -190,7 +190,7 @@ func leftJobs(w *World, besides int) (ready int, text string, err error) {
 		w.Violate("unique", nil, "%d unique keys have two jobs at a time", keys2)
 	}
 	left := leftPrograms(w)
-	if n := ready + delayed + running - besides; n > 0 {
+	if n := ready + delayed + running; n > 0 {
 		left = append(left, fmt.Sprintf("%d ready, %d delayed, %d running jobs", ready, delayed, running))
 	}
 	return ready, strings.Join(left, "; "), nil

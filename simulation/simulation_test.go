@@ -80,7 +80,7 @@ func TestRepeats(t *testing.T) {
 // scenarios are those that the flags ask for.
 func scenarios(with map[string]int) (all []scenario) {
 	for _, one := range workloads {
-		if *flagWorkload != "" && !slices.Contains(strings.Split(*flagWorkload, ","), one.name) {
+		if named := slices.Contains(strings.Split(*flagWorkload, ","), one.name); !named && (*flagWorkload != "" || one.open != "") {
 			continue
 		}
 		for seed := *flagFirst; seed < *flagFirst+uint64(*flagSeeds); seed++ {
