@@ -11,7 +11,7 @@ PKG      ?= $(LONGEST) ./...
 # Tests wait for databases and leases more than for a processor. The linter runs vet.
 PARALLEL ?= 8
 # The packages whose goroutines share memory.
-RACED    := ./queue/... ./scheduler ./lock ./httpapi/... ./internal/guardian ./internal/notify ./internal/claims
+RACED    := ./queue/... ./scheduler ./lock ./httpapi/... ./internal/guardian ./internal/ops/notify
 ARGS     ?=
 FUZZTIME ?= 30s
 MINUTES  ?= 3

@@ -26,7 +26,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/backoff"
+	"github.com/dbcron/dbcron/internal/pace"
 )
 
 // Options configures a Client. The zero value is ready to use with a daemon that needs no token.
@@ -97,7 +97,7 @@ func (c *Client) do(ctx context.Context, r *call) error {
 		if err == nil || after < 0 || !r.again || failures >= c.opt.Tries {
 			return err
 		}
-		wait := backoff.Delay(c.opt.Delay, longestWait, failures, rand.Float64())
+		wait := pace.Delay(c.opt.Delay, longestWait, failures, rand.Float64())
 		if pause(ctx, max(wait, after)) != nil {
 			return err // the reason says more than a timeout
 		}

@@ -13,8 +13,8 @@ func TestImports(t *testing.T) {
 	must(t, err)
 	for _, line := range strings.Fields(string(out)) {
 		switch line {
-		case "github.com/dbcron/dbcron/client", "github.com/dbcron/dbcron/internal/backoff", "github.com/dbcron/dbcron/internal/barrier",
-			"github.com/dbcron/dbcron/internal/duration", "github.com/dbcron/dbcron/wire":
+		case "github.com/dbcron/dbcron/client", "github.com/dbcron/dbcron/internal/pace", "github.com/dbcron/dbcron/internal/barrier",
+			"github.com/dbcron/dbcron/internal/plain", "github.com/dbcron/dbcron/wire":
 		default:
 			t.Errorf("it imports %s", line)
 		}

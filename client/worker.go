@@ -12,8 +12,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/backoff"
 	"github.com/dbcron/dbcron/internal/barrier"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -154,7 +154,7 @@ func (w *worker) claim(ctx, doing context.Context) error {
 			failures = 0
 			continue
 		}
-		if pause(ctx, backoff.Delay(firstPause, mostPause, failures, rand.Float64())) != nil {
+		if pause(ctx, pace.Delay(firstPause, mostPause, failures, rand.Float64())) != nil {
 			return nil
 		}
 	}
@@ -319,7 +319,7 @@ func insist[T any](ctx context.Context, w *worker, what string, claims []T,
 			w.log.Warn("the outcome of jobs did not arrive; they are done again", "outcome", what, "jobs", n, "err", err)
 			return nil
 		}
-		if pause(ctx, backoff.Delay(firstPause, mostPause, failures, rand.Float64())) != nil {
+		if pause(ctx, pace.Delay(firstPause, mostPause, failures, rand.Float64())) != nil {
 			return nil
 		}
 	}

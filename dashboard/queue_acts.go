@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/httpapi/push"
-	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/internal/rates"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -73,7 +72,7 @@ func (d *Dashboard) limitQueue(ctx context.Context, r *request) (outcome, error)
 		detail = fmt.Sprint("running=", to.Running)
 	}
 	if text := r.PostForm.Get("rate"); err == nil && text != "" {
-		if to.Rate, to.Per, err = rates.Parse(text); err != nil {
+		if to.Rate, to.Per, err = plain.ParseRate(text); err != nil {
 			err = &queue.InvalidError{Field: "rate", Problem: err.Error()}
 		}
 		detail += " rate=" + plain.Cut(text, 50)

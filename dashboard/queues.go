@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/internal/rates"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -154,7 +153,7 @@ func (d *Dashboard) readLimits(ctx context.Context, _ *request, data *queueData)
 	for _, l := range limits[:min(len(limits), listed)] {
 		row := limitRow{LimitInfo: l}
 		if l.Rate > 0 {
-			row.Speed = rates.Format(l.Rate, l.Per)
+			row.Speed = plain.FormatRate(l.Rate, l.Per)
 		}
 		data.Limits = append(data.Limits, row)
 	}

@@ -13,8 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/httpapi"
-	"github.com/dbcron/dbcron/internal/audit"
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/ops/audit"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
@@ -143,13 +142,13 @@ func timeoutField(s *scheduler.Schedule) editField {
 		f = editField{Name: "job_timeout", Label: "Timeout of the job", Hint: "such as 30m; empty: the queue's setting"}
 	}
 	if is := *of(s); is > 0 {
-		f.Is = duration.Format(is)
+		f.Is = plain.FormatDuration(is)
 	}
 	f.set = func(s *scheduler.Schedule, typed string) (err error) {
 		if strings.HasPrefix(typed, "-") {
 			return fmt.Errorf("%q is negative", plain.Cut(typed, 40))
 		}
-		*of(s), err = duration.Parse(typed)
+		*of(s), err = plain.ParseDuration(typed)
 		return err
 	}
 	return f

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/httpapi"
-	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/ops/audit"
 )
 
 const (

@@ -16,7 +16,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/httpapi"
-	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -164,7 +163,7 @@ func setting(d time.Duration) string {
 	if d <= 0 {
 		return "0s"
 	}
-	return duration.Format(d)
+	return plain.FormatDuration(d)
 }
 
 func byteText(n int) string {

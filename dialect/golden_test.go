@@ -12,8 +12,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/engines"
 	// All packages that have statements:
 	_ "github.com/dbcron/dbcron/httpapi"
-	_ "github.com/dbcron/dbcron/internal/notify"
-	_ "github.com/dbcron/dbcron/internal/schedulefile"
+	_ "github.com/dbcron/dbcron/internal/ops/notify"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	_ "github.com/dbcron/dbcron/lock"
 	_ "github.com/dbcron/dbcron/queue"

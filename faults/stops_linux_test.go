@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/internal/stops"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
@@ -89,7 +89,7 @@ func TestWorkThatStopsItsDaemon(t *testing.T) {
 			return newest().State == "failed"
 		})
 		run := newest()
-		if n != stops.Most || linesOf(t, begun, "culprit") != stops.Most || pauses != stops.Most-stops.Suspicious {
+		if n != pace.Most || linesOf(t, begun, "culprit") != pace.Most || pauses != pace.Most-pace.Suspicious {
 			t.Errorf("%d daemons, %d begins, %d pauses", n, linesOf(t, begun, "culprit"), pauses)
 		}
 		if !strings.Contains(run.Error, "it seems to stop its daemon") {
@@ -99,7 +99,7 @@ func TestWorkThatStopsItsDaemon(t *testing.T) {
 		others, after := linesOf(t, begun, "other"), begin(0)
 		r.eventually("other work goes on", patience, func() bool { return linesOf(t, begun, "other") >= others+3 })
 		after.stop()
-		if n := linesOf(t, begun, "culprit"); n != stops.Most {
+		if n := linesOf(t, begun, "culprit"); n != pace.Most {
 			t.Errorf("the culprit has begun %d times", n)
 		}
 	}, (*testing.T).Parallel)
@@ -136,7 +136,7 @@ func TestWorkThatStopsItsWorker(t *testing.T) {
 			if job.State != admin.StateDead || !strings.Contains(job.Error, "it seems to stop its worker") || job.Attempts != 1 {
 				t.Errorf("with a grace of %s: %+v", grace, job)
 			}
-			if n != stops.Most+1 || linesOf(t, begun, "culprit") != stops.Most || pauses != stops.Most-stops.Suspicious {
+			if n != pace.Most+1 || linesOf(t, begun, "culprit") != pace.Most || pauses != pace.Most-pace.Suspicious {
 				t.Errorf("with a grace of %s: %d workers, %d begins, %d pauses", grace, n, linesOf(t, begun, "culprit"), pauses)
 			}
 			empty := func() bool {

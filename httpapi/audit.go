@@ -8,8 +8,8 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/dbcron/dbcron/internal/audit"
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/ops/audit"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -163,7 +163,7 @@ func (a *API) listAudit(ctx context.Context, in *auditInput) (*auditOutput, erro
 		if err != nil {
 			return nil, err
 		}
-		if ago, err := duration.Parse(in.Since); err == nil {
+		if ago, err := plain.ParseDuration(in.Since); err == nil {
 			f.Since = now.Add(-ago)
 		} else if err := givenTime("since", &f.Since, &in.Since); err != nil {
 			return nil, err

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/audit"
+	"github.com/dbcron/dbcron/internal/ops/audit"
 )
 
 // auditLines returns the audit log, oldest entry first.

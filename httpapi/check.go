@@ -18,7 +18,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
 
-	"github.com/dbcron/dbcron/internal/jsonerror"
+	"github.com/dbcron/dbcron/internal/plain"
 )
 
 const (
@@ -179,7 +179,7 @@ func (c *checker) base64(raw []byte) {
 }
 
 // decode decodes a body that was checked. Should the check have missed something, the error has no words about Go either.
-func decode(text []byte, v any) error { return jsonerror.Plain(json.Unmarshal(text, v)) }
+func decode(text []byte, v any) error { return plain.JSONError(json.Unmarshal(text, v)) }
 
 func (c *checker) array(s *huma.Schema) bool {
 	c.at++

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/claims"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
@@ -78,7 +77,7 @@ type claimed struct {
 	token  string
 	key    secret
 	forged bool // no daemon of ours signed it: it counts as lost
-	claim  claims.Claim
+	claim  jobfield.Claim
 	err    error // the job's outcome
 	result json.RawMessage
 }
@@ -281,9 +280,9 @@ func (p *pulls) settle(ctx context.Context, all []claimed) (*settledOutput, erro
 		p.settleHere(ctx, s, all, indexes, outcomes, errs)
 	}
 	if len(others) > 0 {
-		away := make([]claims.Outcome, len(others))
+		away := make([]jobfield.Outcome, len(others))
 		for k, i := range others {
-			away[k] = claims.Outcome{Claim: all[i].claim, Err: all[i].err, Result: all[i].result}
+			away[k] = jobfield.Outcome{Claim: all[i].claim, Err: all[i].err, Result: all[i].result}
 		}
 		for k, err := range p.queues.SettleClaims(ctx, away) {
 			errs[others[k]] = err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/wire"
 )
 

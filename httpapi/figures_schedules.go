@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -69,7 +69,7 @@ func (s *sampler) readEach(ctx context.Context, f *figures) error {
 			if err = rows.Scan(&p.name, &state, &text, &due); err != nil {
 				return p, err
 			}
-			jitter, _ := duration.Parse(text) // an unreadable schedule fails and reports it
+			jitter, _ := plain.ParseDuration(text) // an unreadable schedule fails and reports it
 			if state == "active" && due > 0 {
 				p.late = max(0, now.Sub(time.UnixMicro(due))-jitter)
 			}

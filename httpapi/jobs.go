@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/audit"
 	"github.com/dbcron/dbcron/internal/jobfield"
-	"github.com/dbcron/dbcron/internal/wireof"
+	"github.com/dbcron/dbcron/internal/ops/audit"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"

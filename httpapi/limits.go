@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/dbcron/dbcron/internal/rates"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -29,7 +29,7 @@ type limitJSON struct {
 func newLimitJSON(l *admin.LimitInfo) limitJSON {
 	j := limitJSON{Queue: l.Queue, Kind: l.Kind, Running: l.Running, Burst: l.Burst, Permits: l.Permits, Waiting: l.Waiting}
 	if l.Rate > 0 {
-		j.Rate = rates.Format(l.Rate, l.Per)
+		j.Rate = plain.FormatRate(l.Rate, l.Per)
 	}
 	return j
 }
@@ -46,7 +46,7 @@ func (n *limitChange) read() (func(*admin.Limit), error) {
 	var to admin.Limit
 	if n.Rate != nil && *n.Rate != "" {
 		var err error
-		if to.Rate, to.Per, err = rates.Parse(*n.Rate); err != nil {
+		if to.Rate, to.Per, err = plain.ParseRate(*n.Rate); err != nil {
 			return nil, invalid("rate", "%v", err)
 		}
 	}

@@ -5,7 +5,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/dbcron/dbcron/internal/audit"
+	"github.com/dbcron/dbcron/internal/ops/audit"
 	"github.com/dbcron/dbcron/scheduler"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 
 	"github.com/dbcron/dbcron/httpapi/push"
-	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/internal/address"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -130,7 +130,7 @@ func (n *endpointChange) read(hosts *push.Hosts) (func(*push.Endpoint), error) {
 
 // checkEndpoint returns an error for a URL that jobs may not be sent to.
 func checkEndpoint(field, to string, hosts *push.Hosts) error {
-	err := jobfield.CheckEndpoint(to)
+	err := address.CheckEndpoint(to)
 	if err == nil && hosts != nil {
 		err = hosts.Check(to)
 	}

@@ -16,9 +16,9 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/audit"
-	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/ops/audit"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -127,7 +127,7 @@ func CheckToken(name string, scopes []Scope, lasts time.Duration) error {
 			return fmt.Errorf("%w: scope %q is not known; use %s", ErrInvalid, s, joinScopes(Scopes))
 		}
 	}
-	if lasts < 0 || lasts > duration.Longest {
+	if lasts < 0 || lasts > plain.LongestDuration {
 		return fmt.Errorf("%w: %v is not 0 to 100 years", ErrInvalid, lasts)
 	}
 	return nil
@@ -166,7 +166,7 @@ func freshSecret() string {
 // unless grace is 0: then none stays valid. It returns ErrNoToken if there is no valid token of that
 // name.
 func (t *Tokens) Rotate(ctx context.Context, name string, grace time.Duration) (secret string, err error) {
-	if grace < 0 || grace > duration.Longest {
+	if grace < 0 || grace > plain.LongestDuration {
 		return "", fmt.Errorf("%w: %v is not 0 to 100 years", ErrInvalid, grace)
 	}
 	secret = freshSecret()

@@ -12,7 +12,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -86,7 +86,7 @@ func durationText(d time.Duration) string {
 	if d <= 0 {
 		return "0s"
 	}
-	return duration.Format(d)
+	return plain.FormatDuration(d)
 }
 
 // checkNames validates names, each given after its field; empty names are skipped. It refuses the

@@ -14,7 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/rates"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -608,14 +608,14 @@ func TestPermits(t *testing.T) {
 func TestDraw(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		l := store.Limit{
-			Rate: rapid.IntRange(1, rates.Max).Draw(r, "rate"), Burst: rapid.IntRange(1, 1000).Draw(r, "burst"),
+			Rate: rapid.IntRange(1, plain.MaxRate).Draw(r, "rate"), Burst: rapid.IntRange(1, 1000).Draw(r, "burst"),
 			Per: time.Duration(rapid.Int64Range(1, 100_000).Draw(r, "per")) * time.Millisecond,
 		}
 		start := rapid.Int64Range(1e15, 2e15).Draw(r, "now")
 		now, drawn, total := start, int64(0), int64(0)
 		most := int64(max(l.Burst, l.Ahead()))
 		for range rapid.IntRange(1, 50).Draw(r, "draws") {
-			want := rapid.IntRange(1, 2*rates.Max).Draw(r, "want")
+			want := rapid.IntRange(1, 2*plain.MaxRate).Draw(r, "want")
 			got, until, wait := l.Draw(now, drawn, want)
 			if got < 0 || got > want || int64(got) > most || until < drawn && drawn != 0 {
 				r.Fatalf("drew %d of %d, until %d after %d", got, want, until, drawn)

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -38,11 +38,11 @@ func TestEdit(t *testing.T) {
 			"payload":          func(q *admin.Queue) { q.MaxPayload = 0 },
 			"large payload":    func(q *admin.Queue) { q.MaxPayload = 1<<30 + 1 },
 			"delay":            func(q *admin.Queue) { q.RetryDelay = -1 },
-			"long delay":       func(q *admin.Queue) { q.RetryDelay, q.RetryMaxDelay = duration.Longest+1, duration.Longest+1 },
+			"long delay":       func(q *admin.Queue) { q.RetryDelay, q.RetryMaxDelay = plain.LongestDuration+1, plain.LongestDuration+1 },
 			"max below delay":  func(q *admin.Queue) { q.RetryDelay, q.RetryMaxDelay = 2, 1 },
 			"timeout":          func(q *admin.Queue) { q.Timeout = -1 },
-			"long timeout":     func(q *admin.Queue) { q.Timeout = duration.Longest + 1 },
-			"keep":             func(q *admin.Queue) { q.KeepDead = duration.Longest + 1 },
+			"long timeout":     func(q *admin.Queue) { q.Timeout = plain.LongestDuration + 1 },
+			"keep":             func(q *admin.Queue) { q.KeepDead = plain.LongestDuration + 1 },
 			"keep max":         func(q *admin.Queue) { q.KeepDeadMax = -1 },
 			"keep too many":    func(q *admin.Queue) { q.KeepDeadMax = 1_000_001 },
 			"poll_min":         func(q *admin.Queue) { q.PollMin = 0 },
@@ -69,7 +69,7 @@ func TestEdit(t *testing.T) {
 		for _, set := range []func(*admin.Queue){
 			func(q *admin.Queue) {
 				q.State, q.Reason, q.KeyRetry, q.MaxAttempts, q.MaxCrashes, q.MaxPayload = "paused", "it's \\ \"so\" 😀", "pass", 7, 8, 9
-				q.RetryDelay, q.RetryMaxDelay, q.Timeout, q.KeepDead = 1, duration.Longest, time.Hour+time.Nanosecond, 0
+				q.RetryDelay, q.RetryMaxDelay, q.Timeout, q.KeepDead = 1, plain.LongestDuration, time.Hour+time.Nanosecond, 0
 				q.PollMin, q.PollMax, q.KeepDeadMax = time.Millisecond, time.Hour, 5
 				q.Notify = "ada@example.org, https://example.org/in?a='b'"
 			},

@@ -13,8 +13,8 @@ import (
 	"weak"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/address"
 	"github.com/dbcron/dbcron/internal/barrier"
-	"github.com/dbcron/dbcron/internal/doorbells"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -62,7 +62,7 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 	}
 	opt.Version = sqlrun.CutVersion(opt.Version)
 	if opt.Doorbell != "" {
-		if err := doorbells.Check(opt.Doorbell); err != nil {
+		if err := address.CheckDoorbell(opt.Doorbell); err != nil {
 			return nil, invalid("doorbell", "%v", err)
 		}
 	}

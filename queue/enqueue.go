@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/backoff"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -223,7 +223,7 @@ func pauseAfter(failures int) time.Duration {
 	if failures == 1 {
 		return 0
 	}
-	return backoff.Delay(10*time.Millisecond, time.Second, failures-1, rand.Float64())
+	return pace.Delay(10*time.Millisecond, time.Second, failures-1, rand.Float64())
 }
 
 func notSent(err error) error { return fmt.Errorf("queue: nothing was enqueued: %w", err) }

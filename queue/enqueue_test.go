@@ -17,7 +17,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/postgres"
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -63,7 +63,7 @@ func TestEnqueueInvalid(t *testing.T) {
 			"priority -1":        {with(func(j *Job) { j.Priority = -1 }), ErrInvalid},
 			"priority 5":         {with(func(j *Job) { j.Priority = 5 }), ErrInvalid},
 			"negative delay":     {with(func(j *Job) { j.Delay = -1 }), ErrInvalid},
-			"long delay":         {with(func(j *Job) { j.Delay = duration.Longest + 1 }), ErrInvalid},
+			"long delay":         {with(func(j *Job) { j.Delay = plain.LongestDuration + 1 }), ErrInvalid},
 			"endless delay":      {with(func(j *Job) { j.Delay = math.MaxInt64 }), ErrInvalid},
 			"delay and time":     {with(func(j *Job) { j.Delay, j.RunAt = 1, dbtest.Start }), ErrInvalid},
 			"year 9999":          {with(func(j *Job) { j.RunAt = latest.Add(1) }), ErrInvalid},
@@ -96,8 +96,8 @@ func TestEnqueueInvalid(t *testing.T) {
 		}
 		for _, job := range []Job{ // just within bounds
 			with(func(j *Job) { j.RunAt = latest }), // which is long after dbtest.Start
-			with(func(j *Job) { j.Delay = duration.Longest }),
-			with(func(j *Job) { j.Timeout = duration.Longest }),
+			with(func(j *Job) { j.Delay = plain.LongestDuration }),
+			with(func(j *Job) { j.Timeout = plain.LongestDuration }),
 			with(func(j *Job) { j.Key, j.Kind = strings.Repeat("😀", 200), strings.Repeat("😀", 200) }),
 			with(func(j *Job) { j.Queue, j.Payload = "small", []byte(`"12345678"`) }),
 			with(func(j *Job) { j.Trace = traceOf("within bounds") }),

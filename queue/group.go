@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -144,7 +144,7 @@ func (c *Client) newGroup(ctx context.Context, on *sqlrun.Session, g Group, stat
 		}
 	}
 	switch {
-	case g.Keep > duration.Longest:
+	case g.Keep > plain.LongestDuration:
 		return 0, invalid("keep", "%v is longer than 100 years", g.Keep)
 	case g.Keep < 0:
 		args["keep"] = -1

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/traceparent"
+	"github.com/dbcron/dbcron/internal/jobfield"
 )
 
 // A callback is a job as stored in a group's row.
@@ -61,7 +61,7 @@ func readCallback(text string) (*Job, error) {
 		Delay:       time.Duration(b.Delay) * time.Microsecond,
 		MaxAttempts: b.MaxAttempts, Timeout: time.Duration(b.Timeout) * time.Microsecond, Trace: b.Trace, Endpoint: b.Endpoint,
 	}
-	if !traceparent.Valid(j.Trace) { // earlier versions accepted any text
+	if !jobfield.ValidTrace(j.Trace) { // earlier versions accepted any text
 		j.Trace = ""
 	}
 	if len(b.Binary) > 0 {

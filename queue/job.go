@@ -7,12 +7,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/address"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/internal/traceparent"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -108,7 +107,7 @@ func (j *Job) checkTimes() error {
 	switch {
 	case j.Delay < 0:
 		return invalid("delay", "%v is negative", j.Delay)
-	case j.Delay > duration.Longest:
+	case j.Delay > plain.LongestDuration:
 		return invalid("delay", "%v is longer than 100 years", j.Delay)
 	case j.Delay > 0 && !j.RunAt.IsZero():
 		return invalid("delay", "there is a time to run at as well; give one of them")
@@ -118,7 +117,7 @@ func (j *Job) checkTimes() error {
 		return invalid("unique_for", "%v is not 0 to %v", j.UniqueFor, longestUnique)
 	case j.UniqueFor > 0 && j.Unique == "":
 		return invalid("unique_for", "there is no unique key that it is about")
-	case j.Timeout < 0 || j.Timeout > duration.Longest:
+	case j.Timeout < 0 || j.Timeout > plain.LongestDuration:
 		return invalid("timeout", "%v is not 0 to 100 years", j.Timeout)
 	}
 	return nil
@@ -133,11 +132,11 @@ func (j *Job) checkRest() error {
 		return invalid("group", "%d is not the id of a group", j.Group)
 	case j.MaxAttempts < 0 || j.MaxAttempts > 1_000_000:
 		return invalid("max_attempts", "%d is not 0 to 1000000", j.MaxAttempts)
-	case j.Trace != "" && !traceparent.Valid(j.Trace):
+	case j.Trace != "" && !jobfield.ValidTrace(j.Trace):
 		return invalid("trace", "%q is not a W3C traceparent, such as 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
 			plain.Cut(j.Trace, 100))
-	case j.Endpoint != "" && jobfield.CheckEndpoint(j.Endpoint) != nil:
-		return invalid("endpoint", "%v", jobfield.CheckEndpoint(j.Endpoint))
+	case j.Endpoint != "" && address.CheckEndpoint(j.Endpoint) != nil:
+		return invalid("endpoint", "%v", address.CheckEndpoint(j.Endpoint))
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ type bells struct {
 // next notification waits, and it covers everything that came meanwhile: workers are busy then, and
 // each notification costs the database more than it gains.
 const (
-	pace     = time.Millisecond
+	onePace  = time.Millisecond
 	maxPace  = 5 * time.Millisecond
 	unhasty  = 1500 // notifications wait from this rate on, in jobs a second; each multiple adds a pace
 	flowSpan = 50 * time.Millisecond
@@ -62,7 +62,7 @@ func (f *flow) measure(at instant.Instant) {
 
 // pace returns how long the next notification waits.
 func (f *flow) pace() time.Duration {
-	return time.Duration(min(max(0, f.rate/unhasty-1)*float64(pace), float64(maxPace)))
+	return time.Duration(min(max(0, f.rate/unhasty-1)*float64(onePace), float64(maxPace)))
 }
 
 func (b *bells) init(c *Client) {
@@ -134,7 +134,7 @@ func (b *bells) flush(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(pace):
+		case <-time.After(onePace):
 		}
 	}
 }

@@ -68,7 +68,7 @@ func TestPace(t *testing.T) {
 	}{
 		{1, time.Second, 0},
 		{2, 2 * time.Millisecond, 0},
-		{3, time.Millisecond, pace},
+		{3, time.Millisecond, onePace},
 		{30, time.Millisecond, maxPace},
 		{1000, 5 * time.Millisecond, maxPace},
 	} {

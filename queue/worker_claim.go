@@ -9,8 +9,8 @@ import (
 	"log/slog"
 	"slices"
 
-	"github.com/dbcron/dbcron/internal/claims"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -27,11 +27,11 @@ import (
 
 // Claim returns what another process needs to record the outcome of a received job. It is for the
 // HTTP API: see [Client.SettleClaims].
-func (d *Delivery) Claim() claims.Claim {
+func (d *Delivery) Claim() jobfield.Claim {
 	w := d.b.q.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return claims.Claim{
+	return jobfield.Claim{
 		Node: w.lease.node, Queue: d.Queue, Block: d.b.divided, Fence: d.b.fence, Priority: d.Priority,
 		Job: d.ID, Attempt: d.Attempt, Group: d.Group != 0,
 	}
@@ -79,7 +79,7 @@ var claimedStatements = map[table]*sqlrun.Stmt{
 // SettleClaims records the outcomes of jobs that other processes have handed out. It returns an
 // error for each in its place: ErrLost if the job no longer belongs to that worker under that
 // claim. Jobs of the same block share statements.
-func (c *Client) SettleClaims(ctx context.Context, all []claims.Outcome) []error {
+func (c *Client) SettleClaims(ctx context.Context, all []jobfield.Outcome) []error {
 	errs := make([]error, len(all))
 	if err := c.clock.sync(ctx, &c.db.Session, instant.Now()); err != nil {
 		for i := range errs {
@@ -87,9 +87,9 @@ func (c *Client) SettleClaims(ctx context.Context, all []claims.Outcome) []error
 		}
 		return errs
 	}
-	parts := map[claims.Claim][]int{} // by block and its holder
+	parts := map[jobfield.Claim][]int{} // by block and its holder
 	for i, o := range all {
-		of := claims.Claim{Node: o.Claim.Node, Queue: o.Claim.Queue, Block: o.Claim.Block, Fence: o.Claim.Fence}
+		of := jobfield.Claim{Node: o.Claim.Node, Queue: o.Claim.Queue, Block: o.Claim.Block, Fence: o.Claim.Fence}
 		parts[of] = append(parts[of], i)
 	}
 	queues := map[string]*store.Queue{}
@@ -107,7 +107,7 @@ func (c *Client) SettleClaims(ctx context.Context, all []claims.Outcome) []error
 }
 
 // settlePart does so for some jobs of a block.
-func (c *Client) settlePart(ctx context.Context, queues map[string]*store.Queue, of claims.Claim, all []claims.Outcome, part []int,
+func (c *Client) settlePart(ctx context.Context, queues map[string]*store.Queue, of jobfield.Claim, all []jobfield.Outcome, part []int,
 	errs []error,
 ) error {
 	q := queues[of.Queue]
@@ -168,8 +168,8 @@ func (s *settling) sift(ctx context.Context, part []int, errs []error) (left []i
 type settling struct {
 	c      *Client
 	q      *store.Queue
-	of     claims.Claim
-	all    []claims.Outcome
+	of     jobfield.Claim
+	all    []jobfield.Outcome
 	tables []table
 	holds  *sqlrun.Stmt
 
@@ -253,7 +253,7 @@ func (s *settling) find(ctx context.Context, tx *sqlrun.Session, from table, lis
 	if len(list) == 0 {
 		return nil
 	}
-	priority, byJob := s.all[list[0]].Claim.Priority, map[int64]*claims.Claim{} // ready jobs all have the same priority
+	priority, byJob := s.all[list[0]].Claim.Priority, map[int64]*jobfield.Claim{} // ready jobs all have the same priority
 	ids := make([]int64, len(list))
 	for i, at := range list {
 		claim := &s.all[at].Claim

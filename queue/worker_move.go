@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/internal/stops"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -256,7 +256,7 @@ func (w *Worker) moved(m *move) {
 // logMoved logs the end of an attempt at a job that is not done. mu is held.
 func (w *Worker) logMoved(m *move) {
 	d, level := m.d, slog.LevelInfo
-	if m.what == buried || m.stops >= stops.Suspicious {
+	if m.what == buried || m.stops >= pace.Suspicious {
 		level = slog.LevelWarn
 	}
 	if m.what == handed {

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/backoff"
 	"github.com/dbcron/dbcron/internal/barrier"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -33,7 +33,7 @@ func newMove(d *Delivery, q *store.Queue, p RetryPolicy, ordered bool, end *resu
 		if d.Attempt >= p.MaxAttempts {
 			m.what = buried
 		} else if end.what == failed {
-			m.later = backoff.Delay(p.Delay, p.MaxDelay, d.Attempt, rand.Float64())
+			m.later = pace.Delay(p.Delay, p.MaxDelay, d.Attempt, rand.Float64())
 		}
 	}
 	m.holds = m.what != buried && ordered && q.KeyRetry == "hold"

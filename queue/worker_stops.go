@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/internal/stops"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -30,7 +30,7 @@ type stopping struct {
 // there to run alone has not begun. mu is held.
 func (w *Worker) begunSoon(d *Delivery) (after time.Duration, ok bool) {
 	after = max(0, w.halt.at.Sub(d.began))
-	return after, w.halt.at != 0 && d.began != 0 && after < stops.Soon && !d.unbegun && (w.lone.d != d || w.lone.began)
+	return after, w.halt.at != 0 && d.began != 0 && after < pace.Soon && !d.unbegun && (w.lone.d != d || w.lone.began)
 }
 
 // findSuspects counts the jobs that are about to be handed back, and had begun soon before the stop. mu is held.
@@ -78,7 +78,7 @@ func (w *Worker) handsBack(d *Delivery, err error, after time.Duration) (m move,
 	m.why, m.holds = "handed back: the worker was stopped", ordered
 	if soon {
 		m.stops = d.Stops + 1
-		v := stops.Judge("worker", m.stops, w.halt.suspects == 1, ran, rand.Float64())
+		v := pace.Judge("worker", m.stops, w.halt.suspects == 1, ran, rand.Float64())
 		m.later, m.why = max(after, v.Pause), v.Why
 		if v.Fails {
 			m.what, m.tries, m.more, m.holds, m.err = buried, d.Attempt, limitText(err.Error(), 32000), false, errors.New(v.Why)
@@ -151,7 +151,7 @@ func (w *Worker) acquitPaused(ctx context.Context) {
 	defer cancel()
 	found := map[store.BlockID][]int64{}
 	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		args := sqlrun.Args{"queues": store.IDList(ids), "since": -stops.Soon.Microseconds(), "stops": stops.Suspicious, "limit": store.Chunk}
+		args := sqlrun.Args{"queues": store.IDList(ids), "since": -pace.Soon.Microseconds(), "stops": pace.Suspicious, "limit": store.Chunk}
 		clear(found)
 		_, err := sqlrun.Select(ctx, tx, store.LockPaused, args, func(rows *sql.Rows) (none struct{}, err error) {
 			var at store.JobID

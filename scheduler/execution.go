@@ -13,10 +13,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/standstill"
+	"github.com/dbcron/dbcron/internal/plain"
 )
 
 // An effort is work in progress: a guarded process, or a task inside this one.
@@ -171,7 +170,7 @@ func (s *Scheduler) execute(e *execution) guardian.Result {
 	}
 	if t := e.what.Timeout; t > 0 {
 		timer := time.AfterFunc(t, func() {
-			e.stopFor(stop{timedOut, "it took longer than " + duration.Format(t)}, false)
+			e.stopFor(stop{timedOut, "it took longer than " + plain.FormatDuration(t)}, false)
 		})
 		defer timer.Stop()
 	}
@@ -216,7 +215,7 @@ func (e *execution) watchProgress(work effort, limit time.Duration, ended <-chan
 	every := min(time.Second, limit/4)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
-	var watch standstill.Watch[int]
+	var watch instant.Watch[int]
 	_, snapshot := work.Output()
 	watch.Begin(instant.Now(), snapshot)
 	for {
@@ -225,7 +224,7 @@ func (e *execution) watchProgress(work effort, limit time.Duration, ended <-chan
 			return
 		case <-tick.C:
 			if _, snapshot := work.Output(); watch.Over(instant.Now(), every, limit, snapshot, false) {
-				e.stopFor(stop{timedOut, "stalled: no output for " + duration.Format(limit)}, false)
+				e.stopFor(stop{timedOut, "stalled: no output for " + plain.FormatDuration(limit)}, false)
 				return
 			}
 		}

@@ -67,13 +67,13 @@ func (s *Scheduler) call(e *execution, until instant.Instant) (effort, error) {
 			ID: e.id, Schedule: e.schedule, Due: e.due, Attempt: e.attempt, Fence: e.fence, Input: e.input(),
 			By: e.by, Trace: e.trace.Parent, out: out,
 		}
-		return guardian.Result{Cause: guardian.Exited, ExitCode: -1, Err: plain(f(s.tracedIn(ctx, &e.trace), run), out)}
+		return guardian.Result{Cause: guardian.Exited, ExitCode: -1, Err: textOf(f(s.tracedIn(ctx, &e.trace), run), out)}
 	}), nil
 }
 
-// plain returns a function's error as a text: its methods are called here, in the function's own
+// textOf returns a function's error as a text: its methods are called here, in the function's own
 // goroutine, and nowhere else.
-func plain(err error, out io.Writer) error {
+func textOf(err error, out io.Writer) error {
 	if err == nil {
 		return nil
 	}

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/address"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/internal/targets"
 )
 
 // NotifyNobody is the Policy.Notify of a schedule whose failures nobody is told about.
-const NotifyNobody = targets.Nobody
+const NotifyNobody = address.Nobody
 
 // Targets parses a list of notification targets, separated by blanks or commas:
 //
@@ -22,7 +22,7 @@ const NotifyNobody = targets.Nobody
 //	none                     nobody, if it stands alone
 //
 // It returns each target once, as a mailto: or http(s) URL, or an error that says what is wrong.
-func Targets(text string) ([]string, error) { return targets.Parse(text) }
+func Targets(text string) ([]string, error) { return address.ParseTargets(text) }
 
 // A mishap is a problem of a schedule.
 type mishap struct {
@@ -35,7 +35,7 @@ type mishap struct {
 
 // add appends what is to be recorded of a mishap. Several of a schedule count as one, the last.
 func (rows *noteRows) add(s *Schedule, m mishap) {
-	own, nobody := targets.Own(s.Notify)
+	own, nobody := address.OwnTargets(s.Notify)
 	if nobody {
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 )
 
 // A Policy says what happens to slots that cannot run as planned, and how long the history keeps
@@ -128,7 +128,7 @@ func (p *Policy) policyProblems() (all problems) {
 		switch {
 		case d.value < 0 && d.field != "keep_for":
 			all.add(d.field, "%v is negative", d.value)
-		case d.value > duration.Longest:
+		case d.value > plain.LongestDuration:
 			all.add(d.field, "%v is longer than 100 years", d.value)
 		case d.value > 0 && d.value < time.Millisecond:
 			all.add(d.field, "%v is less than a millisecond", d.value)

@@ -4,14 +4,14 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/backoff"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/pace"
 )
 
 // backoff returns the delay before the next attempt after the given number of failures. random is
 // in [0, 1).
 func (p *Policy) backoff(failures int, random float64) time.Duration {
-	return backoff.Delay(p.RetryDelay, p.RetryMaxDelay, failures, random)
+	return pace.Delay(p.RetryDelay, p.RetryMaxDelay, failures, random)
 }
 
 // final reports whether a retry cannot help, because the command is missing or not executable.

@@ -10,12 +10,12 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/plain"
 )
 
 // The n-th retry comes after 50 to 100 % of the delay, doubled n-1 times, but
-// not more than the duration.Longest.
+// not more than the plain.LongestDuration.
 func TestBackoff(t *testing.T) {
 	p := &Policy{RetryDelay: 10 * time.Second, RetryMaxDelay: time.Hour}
 	for failures, want := range map[int]time.Duration{
@@ -49,11 +49,11 @@ func wantBackoff(t interface{ Errorf(string, ...any) }, p *Policy, failures int,
 	}
 }
 
-// Doublings that overflow are the duration.Longest delay, not a short one.
+// Doublings that overflow are the plain.LongestDuration delay, not a short one.
 func TestBackoffOverflow(t *testing.T) {
 	for _, p := range []Policy{
-		{RetryDelay: 1<<50 + 1<<20, RetryMaxDelay: duration.Longest}, // 13 days
-		{RetryDelay: 1<<60 + 1<<40, RetryMaxDelay: duration.Longest},
+		{RetryDelay: 1<<50 + 1<<20, RetryMaxDelay: plain.LongestDuration}, // 13 days
+		{RetryDelay: 1<<60 + 1<<40, RetryMaxDelay: plain.LongestDuration},
 	} {
 		for _, failures := range []int{2, 5, 16, 64} {
 			wantBackoff(t, &p, failures, 0)

@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/internal/jsonerror"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
@@ -203,7 +202,7 @@ func (s *Schedule) args(now time.Time) (sqlrun.Args, error) {
 // settings returns the columns that do not depend on the time.
 func (s *Schedule) settings() sqlrun.Args {
 	past := map[bool]string{false: "no", true: "yes"}[s.RetryPastNext]
-	keep := duration.Format(s.KeepFor)
+	keep := plain.FormatDuration(s.KeepFor)
 	if s.KeepFor < 0 {
 		keep = "forever"
 	}
@@ -211,14 +210,14 @@ func (s *Schedule) settings() sqlrun.Args {
 		"kind": s.Kind, "command": s.Command, "stdin": s.Stdin, "env": object(s.Env), "headers": object(s.Headers),
 		"dir": s.Dir, "user": s.User, "tag": s.Tag,
 		"job_queue": s.Job.Queue, "job_key": s.Job.Key, "job_priority": s.Job.Priority,
-		"job_max_attempts": s.Job.MaxAttempts, "job_timeout": duration.Format(s.Job.Timeout),
-		"job_unique": s.Job.Unique, "job_unique_for": duration.Format(s.Job.UniqueFor),
-		"missed": s.Missed, "missed_window": duration.Format(s.MissedWindow), "overlap": s.Overlap, "first_run": s.FirstRun,
-		"max_attempts": s.MaxAttempts, "retry_delay": duration.Format(s.RetryDelay),
-		"retry_max_delay": duration.Format(s.RetryMaxDelay), "retry_past_next": past,
+		"job_max_attempts": s.Job.MaxAttempts, "job_timeout": plain.FormatDuration(s.Job.Timeout),
+		"job_unique": s.Job.Unique, "job_unique_for": plain.FormatDuration(s.Job.UniqueFor),
+		"missed": s.Missed, "missed_window": plain.FormatDuration(s.MissedWindow), "overlap": s.Overlap, "first_run": s.FirstRun,
+		"max_attempts": s.MaxAttempts, "retry_delay": plain.FormatDuration(s.RetryDelay),
+		"retry_max_delay": plain.FormatDuration(s.RetryMaxDelay), "retry_past_next": past,
 		"repeatable": map[bool]string{false: "yes", true: "no"}[s.Unrepeatable],
-		"timeout":    duration.Format(s.Timeout), "stall": duration.Format(s.Stall),
-		"kill_grace": duration.Format(s.KillGrace), "jitter": duration.Format(s.Jitter),
+		"timeout":    plain.FormatDuration(s.Timeout), "stall": plain.FormatDuration(s.Stall),
+		"kill_grace": plain.FormatDuration(s.KillGrace), "jitter": plain.FormatDuration(s.Jitter),
 		"max_failures": s.MaxFailures, "keep_runs": s.KeepRuns, "keep_for": keep,
 		"on_success": s.OnSuccess, "on_failure": s.OnFailure, "notify": s.Notify,
 	}
@@ -481,7 +480,7 @@ func instantOf(us int64) time.Time {
 
 // durationOf parses a duration and sets *bad if it is malformed.
 func durationOf(text string, bad *error) time.Duration {
-	d, err := duration.Parse(text)
+	d, err := plain.ParseDuration(text)
 	if err != nil {
 		*bad = err
 	}
@@ -494,7 +493,7 @@ func textsOf(column, text string, bad *error) (m map[string]string) {
 		return nil
 	}
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
-		*bad = fmt.Errorf("%s is not a JSON object of strings: %w", column, jsonerror.Plain(err))
+		*bad = fmt.Errorf("%s is not a JSON object of strings: %w", column, plain.JSONError(err))
 	}
 	return m
 }

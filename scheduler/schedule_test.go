@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -120,7 +120,7 @@ func TestProblems(t *testing.T) {
 			[]func(*Schedule){func(s *Schedule) { s.FirstRun = "now" }},
 		},
 		{"", "missed_window", durations(func(s *Schedule) *time.Duration { return &s.MissedWindow }), nil},
-		{"", "retry_delay", durations(func(s *Schedule) *time.Duration { s.RetryMaxDelay = duration.Longest; return &s.RetryDelay })[:1], nil},
+		{"", "retry_delay", durations(func(s *Schedule) *time.Duration { s.RetryMaxDelay = plain.LongestDuration; return &s.RetryDelay })[:1], nil},
 		{
 			"", "retry_max_delay",
 			append(durations(func(s *Schedule) *time.Duration { return &s.RetryMaxDelay }),
@@ -218,7 +218,7 @@ func TestProblems(t *testing.T) {
 
 // durations are bad durations of a field: less than nothing, too small, too long.
 func durations(of func(*Schedule) *time.Duration) (bad []func(*Schedule)) {
-	for _, d := range []time.Duration{-time.Second, time.Microsecond, duration.Longest + 1} {
+	for _, d := range []time.Duration{-time.Second, time.Microsecond, plain.LongestDuration + 1} {
 		bad = append(bad, func(s *Schedule) { *of(s) = d })
 	}
 	return bad

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 )
 
 // found returns a schedule as a claim would find it, at a time.
@@ -325,7 +325,7 @@ func TestDelay(t *testing.T) {
 			s := Schedule{Name: rapid.String().Draw(r, "name")}
 			s.Spec, s.Zone, s.DST = anySpec(r)
 			s.Jitter = rapid.SampledFrom([]time.Duration{
-				0, time.Millisecond, 2 * time.Millisecond, time.Second, time.Minute, time.Hour, 30 * 24 * time.Hour, duration.Longest,
+				0, time.Millisecond, 2 * time.Millisecond, time.Second, time.Minute, time.Hour, 30 * 24 * time.Hour, plain.LongestDuration,
 			}).Draw(r, "jitter")
 			plan, err := s.Slots()
 			if err != nil {

@@ -9,14 +9,14 @@ import (
 
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/internal/stops"
 )
 
 // Work may be the reason why its daemon is stopped: package stops has the rules.
 
 // SuspiciousStops is the number of stops in a row after which a run pauses before it begins again.
-const SuspiciousStops = stops.Suspicious
+const SuspiciousStops = pace.Suspicious
 
 // A stopping is the end of this daemon.
 type stopping struct {
@@ -38,7 +38,7 @@ func (st *stopping) soon(e *execution) (after time.Duration, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	after = max(0, st.at.Sub(e.begun))
-	return after, st.at != 0 && e.begun != 0 && after < stops.Soon
+	return after, st.at != 0 && e.begun != 0 && after < pace.Soon
 }
 
 // findSuspects counts the runs that are about to be handed back and had begun soon before the stop.
@@ -72,7 +72,7 @@ func (s *Scheduler) judge(e *execution, o outcome, r guardian.Result) outcome {
 	alone := s.stopping.suspects == 1
 	s.stopping.mu.Unlock()
 	o.stops = e.stops + 1
-	v := stops.Judge("daemon", o.stops, alone, after, s.chance())
+	v := pace.Judge("daemon", o.stops, alone, after, s.chance())
 	if v.Fails {
 		return outcome{state: "failed", why: v.Why, final: true}
 	}
@@ -91,7 +91,7 @@ func (s *Scheduler) acquitPaused(ctx context.Context) {
 	err := s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var ids []int64
 		for _, lane := range lanes {
-			args := sqlrun.Args{"lane": lane, "since": -stops.Soon.Microseconds(), "limit": batch}
+			args := sqlrun.Args{"lane": lane, "since": -pace.Soon.Microseconds(), "limit": batch}
 			found, err := sqlrun.Select(ctx, tx, pausing, args, func(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) })
 			if err != nil {
 				return err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/guardian"
-	"github.com/dbcron/dbcron/internal/stops"
+	"github.com/dbcron/dbcron/internal/pace"
 )
 
 // A lifetime is the life of one daemon, by the database's clock: it begins what comes due, and is stopped after some
@@ -66,17 +66,17 @@ func TestWorkThatStopsItsDaemon(t *testing.T) {
 		addJob(t, db, Schedule{Name: "job", Spec: "@every 24h", Command: "true", Policy: Policy{MaxAttempts: 9, OnFailure: "alarm"}})
 		addJob(t, db, Schedule{Name: "alarm", Spec: "@every 8000h", Command: "true"})
 		db.Advance(t, 24*time.Hour)
-		for n := 1; n <= stops.Most; n++ {
+		for n := 1; n <= pace.Most; n++ {
 			l := lifetime{lasts: time.Hour, culprit: "job", after: 3 * time.Second, step: 20 * time.Second}
 			if begun := l.live(t, db); len(begun) != 1 {
 				t.Fatalf("%v have begun at start %d", begun, n)
 			}
-			if r := newestRun(t, db, "job"); n < stops.Most && (r.State != "retry" || r.Stops != n || !strings.Contains(r.Error, "stopped 3s after it had begun")) {
+			if r := newestRun(t, db, "job"); n < pace.Most && (r.State != "retry" || r.Stops != n || !strings.Contains(r.Error, "stopped 3s after it had begun")) {
 				t.Errorf("%d: %+v", n, r)
 			}
 		}
 		r := newestRun(t, db, "job")
-		if r.State != "failed" || r.Attempt != stops.Most || !strings.Contains(r.Error, "it seems to stop its daemon: 5 daemons in a row") {
+		if r.State != "failed" || r.Attempt != pace.Most || !strings.Contains(r.Error, "it seems to stop its daemon: 5 daemons in a row") {
 			t.Errorf("attempt %d: %s, %s", r.Attempt, r.State, r.Error)
 		}
 		if begun := (lifetime{lasts: time.Second, step: time.Second}).live(t, db); !slices.Equal(begun, []string{"alarm"}) {
@@ -102,7 +102,7 @@ func TestPauseAfterStops(t *testing.T) {
 		if runs := takenOver(t, other, batch); len(runs) != 0 {
 			t.Error("it has begun although the other daemon was stopped at the same time")
 		}
-		db.Advance(t, stops.Soon)
+		db.Advance(t, pace.Soon)
 		other.acquitPaused(t.Context())
 		runs := takenOver(t, other, batch)
 		if len(runs) != 1 || newestRun(t, db, "job").Stops != 0 {

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/barrier"
-	"github.com/dbcron/dbcron/internal/traceparent"
+	"github.com/dbcron/dbcron/internal/jobfield"
 )
 
 // A TracedRun describes a run that begins to [Options.Trace].
@@ -44,8 +44,8 @@ func (s *Scheduler) traceOf(r *run) (t Trace) {
 			})
 		})
 	}
-	if !traceparent.Valid(t.Parent) {
-		t.Parent = traceparent.New()
+	if !jobfield.ValidTrace(t.Parent) {
+		t.Parent = jobfield.NewTrace()
 	}
 	return t
 }

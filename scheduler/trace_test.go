@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/internal/traceparent"
 )
 
 // traceFunc is a function that says which trace it belongs to.
@@ -62,7 +62,7 @@ func TestTraces(t *testing.T) {
 		work(t, s)
 		s.apart.Wait() // the job
 		all := traces()
-		if slices.ContainsFunc(all, func(text string) bool { return !traceparent.Valid(text) }) {
+		if slices.ContainsFunc(all, func(text string) bool { return !jobfield.ValidTrace(text) }) {
 			t.Errorf("got %q", all)
 		}
 		if slices.Sort(all); len(slices.Compact(all)) != 4 {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/notify"
+	"github.com/dbcron/dbcron/internal/ops/notify"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )

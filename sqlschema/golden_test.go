@@ -171,7 +171,8 @@ func mysqlSchema(t *testing.T, db *dbtest.DB) string {
 		text = intWidth.ReplaceAllString(text, "$1")
 		text = autoIncrement.ReplaceAllString(text, "")
 		text = characterSet.ReplaceAllString(text, "$1")
-		if name == "dbcron_migration" { // goose's own table has the database's
+		text = strings.ReplaceAll(text, "/*!50100 TABLESPACE innodb_system */ ", "") // MySQL says so of a rebuilt table; the test's server has one file
+		if name == "dbcron_migration" {                                              // goose's own table has the database's
 			text = serverDefault.ReplaceAllString(text, "")
 		}
 		out = append(out, text+";")

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 )
 
 // A Duration is a length of time as text: numbers with the units w, d, h, m, s, ms and µs, such as
@@ -27,7 +27,7 @@ func DurationOf(d time.Duration) Duration {
 	case d == 0:
 		return None
 	}
-	return Duration(duration.Format(d))
+	return Duration(plain.FormatDuration(d))
 }
 
 // GivenDuration is DurationOf, except that 0 means that nothing is said.
@@ -48,7 +48,7 @@ func (d Duration) Time() (time.Duration, error) {
 	case strings.HasPrefix(string(d), "-"):
 		return 0, fmt.Errorf("%q is negative", string(d))
 	}
-	return duration.Parse(string(d))
+	return plain.ParseDuration(string(d))
 }
 
 // Finite is Time, and refuses Forever.

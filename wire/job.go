@@ -101,6 +101,17 @@ type Delivery struct {
 // Decode reads the payload, which must be JSON, into v.
 func (d *Delivery) Decode(v any) error { return json.Unmarshal(d.Payload, v) }
 
+// An Answer is the outcome of one of several jobs, as a command of dbcron worker exec --batch or an endpoint reports it. One
+// that has only the job's id means done.
+type Answer struct {
+	ID         string          `json:"id"`
+	Error      *string         `json:"error"`
+	RetryAfter string          `json:"retry_after"`
+	Dead       bool            `json:"dead"`
+	Discard    bool            `json:"discard"`
+	Result     json.RawMessage `json:"result"`
+}
+
 // A Claim is a job that somebody has claimed and does before its lease ends.
 type Claim struct {
 	Token string `json:"token" doc:"The token of this attempt, by which it is completed, failed, extended and released."`

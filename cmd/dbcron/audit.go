@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/audit"
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/ops/audit"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -116,7 +116,7 @@ type keptAudit struct {
 }
 
 func (f *keptAudit) register(flags *pflag.FlagSet) {
-	flags.StringVar(&f.age, "audit-keep", duration.Format(audit.Usual.For), "how long entries of the audit are kept, or forever")
+	flags.StringVar(&f.age, "audit-keep", plain.FormatDuration(audit.Usual.For), "how long entries of the audit are kept, or forever")
 	flags.Int64Var(&f.max, "audit-max", audit.Usual.Max, "how many entries of the audit are kept at the most, or 0 for any number")
 }
 
@@ -124,7 +124,7 @@ func (f *keptAudit) register(flags *pflag.FlagSet) {
 func (f *keptAudit) check() (err error) {
 	f.keep = audit.Keep{Max: f.max}
 	if f.age != "forever" {
-		if f.keep.For, err = duration.Parse(f.age); err != nil || f.keep.For < time.Hour {
+		if f.keep.For, err = plain.ParseDuration(f.age); err != nil || f.keep.For < time.Hour {
 			return usagef("--audit-keep: %q is not a time of an hour or more, such as 90d, or forever", f.age)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
-	"github.com/dbcron/dbcron/internal/measure"
+	"github.com/dbcron/dbcron/internal/ops/measure"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 

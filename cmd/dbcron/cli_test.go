@@ -25,7 +25,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/engines"
-	"github.com/dbcron/dbcron/internal/notify/smtptest"
+	"github.com/dbcron/dbcron/internal/ops/notify/smtptest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 

@@ -18,7 +18,7 @@ import (
 	"github.com/knadh/koanf/v2"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/dbcron/dbcron/internal/nearest"
+	"github.com/dbcron/dbcron/internal/plain"
 )
 
 // keySeparator separates nested keys, of which there are none.
@@ -167,7 +167,7 @@ func (s *configuration) warnOfVariables() {
 			continue
 		}
 		text := "the variable " + name + " is not known"
-		if near := nearest.Of(strings.TrimPrefix(name, variablePrefix), s.known); near != "" {
+		if near := plain.Nearest(strings.TrimPrefix(name, variablePrefix), s.known); near != "" {
 			text += "; did you mean " + variableOf(near) + "?"
 		}
 		s.warnings = append(s.warnings, text)
@@ -182,7 +182,7 @@ func (s *configuration) suggest(key string) string {
 	if slices.Contains(notSettings, key) {
 		return "it is for the command line only"
 	}
-	if near := nearest.Of(key, s.known); near != "" {
+	if near := plain.Nearest(key, s.known); near != "" {
 		return "did you mean " + near + "?"
 	}
 	return "use one of " + strings.Join(s.known, ", ")

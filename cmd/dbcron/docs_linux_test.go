@@ -236,6 +236,10 @@ func saveBlock(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: save TEXT FILE")
 	}
+	// A process that another test starts now would inherit the open file, and until it executes its program nobody can
+	// execute the file: ETXTBSY.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(shellPageOf(ts).find(ts, args[0]).text), 0o700))
 }
 

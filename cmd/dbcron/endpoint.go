@@ -12,8 +12,8 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
-	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/internal/address"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
@@ -40,7 +40,7 @@ type endpointRow struct {
 }
 
 func newEndpointRow(e *push.Endpoint) endpointRow {
-	return endpointRow{e.Queue, e.URL, e.Format, e.Concurrency, e.Batch, duration.Format(e.Timeout), e.OldSecret != ""}
+	return endpointRow{e.Queue, e.URL, e.Format, e.Concurrency, e.Batch, plain.FormatDuration(e.Timeout), e.OldSecret != ""}
 }
 
 func (p *program) endpointList() *cobra.Command {
@@ -141,7 +141,7 @@ func (f *endpointFlags) change(c *cobra.Command, args []string) (func(*push.Endp
 		return nil, usagef("there is nothing to change; give a URL, or see --help")
 	}
 	if len(args) == 2 && args[1] != "" {
-		if err := jobfield.CheckEndpoint(args[1]); err != nil {
+		if err := address.CheckEndpoint(args[1]); err != nil {
 			return nil, usagef("the URL: %v", err)
 		}
 	}

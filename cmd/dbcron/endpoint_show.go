@@ -9,8 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
-	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -87,7 +86,7 @@ func (p *program) showEndpoint(ctx context.Context, db *dialect.DB, name, output
 		{"queue", name},
 		{"sent to", url},
 		{"at a time", atATime},
-		{"timeout", duration.Format(e.Timeout)},
+		{"timeout", plain.FormatDuration(e.Timeout)},
 		{"format", d.Format},
 		{"standing", d.Standing},
 	})

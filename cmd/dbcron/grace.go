@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 )
 
 const forever = "forever"
@@ -14,7 +14,7 @@ const forever = "forever"
 type grace time.Duration
 
 func (g *grace) String() string {
-	if time.Duration(*g) == duration.Longest {
+	if time.Duration(*g) == plain.LongestDuration {
 		return forever
 	}
 	return time.Duration(*g).String()
@@ -24,11 +24,11 @@ func (g *grace) Type() string { return "duration" }
 
 func (g *grace) Set(text string) error {
 	if text == forever {
-		*g = grace(duration.Longest)
+		*g = grace(plain.LongestDuration)
 		return nil
 	}
 	d, err := time.ParseDuration(text)
-	*g = grace(min(d, duration.Longest))
+	*g = grace(min(d, plain.LongestDuration))
 	return err
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -60,7 +60,7 @@ func newGroupRow(g *queue.GroupInfo) groupRow {
 		Ended: optional(g.Ended), Error: g.Error,
 	}
 	if row.Keep = "forever"; g.Keep >= 0 {
-		row.Keep = duration.Format(g.Keep)
+		row.Keep = plain.FormatDuration(g.Keep)
 	}
 	if g.Callback != nil {
 		row.Callback = g.Callback.Kind

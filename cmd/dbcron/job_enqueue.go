@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/internal/address"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/internal/wireof"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
@@ -218,7 +218,7 @@ func (t *jobText) job(names func(field string) string) (j queue.Job, err error) 
 		{"delay", t.delay, func(text string) (err error) { j.Delay, err = notNegative(text); return err }},
 		{"run_at", t.runAt, func(text string) (err error) { j.RunAt, err = readRunAt(text); return err }},
 		{"max_attempts", t.maxAttempts, func(text string) (err error) { j.MaxAttempts, err = readAttempts(text); return err }},
-		{"endpoint", t.endpoint, func(text string) error { j.Endpoint = text; return jobfield.CheckEndpoint(text) }},
+		{"endpoint", t.endpoint, func(text string) error { j.Endpoint = text; return address.CheckEndpoint(text) }},
 		{"timeout", t.timeout, func(text string) (err error) { j.Timeout, err = readTimeout(text); return err }},
 	} {
 		if field.text == "" && field.name != "kind" {

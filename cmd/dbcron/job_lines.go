@@ -11,7 +11,7 @@ import (
 	"os"
 	"sync/atomic"
 
-	"github.com/dbcron/dbcron/internal/jsonerror"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -223,7 +223,7 @@ func readLine(line []byte, t jobText) (queue.Job, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&l); err != nil {
-		return queue.Job{}, jsonerror.Plain(err)
+		return queue.Job{}, plain.JSONError(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return queue.Job{}, errors.New("there is more on it than one JSON object")

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/internal/health"
-	"github.com/dbcron/dbcron/internal/wireof"
+	"github.com/dbcron/dbcron/internal/ops/health"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
@@ -156,7 +156,7 @@ func jobFacts(i *admin.Job) []fact {
 		facts = append(facts, fact{"max attempts", fmt.Sprint(i.MaxAttempts)})
 	}
 	return append(facts,
-		fact{"timeout", duration.Format(i.Timeout)}, fact{"trace", i.Trace}, fact{"endpoint", i.Endpoint},
+		fact{"timeout", plain.FormatDuration(i.Timeout)}, fact{"trace", i.Trace}, fact{"endpoint", i.Endpoint},
 		fact{"unique key", i.Unique}, fact{"group", wire.ID(i.Group)}, fact{"callback of", wire.ID(i.Callback)}, fact{"worker", i.Worker},
 		fact{"progress", howFar(&i.Progress)}, fact{"snapshot", beginning(readable(i.Progress.State, !utf8.Valid(i.Progress.State)), "-o json")},
 		fact{"block", fmt.Sprint(i.Block)}, fact{map[bool]string{true: "discarded", false: "error"}[i.Discarded], i.Error},

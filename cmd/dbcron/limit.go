@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/rates"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -40,7 +40,7 @@ func newLimitRow(l admin.LimitInfo) limitRow {
 		r.Running = strconv.Itoa(l.Running)
 	}
 	if l.Rate > 0 {
-		r.Rate = rates.Format(l.Rate, l.Per)
+		r.Rate = plain.FormatRate(l.Rate, l.Per)
 	}
 	return r
 }
@@ -147,7 +147,7 @@ func (f *limitFlags) change(c *cobra.Command) (func(*admin.Limit), error) {
 		}
 	}
 	if f.rate != "" {
-		if to.Rate, to.Per, err = rates.Parse(f.rate); err != nil {
+		if to.Rate, to.Per, err = plain.ParseRate(f.rate); err != nil {
 			return nil, usagef("--rate: %v", err)
 		}
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/internal/wireof"
 )
 
 // outputFlag adds -o to a command.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
@@ -197,7 +197,7 @@ func notNegative(text string) (time.Duration, error) {
 	if strings.HasPrefix(text, "-") {
 		return 0, fmt.Errorf("%q is negative", text)
 	}
-	return duration.Parse(text)
+	return plain.ParseDuration(text)
 }
 
 // Units of sizes, largest first.

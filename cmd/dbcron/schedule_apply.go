@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/crontab"
-	"github.com/dbcron/dbcron/internal/manifest"
+	"github.com/dbcron/dbcron/internal/ops/crontab"
+	"github.com/dbcron/dbcron/internal/ops/manifest"
 	"github.com/dbcron/dbcron/scheduler"
 )
 

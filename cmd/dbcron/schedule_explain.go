@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/internal/health"
+	"github.com/dbcron/dbcron/internal/ops/health"
+	"github.com/dbcron/dbcron/internal/plain"
 )
 
 func (p *program) scheduleExplain() *cobra.Command {
@@ -54,7 +54,7 @@ func writeExplanation(p *program, e *health.Explanation) error {
 			text += ", in " + left.Round(time.Second).String()
 		}
 		if e.Schedule.Jitter > 0 {
-			text += ", and up to " + duration.Format(e.Schedule.Jitter) + " later"
+			text += ", and up to " + plain.FormatDuration(e.Schedule.Jitter) + " later"
 		}
 		facts = append(facts, fact{"next slot", text})
 	}

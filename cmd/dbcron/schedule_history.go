@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/internal/health"
-	"github.com/dbcron/dbcron/internal/wireof"
+	"github.com/dbcron/dbcron/internal/ops/health"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -134,7 +134,7 @@ func (f *historyFlags) filter(now time.Time) (scheduler.RunFilter, error) {
 
 // timeOrAgo parses a flag that is a time, or a duration before now.
 func timeOrAgo(flag, text string, now time.Time) (time.Time, error) {
-	if ago, err := duration.Parse(text); err == nil && ago > 0 {
+	if ago, err := plain.ParseDuration(text); err == nil && ago > 0 {
 		return now.Add(-ago), nil
 	}
 	at, _, err := parseTime(text, time.Local)

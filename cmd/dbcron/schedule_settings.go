@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 	"github.com/dbcron/dbcron/wire"
@@ -133,14 +133,14 @@ func spanOr(word string, means time.Duration, name, usual, usage string, field f
 			if d := *field(s); d < 0 {
 				return word
 			}
-			return duration.Format(*field(s))
+			return plain.FormatDuration(*field(s))
 		},
 		func(s *schedule, text string) error {
 			if text != "" && text == word {
 				*field(s) = means
 				return nil
 			}
-			d, err := duration.Parse(text)
+			d, err := plain.ParseDuration(text)
 			if err == nil && d == 0 && text != "" && (word == "" || means != 0) {
 				err = errors.New("is 0; use at least 1ms")
 			}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/wireof"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/doorbells"
+	"github.com/dbcron/dbcron/internal/address"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -187,7 +187,7 @@ func (f *serveFlags) checkParts() error {
 		}
 	}
 	if at := doorbellAt(f.doorbell); at != "" {
-		if err := doorbells.Check(at); err != nil {
+		if err := address.CheckDoorbell(at); err != nil {
 			return usagef("--doorbell: %v", err)
 		}
 	}

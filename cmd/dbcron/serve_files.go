@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/schedulefile"
+	"github.com/dbcron/dbcron/internal/ops/health"
 )
 
 const (
@@ -99,7 +99,7 @@ func (w *watchedFiles) reload(ctx context.Context) {
 // note records for doctor and other daemons how the files were read.
 func (w *watchedFiles) note(ctx context.Context) {
 	for _, f := range w.files {
-		err := schedulefile.Note(ctx, w.db, schedulefile.File{Source: f.source, Node: w.node, Digest: f.digest, Problem: f.problem})
+		err := health.NoteFile(ctx, w.db, health.File{Source: f.source, Node: w.node, Digest: f.digest, Problem: f.problem})
 		if err != nil && ctx.Err() == nil {
 			w.log.Warn("other daemons cannot be told of a file", "file", f.path, "err", err)
 		}
@@ -113,7 +113,7 @@ func (w *watchedFiles) lookAtOthers(ctx context.Context) {
 	if len(w.files) == 0 {
 		return
 	}
-	all, err := schedulefile.List(ctx, w.db, mostFiles)
+	all, err := health.ListFiles(ctx, w.db, mostFiles)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.log.Warn("other daemons' files cannot be looked at", "err", err)
@@ -143,7 +143,7 @@ func (w *watchedFiles) forget(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := schedulefile.Forget(ctx, w.db, w.node); err != nil {
+	if err := health.ForgetFiles(ctx, w.db, w.node); err != nil {
 		w.log.Warn("what other daemons were told of files stays for a day", "err", err)
 	}
 }

@@ -13,7 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
-	"github.com/dbcron/dbcron/internal/notify"
+	"github.com/dbcron/dbcron/internal/ops/notify"
 	"github.com/dbcron/dbcron/scheduler"
 )
 

@@ -12,9 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/duration"
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/standstill"
+	"github.com/dbcron/dbcron/internal/plain"
 )
 
 // shortestStall is the minimum of --stall: a command's output is checked once a second.
@@ -36,7 +35,7 @@ type stall struct {
 	relays  sync.WaitGroup
 	done    chan struct{} // closed when the command and everything it started are gone
 
-	watch standstill.Watch[progressMark]
+	watch instant.Watch[progressMark]
 }
 
 // A progressMark changes with progress.
@@ -194,7 +193,7 @@ func (s *stall) over(now instant.Instant, tick time.Duration, snapshots int) boo
 var errStalled = errors.New("no progress")
 
 func (s *stall) err() error {
-	return fmt.Errorf("%w for %s (--stall): neither output nor a touch of $%s", errStalled, duration.Format(s.limit), progressVariable)
+	return fmt.Errorf("%w for %s (--stall): neither output nor a touch of $%s", errStalled, plain.FormatDuration(s.limit), progressVariable)
 }
 
 // checkStall validates --stall.

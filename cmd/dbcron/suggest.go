@@ -12,7 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
-	"github.com/dbcron/dbcron/internal/nearest"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -23,7 +23,7 @@ import (
 
 // didYouMean returns the end of an error about an unknown word; "" if no known word is near.
 func didYouMean(word string, known []string) string {
-	if near := nearest.Of(word, known); near != "" {
+	if near := plain.Nearest(word, known); near != "" {
 		return "; did you mean " + near + "?"
 	}
 	return ""

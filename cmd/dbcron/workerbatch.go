@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/guardian"
-	"github.com/dbcron/dbcron/internal/joblines"
-	"github.com/dbcron/dbcron/internal/wireof"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/wire"
 )
 
 const (
@@ -70,8 +70,8 @@ var batchVariables = []string{
 }
 
 // answers parses a command's answers, the first for each job. It logs other lines.
-func (x *executor) answers(stdout []byte, batch []*queue.Delivery) map[int64]*joblines.Answer {
-	known, all := map[int64]bool{}, map[int64]*joblines.Answer{}
+func (x *executor) answers(stdout []byte, batch []*queue.Delivery) map[int64]*wire.Answer {
+	known, all := map[int64]bool{}, map[int64]*wire.Answer{}
 	for _, d := range batch {
 		known[d.ID] = true
 	}
@@ -83,7 +83,7 @@ func (x *executor) answers(stdout []byte, batch []*queue.Delivery) map[int64]*jo
 		if len(line) == 0 {
 			continue
 		}
-		a := &joblines.Answer{}
+		a := &wire.Answer{}
 		dec := json.NewDecoder(bytes.NewReader(line))
 		dec.DisallowUnknownFields()
 		err := dec.Decode(a)
@@ -106,8 +106,8 @@ func (x *executor) answers(stdout []byte, batch []*queue.Delivery) map[int64]*jo
 }
 
 // answered returns the outcome of a job that the command has answered.
-func (x *executor) answered(d *queue.Delivery, a *joblines.Answer, took time.Duration) error {
-	if err := a.Outcome(d); err != nil {
+func (x *executor) answered(d *queue.Delivery, a *wire.Answer, took time.Duration) error {
+	if err := wireof.Outcome(a, d); err != nil {
 		return err
 	}
 	x.log.Info("job done", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "took", took)

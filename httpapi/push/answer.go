@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/joblines"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/wire"
 )
 
 const (
@@ -33,7 +33,7 @@ type answer struct {
 	verdict verdict
 
 	// Of several jobs, by their ids, and what is wrong with it.
-	said     map[string]*joblines.Answer
+	said     map[string]*wire.Answer
 	unusable string
 }
 

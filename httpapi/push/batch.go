@@ -17,9 +17,9 @@ import (
 
 	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/joblines"
-	"github.com/dbcron/dbcron/internal/wireof"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // An endpoint with a Batch gets several jobs in a request, as a JSON array, and answers with an outcome
@@ -220,12 +220,12 @@ func (p *parcel) read(r *http.Response) (a answer, err error) {
 
 // decode reads the outcomes of the parcel's jobs. It ignores those of other jobs, all but the first for each job, and what is
 // no outcome, up to one such element for each job and a few more.
-func (p *parcel) decode(in *portion) (map[string]*joblines.Answer, error) {
+func (p *parcel) decode(in *portion) (map[string]*wire.Answer, error) {
 	missing := make(map[string]bool, len(p.jobs))
 	for _, d := range p.jobs {
 		missing[strconv.FormatInt(d.ID, 10)] = true
 	}
-	said := make(map[string]*joblines.Answer, len(p.jobs))
+	said := make(map[string]*wire.Answer, len(p.jobs))
 	in.next()
 	list := json.NewDecoder(in)
 	if begin, err := list.Token(); err != nil || begin != json.Delim('[') {
@@ -241,7 +241,7 @@ func (p *parcel) decode(in *portion) (map[string]*joblines.Answer, error) {
 		if err := list.Decode(&text); err != nil {
 			return nil, err
 		}
-		one := &joblines.Answer{}
+		one := &wire.Answer{}
 		dec := json.NewDecoder(bytes.NewReader(text))
 		dec.DisallowUnknownFields()
 		if dec.Decode(one) == nil && missing[one.ID] {
@@ -295,7 +295,7 @@ func (p *parcel) outcomes(a *answer) []error {
 	errs := make([]error, len(p.jobs))
 	for i, d := range p.jobs {
 		if one := a.said[strconv.FormatInt(d.ID, 10)]; one != nil {
-			errs[i] = one.Outcome(d)
+			errs[i] = wireof.Outcome(one, d)
 		} else {
 			errs[i] = fmt.Errorf("HTTP %d, and the answer has no outcome of the job", a.status)
 		}

@@ -8,8 +8,9 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/address"
 	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -55,7 +56,7 @@ func (e *Endpoint) Check() error { return e.check() }
 // check returns what is wrong with an endpoint.
 func (e *Endpoint) check() error {
 	if e.URL != "" {
-		if err := jobfield.CheckEndpoint(e.URL); err != nil {
+		if err := address.CheckEndpoint(e.URL); err != nil {
 			return invalid("url", "%v", err)
 		}
 	}
@@ -166,7 +167,7 @@ func (s *Endpoints) Edit(ctx context.Context, name string, change func(*Endpoint
 		}
 		_, err := tx.Exec(ctx, stmt, sqlrun.Args{
 			"queue": id, "url": after.URL, "format": after.Format, "concurrency": after.Concurrency, "batch": after.Batch,
-			"timeout": duration.Format(after.Timeout),
+			"timeout": plain.FormatDuration(after.Timeout),
 			"secret":  after.Secret, "old_secret": after.OldSecret,
 		})
 		return err
@@ -227,7 +228,7 @@ func scanEndpoint(rows *sql.Rows) (e Endpoint, err error) {
 	if err != nil {
 		return e, err
 	}
-	e.Timeout, _ = duration.Parse(timeout) // 0 is invalid
-	e.limit, _ = duration.Parse(limit)
+	e.Timeout, _ = plain.ParseDuration(timeout) // 0 is invalid
+	e.limit, _ = plain.ParseDuration(limit)
 	return e, nil
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -76,6 +77,8 @@ func begin(t *testing.T, db *dbtest.DB, opt Options, pause time.Duration) (d *Di
 	d, err := New(db.DB, opt)
 	must(t, err)
 	d.throttle.first, d.reporter.every = pause, 100*time.Millisecond
+	d.locks, err = lock.New(db.DB, lock.Options{TTL: time.Minute, Logger: opt.Logger}) // none is killed here, and a busy machine loses shorter ones
+	must(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- d.Run(ctx) }()

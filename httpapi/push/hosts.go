@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/internal/address"
 )
 
 // Public stands for all addresses of the internet in a list of hosts.
@@ -126,7 +126,7 @@ func (h *Hosts) allow(host string, at netip.AddrPort) error {
 func (h *Hosts) Check(endpoint string) error {
 	u, err := url.Parse(endpoint)
 	if err != nil {
-		return jobfield.CheckEndpoint(endpoint)
+		return address.CheckEndpoint(endpoint)
 	}
 	host, port := u.Hostname(), portOf(u)
 	if ip, err := netip.ParseAddr(host); err == nil {

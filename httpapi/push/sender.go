@@ -17,9 +17,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/address"
 	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -243,7 +243,7 @@ func (s *sender) admit(ctx context.Context, d *queue.Delivery) (e *Endpoint, v *
 // queue's, and by path from those of other jobs: whoever chose it can make it fail.
 func targetOf(e *Endpoint, d *queue.Delivery) (at target, err error) {
 	endpoint := urlOf(e, d)
-	if err := jobfield.CheckEndpoint(endpoint); err != nil {
+	if err := address.CheckEndpoint(endpoint); err != nil {
 		return at, err
 	}
 	u, err := url.Parse(endpoint)

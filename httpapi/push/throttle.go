@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/backoff"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 )
 
 // A throttle holds requests back from a place that fails: for as long as it asked for, or else for a
@@ -162,7 +162,7 @@ func (t *throttle) failed(p place, asked time.Duration) {
 	}
 	is.failures++
 	first := cmp.Or(t.first, firstPause)
-	pause := backoff.Delay(first, max(first, longestPause), is.failures, rand.Float64())
+	pause := pace.Delay(first, max(first, longestPause), is.failures, rand.Float64())
 	if asked > 0 {
 		pause = min(asked, longestAsked)
 	}

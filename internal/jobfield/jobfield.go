@@ -1,5 +1,5 @@
-// Package jobfield parses and checks fields of jobs, for the packages that read jobs from requests,
-// forms and command lines.
+// Package jobfield has what several packages say about a job: whose queue it is in, its result, its trace (W3C's
+// Trace Context), and the claim of whoever works on it.
 package jobfield
 
 import (

@@ -1,4 +1,5 @@
-// Package plain formats what pages and command lines share: numbers, durations, and text from anybody.
+// Package plain has the texts that people read and write, in pages, command lines, files and errors: numbers,
+// durations, rates, text from anybody, errors of JSON, and the known word that a mistyped one resembles.
 package plain
 
 import (

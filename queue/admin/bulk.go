@@ -8,7 +8,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/bell"
 	"github.com/dbcron/dbcron/queue/internal/board"
@@ -154,7 +154,7 @@ func (f *Filter) forBulk(what BulkAction) (*where, error) {
 	if f.Limit < 0 {
 		return nil, store.Invalid("limit", "%d is negative", f.Limit)
 	}
-	if f.OlderThan < 0 || f.OlderThan > duration.Longest {
+	if f.OlderThan < 0 || f.OlderThan > plain.LongestDuration {
 		return nil, store.Invalid("older_than", "%v is not 0 to 100 years", f.OlderThan)
 	}
 	return f.where()

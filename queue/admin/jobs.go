@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -248,7 +248,7 @@ func (f *Filter) forList() (*where, error) {
 		return nil, store.Invalid("limit", "%d is not 1 to 10000", f.Limit)
 	case f.LongestPayload < 0 || f.MaxBytes < 0:
 		return nil, store.Invalid("limit", "%d and %d bytes: they are not to be negative", f.LongestPayload, f.MaxBytes)
-	case f.OlderThan < 0 || f.OlderThan > duration.Longest:
+	case f.OlderThan < 0 || f.OlderThan > plain.LongestDuration:
 		return nil, store.Invalid("older_than", "%v is not 0 to 100 years", f.OlderThan)
 	}
 	return f.where()

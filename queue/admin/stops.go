@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/internal/stops"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -21,7 +21,7 @@ type Suspicious struct {
 // Suspicious returns up to limit jobs of all queues that their workers have handed back in the last time, three
 // or more times in a row, since they were stopped within a minute after the job's begin. The latest is first.
 func (c *Client) Suspicious(ctx context.Context, last time.Duration, limit int) ([]Suspicious, error) {
-	args := sqlrun.Args{"since": -last.Microseconds(), "stops": stops.Suspicious, "limit": limit}
+	args := sqlrun.Args{"since": -last.Microseconds(), "stops": pace.Suspicious, "limit": limit}
 	return sqlrun.Select(ctx, &c.db.Session, store.SuspiciousJobs, args, func(rows *sql.Rows) (s Suspicious, err error) {
 		var at int64
 		err = rows.Scan(&s.Queue, &s.ID, &s.Error, &at)

@@ -9,8 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/duration"
-	"github.com/dbcron/dbcron/internal/rates"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -71,21 +70,21 @@ func (l *Limit) Check() error {
 	case l.Running < 0 || l.Running > MaxRunning:
 		return Invalid("running", "%d is not 1 to %d jobs at a time, or 0 for any number; to have none begin, pause the queue",
 			l.Running, MaxRunning)
-	case l.Rate < 0 || l.Rate > rates.Max:
-		return Invalid("rate", "%d is not 1 to %d jobs, or 0 for any number; to have none begin, pause the queue", l.Rate, rates.Max)
+	case l.Rate < 0 || l.Rate > plain.MaxRate:
+		return Invalid("rate", "%d is not 1 to %d jobs, or 0 for any number; to have none begin, pause the queue", l.Rate, plain.MaxRate)
 	case l.Running == 0 && l.Rate == 0:
 		return Invalid("limit", "it limits nothing: say how many jobs may run at a time, or begin in a time, or delete it")
-	case l.Per < time.Millisecond || l.Per > rates.MaxPer:
+	case l.Per < time.Millisecond || l.Per > plain.MaxRatePer:
 		return Invalid("per", "%v is not 1ms to 366 days", l.Per)
-	case l.Burst < 1 || l.Burst > rates.Max:
-		return Invalid("burst", "%d is not 1 to %d", l.Burst, rates.Max)
+	case l.Burst < 1 || l.Burst > plain.MaxRate:
+		return Invalid("burst", "%d is not 1 to %d", l.Burst, plain.MaxRate)
 	}
 	return nil
 }
 
 // Args returns the arguments of [InsertLimit] and [UpdateLimit].
 func (l *Limit) Args(queue int) sqlrun.Args {
-	a := sqlrun.Args{"queue": queue, "kind": l.Kind, "running": nil, "rate": nil, "per": duration.Format(l.Per), "burst": l.Burst}
+	a := sqlrun.Args{"queue": queue, "kind": l.Kind, "running": nil, "rate": nil, "per": plain.FormatDuration(l.Per), "burst": l.Burst}
 	if l.Running > 0 {
 		a["running"] = l.Running
 	}
@@ -127,12 +126,12 @@ func IDList(queues []int) []int64 {
 
 // Parse parses rate_per, which may have been written by hand.
 func (l *Limit) Parse(per string) (err error) {
-	if l.Per, err = duration.Parse(per); err == nil && l.Rate > 0 && l.Per < time.Millisecond {
+	if l.Per, err = plain.ParseDuration(per); err == nil && l.Rate > 0 && l.Per < time.Millisecond {
 		err = Invalid("rate_per", "%q is shorter than 1ms", per)
 	}
 	if err != nil {
 		err = fmt.Errorf("limit of queue %q and kind %q: %w", l.Queue, l.Kind, err)
 	}
-	l.Rate, l.Burst, l.Per = min(l.Rate, rates.Max), min(max(l.Burst, 1), rates.Max), min(l.Per, rates.MaxPer)
+	l.Rate, l.Burst, l.Per = min(l.Rate, plain.MaxRate), min(max(l.Burst, 1), plain.MaxRate), min(l.Per, plain.MaxRatePer)
 	return err
 }

@@ -3,7 +3,7 @@ package store
 import (
 	"time"
 
-	"github.com/dbcron/dbcron/internal/rates"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -34,7 +34,7 @@ func (l *Limit) Cost(n int) int64 {
 
 // Ahead returns the number of jobs to draw for in advance.
 func (l *Limit) Ahead() int {
-	return max(1, int(min(int64(l.Rate)*DrawFor.Microseconds()/l.Per.Microseconds(), rates.Max)))
+	return max(1, int(min(int64(l.Rate)*DrawFor.Microseconds()/l.Per.Microseconds(), plain.MaxRate)))
 }
 
 // Draw takes up to want jobs from a rate that is used up until drawn; times are in µs like now.

@@ -7,10 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/duration"
+	"github.com/dbcron/dbcron/internal/address"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/internal/targets"
 )
 
 // Settings are the settings of a queue. Package admin documents each.
@@ -81,11 +81,11 @@ func scanQueue(rows *sql.Rows) (*Queue, error) {
 		{pollMax, &q.PollMax},
 	} {
 		if err == nil {
-			*d.is, err = duration.Parse(d.text)
+			*d.is, err = plain.ParseDuration(d.text)
 		}
 	}
 	if q.KeepDead = -1; err == nil && keep != "forever" {
-		q.KeepDead, err = duration.Parse(keep)
+		q.KeepDead, err = plain.ParseDuration(keep)
 	}
 	if err != nil {
 		err = fmt.Errorf("queue %q: %w", q.Name, err)
@@ -132,7 +132,7 @@ func (q *Settings) Check() error {
 	case len(q.Notify) > MaxNotify:
 		return Invalid("notify", "it is longer than %d bytes", MaxNotify)
 	}
-	if _, err := targets.Parse(q.Notify); err != nil {
+	if _, err := address.ParseTargets(q.Notify); err != nil {
 		return Invalid("notify", "%v", err)
 	}
 	return q.checkTimes()
@@ -141,17 +141,17 @@ func (q *Settings) Check() error {
 // checkTimes checks the settings about time, and the limits on what is kept.
 func (q *Settings) checkTimes() error {
 	switch {
-	case q.RetryDelay < 0 || q.RetryDelay > duration.Longest:
+	case q.RetryDelay < 0 || q.RetryDelay > plain.LongestDuration:
 		return Invalid("retry_delay", "%v is not 0 to 100 years", q.RetryDelay)
-	case q.RetryMaxDelay < q.RetryDelay || q.RetryMaxDelay > duration.Longest:
+	case q.RetryMaxDelay < q.RetryDelay || q.RetryMaxDelay > plain.LongestDuration:
 		return Invalid("retry_max_delay", "%v is not retry_delay (%v) to 100 years", q.RetryMaxDelay, q.RetryDelay)
-	case q.Timeout < 0 || q.Timeout > duration.Longest:
+	case q.Timeout < 0 || q.Timeout > plain.LongestDuration:
 		return Invalid("timeout", "%v is not 0 to 100 years", q.Timeout)
-	case q.KeepDead > duration.Longest:
+	case q.KeepDead > plain.LongestDuration:
 		return Invalid("keep_dead", "%v is longer than 100 years", q.KeepDead)
 	case q.KeepDeadMax < 0 || q.KeepDeadMax > 1_000_000:
 		return Invalid("keep_dead_max", "%d is not 0 to 1000000", q.KeepDeadMax)
-	case q.KeepDone < 0 || q.KeepDone > duration.Longest:
+	case q.KeepDone < 0 || q.KeepDone > plain.LongestDuration:
 		return Invalid("keep_done", "%v is not 0 to 100 years", q.KeepDone)
 	case q.PollMin < time.Millisecond || q.PollMin > time.Hour:
 		return Invalid("poll_min", "%v is not 1ms to 1h", q.PollMin)
@@ -165,13 +165,14 @@ func (q *Settings) checkTimes() error {
 func (q *Settings) Args(queue int) sqlrun.Args {
 	keep := "forever"
 	if q.KeepDead >= 0 {
-		keep = duration.Format(q.KeepDead)
+		keep = plain.FormatDuration(q.KeepDead)
 	}
 	return sqlrun.Args{
 		"queue": queue, "state": q.State, "reason": q.Reason, "key_retry": q.KeyRetry, "max_attempts": q.MaxAttempts, "max_crashes": q.MaxCrashes,
-		"retry_delay": duration.Format(q.RetryDelay), "retry_max_delay": duration.Format(q.RetryMaxDelay), "timeout": duration.Format(q.Timeout),
-		"max_payload": q.MaxPayload, "keep_dead": keep, "keep_dead_max": q.KeepDeadMax, "keep_done": duration.Format(q.KeepDone),
-		"poll_min": duration.Format(q.PollMin), "poll_max": duration.Format(q.PollMax), "notify": q.Notify,
+		"retry_delay": plain.FormatDuration(q.RetryDelay), "retry_max_delay": plain.FormatDuration(q.RetryMaxDelay),
+		"timeout": plain.FormatDuration(q.Timeout),
+		"max_payload": q.MaxPayload, "keep_dead": keep, "keep_dead_max": q.KeepDeadMax, "keep_done": plain.FormatDuration(q.KeepDone),
+		"poll_min": plain.FormatDuration(q.PollMin), "poll_max": plain.FormatDuration(q.PollMax), "notify": q.Notify,
 	}
 }
 

@@ -1,0 +1,80 @@
+package health
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+)
+
+// A File is a file from which a daemon imports schedules, as last read, which is recorded for people.
+type File struct {
+	Source  string // of the schedules: see scheduler.Import
+	Node    string // the daemon that read it
+	Digest  string // of its content
+	Problem string // why the import failed; "": it succeeded
+	Read    time.Time
+}
+
+var (
+	// fileAgain and fileFirst cannot collide: a daemon writes only rows under its own, unique name.
+	fileAgain = sqlrun.SQL("scheduler.file-again", `
+		UPDATE {prefix}schedule_file SET digest = :digest, problem = :problem, read_at = {now} WHERE source = :source AND node = :node`)
+
+	fileFirst = sqlrun.SQL("scheduler.file-first", `
+		INSERT INTO {prefix}schedule_file (source, node, digest, problem, read_at) VALUES (:source, :node, :digest, :problem, {now}) {ignore_duplicate source}`)
+
+	filesLeft = sqlrun.SQL("scheduler.files-left", `DELETE FROM {prefix}schedule_file WHERE node = :node`)
+
+	// filesOfDead removes the rows of daemons that were killed.
+	filesOfDead = sqlrun.SQL("scheduler.files-of-dead", `
+		DELETE FROM {prefix}schedule_file WHERE read_at < {now + :ago}
+			AND NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = node)`)
+
+	listFiles = sqlrun.SQL("scheduler.files", `
+		SELECT f.source, f.node, f.digest, f.problem, {us f.read_at} FROM {prefix}schedule_file AS f
+		WHERE EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = f.node AND n.state <> 'gone' AND n.expire_at > {now})
+		ORDER BY f.source, f.node LIMIT :limit`)
+)
+
+// storable returns an error's text in a form that every engine stores, whatever it quotes.
+func storable(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) > 4000 {
+		text = strings.ToValidUTF8(text[:4000], "") + " …"
+	}
+	return text
+}
+
+// NoteFile records how a daemon last read a file. ListFiles lists the records.
+func NoteFile(ctx context.Context, db *dialect.DB, f File) error {
+	args := sqlrun.Args{"source": f.Source, "node": f.Node, "digest": f.Digest, "problem": storable(f.Problem)}
+	n, err := db.Exec(ctx, fileAgain, args)
+	if err == nil && n == 0 {
+		_, err = db.Exec(ctx, fileFirst, args)
+	}
+	if err == nil {
+		_, err = db.Exec(ctx, filesOfDead, sqlrun.Args{"ago": -(24 * time.Hour).Microseconds()})
+	}
+	return err
+}
+
+// ForgetFiles removes what a stopping daemon recorded with NoteFile.
+func ForgetFiles(ctx context.Context, db *dialect.DB, node string) error {
+	_, err := db.Exec(ctx, filesLeft, sqlrun.Args{"node": node})
+	return err
+}
+
+// ListFiles returns up to limit files of live daemons, ordered by source. Daemons with different
+// files under one source undo each other's imports.
+func ListFiles(ctx context.Context, db *dialect.DB, limit int) ([]File, error) {
+	return sqlrun.Select(ctx, &db.Session, listFiles, sqlrun.Args{"limit": limit}, func(rows *sql.Rows) (f File, err error) {
+		var read int64
+		err = rows.Scan(&f.Source, &f.Node, &f.Digest, &f.Problem, &read)
+		f.Read = time.UnixMicro(read).UTC()
+		return f, err
+	})
+}

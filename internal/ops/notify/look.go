@@ -1,0 +1,189 @@
+package notify
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/address"
+	"github.com/dbcron/dbcron/internal/ops/health"
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+const (
+	mostLate      = 100 // late schedules per look, those with the oldest slots
+	mostRecovered = 1000
+	mostQueues    = 1000 // without targets of their own, the first by name
+	queuesAtOnce  = 1000
+	countTo       = 10_000 // limit of a queue's count of dead letters
+)
+
+// mayLook reports whether it is this daemon's turn to look.
+func (n *Notifier) mayLook(ctx context.Context) (bool, error) {
+	if _, err := n.db.Exec(ctx, openBook, nil); err != nil {
+		return false, err
+	}
+	rows, err := n.db.Exec(ctx, takeLook, sqlrun.Args{"ago": -lookEvery.Microseconds()})
+	return rows == 1, err
+}
+
+// look finds what no transaction could record: recoveries, late schedules, and troubles of queues. If two
+// daemons look at once, the statements of the second change nothing.
+func (n *Notifier) look(ctx context.Context) error {
+	for _, part := range []func(context.Context) error{n.lookForRecovered, n.lookForLate, n.lookAtQueues} {
+		if err := part(ctx); err != nil {
+			return err
+		}
+	}
+	_, err := n.db.Exec(ctx, forget, sqlrun.Args{"day": -(24 * time.Hour).Microseconds()})
+	return err
+}
+
+func (n *Notifier) lookForRecovered(ctx context.Context) error {
+	type row struct {
+		name  string
+		times int64
+	}
+	found, err := sqlrun.Select(ctx, &n.db.Session, recovered, sqlrun.Args{"limit": mostRecovered}, func(rows *sql.Rows) (r row, err error) {
+		return r, rows.Scan(&r.name, &r.times)
+	})
+	for _, r := range found {
+		if _, err := n.db.Exec(ctx, well, sqlrun.Args{"subject": "schedule", "name": r.name, "times": r.times}); err != nil {
+			return err
+		}
+	}
+	return err
+}
+
+func (n *Notifier) lookForLate(ctx context.Context) error {
+	now, err := scheduler.Clock(ctx, n.db)
+	if err != nil {
+		return err
+	}
+	planned, err := scheduler.Upcoming(ctx, n.db, mostLate)
+	if err != nil {
+		return err
+	}
+	for i := range planned {
+		why := health.Lateness(&planned[i], now)
+		if why == "" || now.Sub(planned[i].Due) < planned[i].Jitter+time.Minute {
+			continue
+		}
+		if err := scheduler.NoteLate(ctx, &n.db.Session, &planned[i].Schedule, why); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A known is what the table notice says of a queue.
+type known struct {
+	times               int64
+	target              string
+	there, isWell, told bool
+}
+
+// A subjectOf names a row of the table notice.
+type subjectOf struct{ subject, name string }
+
+// lookAtQueues finds dead letters and queues that lag behind.
+func (n *Notifier) lookAtQueues(ctx context.Context) error {
+	all := map[subjectOf]known{}
+	_, err := sqlrun.Select(ctx, &n.db.Session, ofQueues, nil, func(rows *sql.Rows) (of subjectOf, err error) {
+		is := known{there: true}
+		err = rows.Scan(&of.subject, &of.name, &is.times, &is.target, &is.isWell, &is.told)
+		all[of] = is
+		return of, err
+	})
+	if err != nil {
+		return err
+	}
+	now, err := scheduler.Clock(ctx, n.db)
+	if err != nil {
+		return err
+	}
+	for after, left := "", mostQueues; ; {
+		queues, err := n.admin.Queues(ctx, after, queuesAtOnce)
+		if err != nil {
+			return err
+		}
+		for i := range queues {
+			q := &queues[i]
+			dead, behind := all[subjectOf{"dead", q.Name}], all[subjectOf{"behind", q.Name}]
+			if !n.concerned(q, dead.there || behind.there, &left) {
+				continue
+			}
+			if err := n.lookAtQueue(ctx, q, dead, behind, now); err != nil {
+				return err
+			}
+		}
+		if len(queues) < queuesAtOnce {
+			return nil
+		}
+		after = queues[len(queues)-1].Name
+	}
+}
+
+// concerned reports whether somebody is notified of a queue. left is how many more without own targets are
+// looked at, of which there may be any number.
+func (n *Notifier) concerned(q *admin.Queue, noticed bool, left *int) bool {
+	own, nobody := address.OwnTargets(q.Notify)
+	switch {
+	case q.Name == Queue || q.State == "deleted":
+		return false
+	case noticed || own != "":
+		return true
+	case nobody || len(n.opt.Targets) == 0 || *left == 0:
+		return false
+	}
+	*left--
+	return true
+}
+
+// lookAtQueue compares a queue with what is known of it.
+func (n *Notifier) lookAtQueue(ctx context.Context, q *admin.Queue, dead, behind known, now time.Time) error {
+	counts, oldest, err := n.admin.CountAndOldest(ctx, q.Name, countTo)
+	if err != nil {
+		return err
+	}
+	lags := int64(0)
+	if age := now.Sub(oldest); q.State == "active" && !oldest.IsZero() && age >= n.opt.QueueAge {
+		lags = 1
+	}
+	err = n.noteQueue(ctx, "dead", q, plain.Count(counts.Dead, countTo)+" dead letters", int64(counts.Dead), dead)
+	if err != nil {
+		return err
+	}
+	detail := fmt.Sprintf("%s ready, the oldest for %s", plain.Count(counts.Ready, countTo), plain.Span(now.Sub(oldest)))
+	return n.noteQueue(ctx, "behind", q, detail, lags, behind)
+}
+
+// noteQueue records the state of a queue; times says how bad it is, 0 meaning well. The queue's own targets may
+// have changed since the trouble was noted: who was told stays, and who was not told yet is replaced.
+func (n *Notifier) noteQueue(ctx context.Context, subject string, q *admin.Queue, detail string, times int64, was known) (err error) {
+	own, nobody := address.OwnTargets(q.Notify)
+	args := sqlrun.Args{
+		"subject": subject, "name": q.Name, "detail": detail, "target": own, "times": times, "was": was.times, "tell": 0,
+	}
+	if times > was.times || was.isWell {
+		args["tell"] = 1
+	}
+	switch {
+	case times == 0 && was.there && !was.isWell:
+		args["times"] = was.times
+		_, err = n.db.Exec(ctx, well, args)
+	case times == 0:
+	case nobody && was.there && !was.told:
+		_, err = n.db.Exec(ctx, unwanted, args)
+	case nobody:
+	case !was.there:
+		_, err = n.db.Exec(ctx, noteQueue, args)
+	case times != was.times || was.isWell || own != was.target:
+		_, err = n.db.Exec(ctx, worse, args)
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package plain
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// LongestDuration is the longest duration that ParseDuration accepts.
+const LongestDuration = 100 * 365 * 24 * time.Hour
+
+// ParseDuration parses a duration. The syntax is Go's without a sign, plus days of 24 hours and weeks of 7 days:
+// 500ms, 90s, 1h30m, 30d, 1w. The empty text is 0.
+func ParseDuration(text string) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	var total time.Duration
+	rest := text
+	for _, unit := range []struct {
+		letter string
+		is     time.Duration
+	}{{"w", 7 * 24 * time.Hour}, {"d", 24 * time.Hour}} {
+		count, after, found := strings.Cut(rest, unit.letter)
+		if !found {
+			continue
+		}
+		n, err := strconv.ParseUint(count, 10, 16)
+		if err != nil {
+			return 0, notDuration(text)
+		}
+		n = min(n, uint64(2*LongestDuration/unit.is)) // anything larger is refused anyway
+		total, rest = total+time.Duration(n)*unit.is, after
+	}
+	if rest != "" {
+		d, err := time.ParseDuration(rest)
+		if err != nil || rest[0] == '+' || rest[0] == '-' {
+			return 0, notDuration(text)
+		}
+		total += min(d, 2*LongestDuration)
+	}
+	if total > LongestDuration {
+		return 0, fmt.Errorf("%q is longer than 100 years", text)
+	}
+	return total, nil
+}
+
+func notDuration(text string) error {
+	return fmt.Errorf("%q is not a duration; write for example 500ms, 90s, 1h30m or 30d", text)
+}
+
+// FormatDuration formats a duration in the syntax of ParseDuration, in few characters: 30d, 1h30m; 90s becomes 1m30s. 0
+// becomes the empty text.
+func FormatDuration(d time.Duration) string {
+	if d <= 0 {
+		return ""
+	}
+	const day = 24 * time.Hour
+	var b strings.Builder
+	if days := d / day; days > 0 {
+		fmt.Fprintf(&b, "%dd", days)
+		d -= days * day
+	}
+	if d == 0 {
+		return b.String()
+	}
+	text := d.String() // 1h30m0s
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	b.WriteString(text)
+	return b.String()
+}
