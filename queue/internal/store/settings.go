@@ -170,7 +170,7 @@ func (q *Settings) Args(queue int) sqlrun.Args {
 	return sqlrun.Args{
 		"queue": queue, "state": q.State, "reason": q.Reason, "key_retry": q.KeyRetry, "max_attempts": q.MaxAttempts, "max_crashes": q.MaxCrashes,
 		"retry_delay": plain.FormatDuration(q.RetryDelay), "retry_max_delay": plain.FormatDuration(q.RetryMaxDelay),
-		"timeout": plain.FormatDuration(q.Timeout),
+		"timeout":     plain.FormatDuration(q.Timeout),
 		"max_payload": q.MaxPayload, "keep_dead": keep, "keep_dead_max": q.KeepDeadMax, "keep_done": plain.FormatDuration(q.KeepDone),
 		"poll_min": plain.FormatDuration(q.PollMin), "poll_max": plain.FormatDuration(q.PollMax), "notify": q.Notify,
 	}
