@@ -214,12 +214,14 @@ func TestNoUsurpingOfALeaderWithoutASession(t *testing.T) {
 		must(t, err)
 		_, err = e.take(t.Context(), &Session{}, &HeldError{By: lease.Owner(), Fence: lease.Fence()})
 		want(t, "usurping it", err, ErrHeld)
-		db.Do(t, `UPDATE {prefix}lock SET session = 'held'`, nil)
-		for _, seen := range []HeldError{{By: "another", Fence: lease.Fence()}, {By: lease.Owner(), Fence: lease.Fence() + 1}} {
+		other := l.mustTake(t, "other") // for which nobody stands, who would usurp it
+		db.Do(t, `UPDATE {prefix}lock SET session = 'held' WHERE name = 'other'`, nil)
+		e, err = l.NewElector("other", Election{Lead: func(context.Context, *Lease) error { return nil }})
+		must(t, err)
+		for _, seen := range []HeldError{{By: "another", Fence: other.Fence()}, {By: other.Owner(), Fence: other.Fence() + 1}} {
 			_, err = e.take(t.Context(), &Session{}, &seen)
 			want(t, "usurping it from another than was seen", err, ErrHeld)
 		}
-		db.Do(t, `UPDATE {prefix}lock SET session = ''`, nil)
 		must(t, lease.Extend(t.Context()))
 		must(t, lease.Release(t.Context()))
 		eventually(t, "it leads", func() bool { return c.leads.Load() > lease.Fence() })

@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"strconv"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,7 +29,7 @@ type poolerConnector struct {
 }
 
 func newPoolerConnector(cfg *pgx.ConnConfig) driver.Connector {
-	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler { return &watcher{conn: c} }
+	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler { return &watcher{conn: c, cancel: newCanceller(c)} }
 	direct := stdlib.GetConnector(*cfg, pings)
 	// The parameters of a statement are cached. The statement is parsed anew each time, in the same
 	// round trip.
@@ -51,12 +50,13 @@ const leadsToServer = "dbcron: no pooler"
 // whether a pooler is in between, nothing may be cancelled (see newPoolerConnector).
 type watcher struct {
 	conn             *pgconn.PgConn
+	cancel           *canceller
 	ctxwatch.Handler // of the statement being ended
 }
 
 func (w *watcher) HandleCancel(ctx context.Context) {
 	if w.conn.CustomData()[leadsToServer] == true {
-		w.Handler = &pgconn.CancelRequestContextWatcherHandler{Conn: w.conn, DeadlineDelay: time.Second}
+		w.Handler = w.cancel
 	} else {
 		w.Handler = &pgconn.DeadlineContextWatcherHandler{Conn: w.conn.Conn()}
 	}

@@ -177,14 +177,13 @@ func connector(u *url.URL, opt sqlrun.Options) (driver.Connector, error) {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = opt.ApplicationName
 	}
-	// A statement whose context ends is cancelled in the server, and the driver waits for its end:
-	// it must not be granted a lock after nobody wants it any more.
-	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, DeadlineDelay: time.Second}
-	}
+	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler { return newCanceller(c) }
 	// Close a connection to a server that takes no writes: the next one may lead to the primary.
 	onError := cfg.OnPgError
-	cfg.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool { return onError(c, e) && e.Code != readOnlyState }
+	cfg.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool {
+		hear(c, e)
+		return onError(c, e) && e.Code != readOnlyState
+	}
 	if validate := cfg.ValidateConnect; validate != nil { // target_session_attrs
 		cfg.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error {
 			err := validate(ctx, c)
