@@ -205,7 +205,7 @@ var (
 			state = picked.outcome, finished_at = {now}, next_exec = NULL, claim = NULL,
 			purge_at = CASE WHEN picked.keep < 0 THEN NULL ELSE {now + picked.keep} END,
 			error = CASE WHEN error = '' THEN picked.why WHEN picked.more = 1 THEN CONCAT(error, '; ', picked.why) ELSE error END`,
-			`state IN ('waiting', 'running', 'retry')`+byID(d, "{prefix}run"), `
+			ofMany(d, `state IN ('waiting', 'running', 'retry')`)+byID(d, "{prefix}run"), `
 			SELECT id, outcome, why, more, keep FROM {records rows: id int, outcome text, why text, more int, keep int}`)
 	})
 
@@ -227,7 +227,7 @@ var (
 			due_to = CASE WHEN picked.outcome = 'skipped' THEN due_at ELSE due_to END,
 			next_exec = NULL, claim = NULL, cancel = NULL,
 			purge_at = CASE WHEN picked.keep < 0 THEN NULL ELSE {now + picked.keep} END`,
-			`claim = picked.token AND state = 'running'`+byID(d, "{prefix}run"),
+			`claim = picked.token AND `+ofMany(d, `state = 'running'`)+byID(d, "{prefix}run"),
 			freeRuns(d, `record.claim AS token, outcome, exit_status AS code, why, said, keep`,
 				`claim text, outcome text, exit_status int, why text, said text, keep int`))
 	})
@@ -418,6 +418,15 @@ func byID(d *sqlrun.Dialect, runs string) string {
 		return ""
 	}
 	return ` AND ` + runs + `.id = ANY (CAST(:rows.id AS BIGINT[]))`
+}
+
+// ofMany is a condition that all runs but a few fulfill to which byID limits a statement. If PostgreSQL took it for
+// a rare one, as it is among all runs, it would compare each run with each record.
+func ofMany(d *sqlrun.Dialect, condition string) string {
+	if !d.ArrayRows {
+		return condition
+	}
+	return `COALESCE(` + condition + `, FALSE)`
 }
 
 // freeRuns picks runs that are given by records, with more columns of these, and locks their rows. It
