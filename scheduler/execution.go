@@ -38,6 +38,7 @@ type execution struct {
 	recorded bool // the outcome was written together with the work
 	shown    int  // the last snapshot of the output that was published
 	until    instant.Instant
+	looked   instant.Instant // when the lease was looked at before the work began
 	begun    instant.Instant // when its work began; 0: it has not
 	halted   chan struct{}   // closed when it is stopped
 	left     chan struct{}   // closed when this daemon waits for it no longer
@@ -102,7 +103,7 @@ func (e *execution) kill() { e.stopFor(stop{cause: drained}, true) }
 // attach registers work that has started, or stops it if a stop came in the meantime.
 func (e *execution) attach(work effort) {
 	e.mu.Lock()
-	e.effort, e.begun = work, instant.Now()
+	e.effort, e.begun = work, e.looked
 	stopped, deadline := e.stopped.cause != notStopped, e.until
 	e.mu.Unlock()
 	work.Extend(deadline)
@@ -257,10 +258,10 @@ var errStoppedBefore = errors.New("stopped before it was begun")
 func (e *execution) lease() (until instant.Instant, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	switch {
-	case e.stopped.cause != notStopped:
+	if e.stopped.cause != notStopped {
 		return 0, errStoppedBefore
-	case instant.Now() >= e.until:
+	}
+	if e.looked = instant.Now(); e.looked >= e.until {
 		return 0, guardian.ErrPast
 	}
 	return e.until, nil

@@ -53,10 +53,10 @@ func start(deadline instant.Instant, grace time.Duration, maxOutput int,
 		done: make(chan struct{}), ended: make(chan struct{}), deadline: deadline,
 	}
 	t.giveUp = sync.OnceFunc(func() { close(t.ended) })
+	begun := instant.Now() // each look at this clock is a system call
 	t.mu.Lock()
-	t.timer = time.AfterFunc(t.sleep(), t.watch)
+	t.timer = time.AfterFunc(t.sleep(begun), t.watch)
 	t.mu.Unlock()
-	begun := instant.Now()
 	go protect(t.out, func() guardian.Result {
 		if !t.inTime() {
 			return guardian.Result{Cause: guardian.NotStarted, ExitCode: -1, Err: guardian.ErrPast}
@@ -105,16 +105,17 @@ func (t *task) inTime() bool {
 	return instant.Now() < t.deadline
 }
 
-func (t *task) sleep() time.Duration {
-	return max(0, min(taskWatch, t.deadline.Sub(instant.Now())))
+func (t *task) sleep(now instant.Instant) time.Duration {
+	return max(0, min(taskWatch, t.deadline.Sub(now)))
 }
 
 // watch ends the task at its deadline.
 func (t *task) watch() {
 	t.mu.Lock()
-	late := instant.Now() >= t.deadline
+	now := instant.Now()
+	late := now >= t.deadline
 	if !late {
-		t.timer.Reset(t.sleep())
+		t.timer.Reset(t.sleep(now))
 	}
 	t.mu.Unlock()
 	if late {
