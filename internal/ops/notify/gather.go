@@ -39,7 +39,7 @@ type present struct{ notices, queue, look bool }
 
 func (n *Notifier) glance(ctx context.Context) (p present, err error) {
 	var notices, there, fresh int
-	args := sqlrun.Args{"queue": Queue, "ago": -lookEvery.Microseconds()}
+	args := sqlrun.Args{"queue": Queue, "ago": -lookEvery.Microseconds(), "ahead": lookEvery.Microseconds()}
 	err = n.db.Get(ctx, glance, args, &notices, &there, &fresh)
 	return present{notices > 0, there > 0, fresh == 0}, err
 }
@@ -202,15 +202,21 @@ func (n *Notifier) limits(ctx context.Context, tx *sqlrun.Session, groups map[st
 	return all, nil
 }
 
+// within reports whether an instant is less than d from now, in µs. One that is further ahead was noted before the
+// clock was set back.
+func within(d time.Duration, at, now int64) bool {
+	return -d.Microseconds() < now-at && now-at < d.Microseconds()
+}
+
 // ripe reports whether a group is told now: it has waited for more of its kind, and each target may be
 // sent a message. A group that must wait is told together with what arrives meanwhile.
 func (n *Notifier) ripe(group []notice, targets []string, limits map[string]*tally, now int64, wait bool) bool {
-	if wait && now-group[0].tell < n.opt.gather.Microseconds() {
+	if wait && within(n.opt.gather, group[0].tell, now) {
 		return false
 	}
 	for _, target := range targets {
 		t := limits[target]
-		if now-t.last < n.opt.Every.Microseconds() || now-t.hour < time.Hour.Microseconds() && t.sent >= n.opt.Limit {
+		if within(n.opt.Every, t.last, now) || within(time.Hour, t.hour, now) && t.sent >= n.opt.Limit {
 			return false
 		}
 	}
@@ -270,7 +276,7 @@ func (t *tally) add(ctx context.Context, tx *sqlrun.Session, target string, now 
 	switch {
 	case !t.known:
 		stmt, t.hour, t.sent = countFirst, now, 0
-	case now-t.hour >= time.Hour.Microseconds():
+	case !within(time.Hour, t.hour, now):
 		t.hour, t.sent = now, 0
 	}
 	t.sent++

@@ -27,7 +27,7 @@ func (n *Notifier) mayLook(ctx context.Context) (bool, error) {
 	if _, err := n.db.Exec(ctx, openBook, nil); err != nil {
 		return false, err
 	}
-	rows, err := n.db.Exec(ctx, takeLook, sqlrun.Args{"ago": -lookEvery.Microseconds()})
+	rows, err := n.db.Exec(ctx, takeLook, sqlrun.Args{"ago": -lookEvery.Microseconds(), "ahead": lookEvery.Microseconds()})
 	return rows == 1, err
 }
 

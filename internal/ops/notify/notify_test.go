@@ -402,3 +402,56 @@ func adminOf(c *queue.Client) *admin.Client {
 	}
 	return a
 }
+
+// The server's clock is set back after it was two hours ahead. What was noted and told by it does not keep anything
+// from being told now: neither of a new failure, nor of an older one, nor of a recovery.
+func TestTheClockIsSetBack(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		n := notifier(t, db, Options{Targets: []string{"ops@example.org"}, Limit: 2})
+		told := func(what string, want ...string) {
+			t.Helper()
+			var all []string
+			for _, m := range messages(t, db) {
+				for _, x := range m.Troubles {
+					all = append(all, x.Problem+" "+x.Name)
+				}
+				for _, x := range m.Recovered {
+					all = append(all, "well "+x.Name)
+				}
+			}
+			db.Do(t, `DELETE FROM {prefix}job WHERE kind = 'notify'`, nil)
+			slices.Sort(all)
+			is(t, what, all, want)
+		}
+		round := func() {
+			t.Helper()
+			_, err := n.round(t.Context())
+			must(t, err)
+		}
+		db.Advance(t, 2*time.Hour)
+		add(t, db, "first", "false", "")
+		ask(t, db, "first")
+		runAll(t, db)
+		round()
+		told("by the clock that is ahead", "failed first")
+
+		add(t, db, "second", "false", "")
+		ask(t, db, "second")
+		runAll(t, db)
+		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "tide", Spec: "@every 10s", Kind: "func", Command: "tide"}))
+		db.Advance(t, 35*time.Second)
+		s, err := scheduler.New(db.DB, scheduler.Options{Kinds: []string{scheduler.Functions}, Logger: quiet()})
+		must(t, err)
+		must(t, s.Handle("tide", func(ctx, *scheduler.Running) error {
+			db.Advance(t, -2*time.Hour) // after its slots before were missed, and before this one is ok
+			return nil
+		}))
+		must(t, s.RunOnce(t.Context()))
+		must(t, n.gather(t.Context(), true))
+		told("after it was set back", "failed second", "missed tide")
+		db.Advance(t, 2*time.Minute)
+		round() // it looks
+		round()
+		told("once it was looked at", "well tide")
+	})
+}

@@ -7,13 +7,16 @@ import "github.com/dbcron/dbcron/internal/sqlrun"
 // One daemon at a time gathers what is to be told, under the lock of the row ” of notice_target. So the
 // count of a target's messages is right, and simultaneous failures share a message. The rows of notice are
 // locked when they are read, so a failure recorded meanwhile waits, and comes after what was told.
+//
+// The server's clock may be set. What it said before must not keep anything from being told now: an instant
+// that is ahead of the clock counts as long ago.
 var (
 	// glance reads whether something is to be told, whether there are messages, and whether it is time
 	// to look again.
 	glance = sqlrun.SQL("notify.glance", `
-		SELECT (SELECT COUNT(*) FROM (SELECT name FROM {prefix}notice WHERE tell_at <= {now} LIMIT 1) AS pending),
+		SELECT (SELECT COUNT(*) FROM (SELECT name FROM {prefix}notice WHERE tell_at IS NOT NULL LIMIT 1) AS pending),
 			(SELECT COUNT(*) FROM {prefix}queue WHERE name = :queue AND state <> 'deleted'),
-			(SELECT COUNT(*) FROM {prefix}notice_target WHERE target = '' AND sent_at > {now + :ago})`)
+			(SELECT COUNT(*) FROM {prefix}notice_target WHERE target = '' AND sent_at > {now + :ago} AND sent_at <= {now + :ahead})`)
 
 	// openBook inserts the row that serializes gathering; the key decides who inserts it.
 	openBook = sqlrun.SQL("notify.open-book", `
@@ -21,7 +24,8 @@ var (
 
 	// takeLook lets one daemon look per period: the number of changed rows decides.
 	takeLook = sqlrun.SQL("notify.take-look", `
-		UPDATE {prefix}notice_target SET sent_at = {now}, sent = sent + 1 WHERE target = '' AND sent_at <= {now + :ago}`)
+		UPDATE {prefix}notice_target SET sent_at = {now}, sent = sent + 1
+		WHERE target = '' AND (sent_at <= {now + :ago} OR sent_at > {now + :ahead})`)
 
 	lockBook = sqlrun.SQL("notify.lock-book", `SELECT target FROM {prefix}notice_target WHERE target = '' {locked}`)
 
@@ -29,7 +33,7 @@ var (
 	pending = sqlrun.SQL("notify.pending", `
 		SELECT subject, name, problem, detail, target, run_id, COALESCE({us due_at}, 0), times, {us begun_at}, {us last_at},
 			{us tell_at}, COALESCE({us told_at}, 0), COALESCE({us well_at}, 0), told_to, {us {now}}
-		FROM {prefix}notice WHERE tell_at <= {now} AND ({int :defaults} = 1 OR target <> '' OR told_to <> '')
+		FROM {prefix}notice WHERE tell_at IS NOT NULL AND ({int :defaults} = 1 OR target <> '' OR told_to <> '')
 		ORDER BY tell_at LIMIT :limit {locked}`)
 
 	sentTo = sqlrun.SQL("notify.sent-to", `
@@ -51,12 +55,15 @@ var (
 
 	over = sqlrun.SQL("notify.over", `DELETE FROM {prefix}notice WHERE subject = :subject AND name IN (:names)`)
 
-	// recovered finds schedules with a run that ended well after the newest failure.
+	// recovered finds schedules with a run that ended well after the newest failure. A later slot, or a late one, that was
+	// claimed after the run that failed is one, whatever the clock said when it ended: the slots of a schedule are
+	// claimed in order.
 	recovered = sqlrun.SQL("notify.recovered", `
 		SELECT n.name, n.times FROM {prefix}notice AS n
 		WHERE n.subject = 'schedule' AND n.well_at IS NULL AND EXISTS (
 			SELECT 1 FROM {prefix}run AS r WHERE r.schedule = n.name AND r.due_at >= n.due_at AND r.state = 'ok'
-				AND r.finished_at >= n.last_at AND r.id <> n.run_id)
+				AND (r.finished_at >= n.last_at AND r.id <> n.run_id
+					OR r.cause = 'slot' AND r.id > n.run_id AND (r.due_at > n.due_at OR n.problem = 'late')))
 		LIMIT :limit`)
 
 	// well records a recovery, unless there was another failure since.
