@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // across lives through each scenario in a process of its own: what a process has done before, such as compiling
@@ -81,6 +82,9 @@ func build(t *testing.T, overlay string) (bin string) {
 	return bin
 }
 
+// longest is how long a life may take. A minute of one takes seconds of a processor.
+const longest = 10 * time.Minute
+
 // live lives through a scenario in a process, and returns what it has printed. more are further flags.
 func (a *across) live(ctx context.Context, s scenario, more ...string) (o outcome, text string, err error) {
 	dir, err := os.MkdirTemp(a.dir, "life")
@@ -89,6 +93,8 @@ func (a *across) live(ctx context.Context, s scenario, more ...string) (o outcom
 	}
 	defer os.RemoveAll(dir)
 	file := filepath.Join(dir, "outcome")
+	ctx, cancel := context.WithTimeout(ctx, longest)
+	defer cancel()
 	args := append(s.flags(), "-test.run=^TestSimulation$", "-test.timeout=0", "-outcome="+file, "-template="+a.file("template"),
 		fmt.Sprint("-lines=", *flagLines))
 	child := exec.CommandContext(ctx, a.bin, append(args, more...)...)
@@ -99,8 +105,12 @@ func (a *across) live(ctx context.Context, s scenario, more ...string) (o outcom
 	if missing == nil {
 		missing = json.Unmarshal(contents, &o)
 	}
-	if missing != nil { // it has crashed
-		o = outcome{Workload: s.workload, Seed: s.seed, Broken: []violation{{Kind: "crash", Text: text}}}
+	if missing != nil {
+		kind := "crash"
+		if ctx.Err() != nil {
+			kind = "endless"
+		}
+		o = outcome{Workload: s.workload, Seed: s.seed, Broken: []violation{{Kind: kind, Text: text}}}
 	}
 	return o, text, err
 }

@@ -55,14 +55,18 @@ func (l *lockWork) checkBeliefs(w *World, name string) {
 	}
 }
 
-// checkFences looks for a lease that was asked for after another one was granted, and whose fence is not
-// greater.
+// checkFences looks for leases that were asked for after another one was granted, and whose fence is not
+// greater. It names one such other for each.
 func (l *lockWork) checkFences(w *World, name string) {
-	for _, a := range l.beliefs[name] {
-		for _, b := range l.beliefs[name] {
-			if a.slot == b.slot && b.asked.After(a.from) && b.fence <= a.fence {
-				w.Violate("fence", []string{name}, "%s got the fence %d of %s after %s had got %d", b.who, b.fence, name, a.who, a.fence)
+	for _, b := range l.beliefs[name] {
+		var most *belief // of those that were granted before
+		for _, a := range l.beliefs[name] {
+			if a.slot == b.slot && b.asked.After(a.from) && (most == nil || a.fence > most.fence) {
+				most = a
 			}
+		}
+		if most != nil && b.fence <= most.fence {
+			w.Violate("fence", []string{name}, "%s got the fence %d of %s after %s had got %d", b.who, b.fence, name, most.who, most.fence)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -165,33 +166,95 @@ func TestMutants(t *testing.T) {
 		t.Skip("make sim-mutants does this")
 	}
 	runtime := overlay(t)
-	fmt.Print("| what is taken out, or put in | in | found as | seeds |\n|---|---|---|---|\n")
 	for _, m := range mutants {
 		if !strings.Contains(m.name, *flagMutant) {
 			continue
 		}
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
-			if n := m.find(t, runtime); n > 0 {
-				fmt.Printf("| %s | %s | %s | %d |\n", m.name, m.workload, m.kind, n)
-			} else {
-				fmt.Printf("| %s | %s | not found | %d |\n", m.name, m.workload, min(m.within, *flagWithin))
+			c := caught{m.name, m.workload, m.kind, m.find(t, runtime), min(m.within, *flagWithin)}
+			fmt.Printf("%s: %s: %s: seed %d of %d\n", c.Name, c.Workload, c.Kind, c.Seed, c.Within)
+			if c.Seed == 0 {
 				t.Errorf("%s: not found as %q", m.name, m.kind)
+			}
+			if *flagTotals != "" {
+				c.add(t, *flagTotals)
 			}
 		})
 	}
+}
+
+// caught says which seed has found a mutant; 0: none.
+type caught struct {
+	Name, Workload, Kind string
+	Seed, Within         int
+}
+
+// add writes it to a file, in place of what the file says of the same mutant.
+func (c *caught) add(t *testing.T, file string) {
+	t.Helper()
+	var all struct {
+		Runs    []made
+		Mutants []caught
+	}
+	text, err := os.ReadFile(file)
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	if run := (made{"make sim-mutants", commit(t)}); !slices.Contains(all.Runs, run) {
+		all.Runs = append(all.Runs, run)
+	}
+	all.Mutants = slices.DeleteFunc(all.Mutants, func(o caught) bool { return o.Name == c.Name })
+	all.Mutants = append(all.Mutants, *c)
+	writeJSON(t, file, &all)
 }
 
 // find returns after how many seeds a promise is broken, beginning with the first one; 0: not at all.
 func (m *mutant) find(t *testing.T, runtime string) int {
 	t.Helper()
 	a := newAcross(t, build(t, m.overlay(t, runtime)))
-	for seed := 1; seed <= min(m.within, *flagWithin); seed++ {
-		o, _, _ := a.live(t.Context(), scenario{m.workload, uint64(seed), *flagMinutes, nil})
-		if slices.ContainsFunc(o.Broken, func(v violation) bool { return v.Kind == m.kind }) {
-			return seed
+	most, across := min(m.within, *flagWithin), max(1, *flagAcross)
+	for first := 1; first <= most; first += across {
+		found := make([]bool, across)
+		var group sync.WaitGroup
+		for i := range found {
+			group.Go(func() {
+				o, _, _ := a.live(t.Context(), scenario{m.workload, uint64(first + i), *flagMinutes, nil})
+				found[i] = slices.ContainsFunc(o.Broken, func(v violation) bool { return v.Kind == m.kind })
+			})
+		}
+		group.Wait()
+		if i := slices.Index(found, true); i >= 0 {
+			return first + i
 		}
 	}
 	return 0
+}
+
+// change returns the mutant's file and its changed text.
+func (m *mutant) change(t *testing.T) (file, text string) {
+	t.Helper()
+	file, err := filepath.Abs(filepath.Join("..", m.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	contents, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(contents), m.from); n != 1 {
+		t.Fatalf("%s: %s has %d times: %s", m.name, m.file, n, m.from)
+	}
+	return file, strings.Replace(string(contents), m.from, m.to, 1)
+}
+
+// What the mutants change is still there.
+func TestMutantsApply(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) { m.change(t) })
+	}
 }
 
 // overlay writes a file for go build that replaces the mutant's file, besides those of the runtime.
@@ -206,19 +269,10 @@ func (m *mutant) overlay(t *testing.T, runtime string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, err := filepath.Abs(filepath.Join("..", m.file))
-	if err == nil {
-		text, err = os.ReadFile(file)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if n := strings.Count(string(text), m.from); n != 1 {
-		t.Fatalf("%s has %d times: %s", m.file, n, m.from)
-	}
+	file, mutated := m.change(t)
 	changed := filepath.Join(dir, "changed.go")
 	list.Replace[file] = changed
-	if err := os.WriteFile(changed, []byte(strings.Replace(string(text), m.from, m.to, 1)), 0o600); err != nil {
+	if err := os.WriteFile(changed, []byte(mutated), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	name := filepath.Join(dir, "overlay.json")

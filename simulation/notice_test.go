@@ -25,6 +25,7 @@ func (n *noticeWork) Claims() []string {
 	return []string{
 		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "written, and the answer lost", "a failure is told", "a recovery is told",
 		"a schedule fails", "a schedule recovers", "several are told together",
+		"a trouble that is over is told",
 	}
 }
 
@@ -166,8 +167,14 @@ func (n *noticeWork) told(w *World) (map[string][]telling, error) {
 			}
 			for i, list := range [][]notify.Trouble{m.Recovered, m.Troubles} {
 				for j := range list {
-					if t := &list[j]; t.Subject == "schedule" {
-						all[t.Name] = append(all[t.Name], telling{i == 1, t.Problem, t.Begun, id})
+					t := &list[j]
+					if t.Subject != "schedule" {
+						continue
+					}
+					all[t.Name] = append(all[t.Name], telling{i == 1, t.Problem, t.Begun, id})
+					if i == 1 && t.Well != 0 { // it was over before it was told: one message says both
+						w.count("a trouble that is over is told")
+						all[t.Name] = append(all[t.Name], telling{false, t.Problem, t.Begun, id})
 					}
 				}
 			}
@@ -232,8 +239,24 @@ func (n *noticeWork) Check(w *World) error {
 		case failed > 0 && troubles == 0:
 			w.Violate("notice", about(one), "%s has failed %d times, and nothing was told", name, failed)
 		case well && troubles > 0 && told[name][len(told[name])-1].failed:
-			w.Violate("notice", about(one), "%s is well, and the last thing that was told is a trouble:%s", name, text.String())
+			w.Violate("notice", about(one), "%s is well, and the last thing that was told is a trouble:%s%s", name, text.String(), n.rows(w, name, runs))
 		}
 	}
 	return nil
+}
+
+// rows is what the tables say of a schedule's notice, and of its newest runs.
+func (n *noticeWork) rows(w *World, name string, runs []scheduler.Run) string {
+	var text string
+	err := w.Operator.Pool().QueryRowContext(w.Free(), `SELECT problem || ' of run ' || run_id || ', due ' || COALESCE(due_at, '-') || ', ' || times
+		|| ' times, last ' || last_at || ', to tell ' || COALESCE(tell_at, '-') || ', told ' || COALESCE(told_at, '-') || ', well ' || COALESCE(well_at, '-')
+		FROM dbcron_notice WHERE subject = 'schedule' AND name = ?`, name).Scan(&text)
+	if err != nil {
+		text = err.Error()
+	}
+	text = "\n    its notice: " + text
+	for _, r := range runs[max(0, len(runs)-5):] {
+		text += fmt.Sprintf("\n    run %d, due %s, %s, ended %s", r.ID, r.Due.Format(time.TimeOnly), r.State, r.Finished.Format("15:04:05.000"))
+	}
+	return text
 }

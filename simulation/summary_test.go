@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -35,6 +36,7 @@ type summary struct {
 	Virtual, Took         time.Duration
 	Done, Reached, Broken map[string]int
 	Seeds                 map[string]int // that reached a situation
+	Claims                []string       `json:",omitempty"` // situations that some seeds must reach
 }
 
 // sumUp adds up lives, in the order of the workloads.
@@ -89,9 +91,21 @@ func addTo(sum, more map[string]int) {
 	}
 }
 
+// totals are the sums of one or more runs, and which runs these were. faults/report writes them into
+// docs/reliability.md.
+type totals struct {
+	Runs      []made
+	Faults    []string // in order
+	Workloads []*summary
+}
+
+// made says how figures were made.
+type made struct{ Command, Commit string }
+
 // addTotals adds sums to those of a file, and returns all.
-func addTotals(t *testing.T, file string, sums []*summary) (all []*summary) {
+func addTotals(t *testing.T, file string, sums []*summary) []*summary {
 	t.Helper()
+	var all totals
 	text, err := os.ReadFile(file)
 	if err == nil {
 		err = json.Unmarshal(text, &all)
@@ -99,16 +113,53 @@ func addTotals(t *testing.T, file string, sums []*summary) (all []*summary) {
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
-	for _, sum := range sums {
-		i := slices.IndexFunc(all, func(s *summary) bool { return s.Workload == sum.Workload })
-		if i < 0 {
-			all = append(all, newSummary(sum.Workload))
-			i = len(all) - 1
-		}
-		all[i].merge(sum)
+	all.Faults = nil
+	for _, f := range faults {
+		all.Faults = append(all.Faults, f.name)
 	}
-	writeJSON(t, file, all)
-	return all
+	all.Runs = append(all.Runs, made{command(), commit(t)})
+	for _, sum := range sums {
+		i := slices.IndexFunc(all.Workloads, func(s *summary) bool { return s.Workload == sum.Workload })
+		if i < 0 {
+			all.Workloads = append(all.Workloads, newSummary(sum.Workload))
+			i = len(all.Workloads) - 1
+		}
+		all.Workloads[i].merge(sum)
+	}
+	for _, s := range all.Workloads {
+		for _, one := range workloads {
+			if one.name == s.Workload {
+				s.Claims = one.make().Claims()
+			}
+		}
+	}
+	writeJSON(t, file, &all)
+	return all.Workloads
+}
+
+// command is the one that lives through the seeds of this run.
+func command() string {
+	text := fmt.Sprintf("make sim SEEDS=%d MINUTES=%v", *flagSeeds, *flagMinutes)
+	if *flagFirst != 1 {
+		text += fmt.Sprint(" FROM=", *flagFirst)
+	}
+	if *flagWorkload != "" {
+		text += " WORKLOAD=" + *flagWorkload
+	}
+	if *flagWith != "" {
+		text += " WITH=" + *flagWith
+	}
+	return text
+}
+
+// commit names the commit that is checked out, and whether something is not committed.
+func commit(t *testing.T) string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "git", "describe", "--always", "--dirty", "--exclude=*").Output()
+	if err != nil {
+		return "unknown"
+	}
+	return strings.TrimSpace(string(out))
 }
 
 // printSums prints what was done, reached and broken.
@@ -133,65 +184,4 @@ func printSums(out io.Writer, all []*summary) {
 		}
 		table.Flush()
 	}
-}
-
-// printTable prints faults × workloads, for docs/reliability.md.
-func printTable(out io.Writer, all []*summary) {
-	row := func(name string, cell func(s *summary) string) {
-		fmt.Fprintf(out, "| %s |", name)
-		for _, s := range all {
-			fmt.Fprintf(out, " %s |", cell(s))
-		}
-		fmt.Fprintln(out)
-	}
-	row("", func(s *summary) string { return s.Workload })
-	row("---", func(*summary) string { return "---" })
-	row("seeds", func(s *summary) string { return thousands(s.Runs) })
-	row("virtual hours", func(s *summary) string { return fmt.Sprintf("%.1f", s.Virtual.Hours()) })
-	row("round trips", func(s *summary) string { return thousands(s.Trips) })
-	row("done", func(s *summary) string {
-		var parts []string
-		for _, kind := range slices.Sorted(maps.Keys(s.Done)) {
-			parts = append(parts, thousands(s.Done[kind])+" "+kind)
-		}
-		return strings.Join(parts, ", ")
-	})
-	for _, f := range faults {
-		row(f.name, func(s *summary) string {
-			return fmt.Sprintf("%s in %s seeds", thousands(s.Reached[f.name]), thousands(s.Seeds[f.name]))
-		})
-	}
-	row("situations reached", func(s *summary) string {
-		claims, reached := 0, 0
-		for _, one := range workloads {
-			if one.name == s.Workload {
-				for _, claim := range one.make().Claims() {
-					claims++
-					if s.Reached[claim] > 0 {
-						reached++
-					}
-				}
-			}
-		}
-		return fmt.Sprintf("%d of %d", reached, claims)
-	})
-	row("violations", func(s *summary) string {
-		if len(s.Broken) == 0 {
-			return "0"
-		}
-		var parts []string
-		for _, kind := range slices.Sorted(maps.Keys(s.Broken)) {
-			parts = append(parts, fmt.Sprint(s.Broken[kind], " ", kind))
-		}
-		return strings.Join(parts, ", ")
-	})
-}
-
-// thousands writes a number with commas.
-func thousands(n int) string {
-	text := fmt.Sprint(n)
-	for i := len(text) - 3; i > 0; i -= 3 {
-		text = text[:i] + "," + text[i:]
-	}
-	return text
 }
