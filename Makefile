@@ -32,7 +32,7 @@ DIST    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # $(call timed,NAME,COMMAND) runs the command and prints how long it took.
 timed = @echo "== $(1)"; from=$$(date +%s); $(2) && echo "== $(1): $$(($$(date +%s) - from)) s"
 
-.PHONY: help fmt fmt-check lint cross deps test race proof smoke compat test-otel test-browser screenshots golden faults sim sim-mutants bench bench-peers fuzz check dist packages release hooks up
+.PHONY: help fmt fmt-check lint cross deps test race proof reliability smoke compat test-otel test-browser screenshots golden faults soak sim sim-mutants bench bench-peers fuzz check dist packages release hooks up
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -61,9 +61,9 @@ test: deps ## run all tests on all engines; PKG=./lock ARGS='-v -run Renew'
 race: deps ## test the packages with goroutines with the race detector, on PostgreSQL and SQLite
 	@DBCRON_TEST_ENGINES=postgres,sqlite $(TEST) $(RACE) -parallel $(PARALLEL) -timeout 60m -skip 'Mutants|Plans' $(ARGS) $(if $(filter file,$(origin PKG)),$(RACED),$(PKG))
 
-proof: deps ## run every test on all engines with the race detector, all long proofs, ten minutes of make faults, and make compat
+proof: deps ## run every test on all engines with the race detector, all long proofs, make reliability with ten minutes of faults, and make compat
 	@DBCRON_TEST_LONG=true $(TEST) $(RACE) -parallel $(PARALLEL) -timeout 3h $(ARGS) $(PKG)
-	@$(MAKE) --no-print-directory faults MINUTES=10
+	@$(MAKE) --no-print-directory reliability MINUTES=10
 	@$(MAKE) --no-print-directory compat
 
 test-otel: ## test the OpenTelemetry module on SQLite
@@ -87,8 +87,28 @@ screenshots: ## take pictures of the dashboard's pages, with test data and of db
 golden: ## rewrite the golden files; read the diff before you commit it
 	@$(RUN) -- go test ./dialect ./sqlschema ./cmd/dbcron -run 'Golden|CLI' -update
 
-faults: ## kill, pause and cut off processes for MINUTES=3
-	@DBCRON_TEST_LONG=true $(RUN) -durable -- go test -count=1 -timeout 60m -v ./faults -minutes $(MINUTES) -jobs 20000
+# $(call totals,COMMAND) begins a file of totals with what made it.
+comma  := ,
+totals = $(if $(TOTALS),echo "{\"Command\":\"$(1)$(if $(ARGS), ARGS=$(ARGS))\"$(comma)\"Commit\":\"$$(git describe --always --dirty '--exclude=*')\"}" >$(abspath $(TOTALS)))
+into   = $(if $(TOTALS),>>$(abspath $(TOTALS)))
+
+faults: ## kill, pause and cut off processes for MINUTES=3; TOTALS=file has the outcomes for faults/report
+	@$(call totals,make faults MINUTES=$(MINUTES))
+	@DBCRON_TEST_LONG=true $(RUN) -durable -- go test -count=1 -timeout 60m $(if $(TOTALS),-json,-v) ./faults -minutes $(MINUTES) -jobs 20000 $(ARGS) $(into)
+
+HOURS ?= 1
+soak: ## watch memory, goroutines, tables and latency for HOURS=1 on each engine, and draw them into docs/pictures/soak.svg
+	@$(call totals,make soak HOURS=$(HOURS))
+	@DBCRON_TEST_LONG=true $(RUN) -durable -- go test -count=1 -timeout 0 $(if $(TOTALS),-json,-v) ./faults -run '^TestSoak$$' -hours $(HOURS) -chart $(abspath docs/pictures/soak.svg) $(into)
+
+# The seeds of a proof: each workload has so many.
+PROOF_SEEDS ?= 100
+reliability: deps ## write docs/reliability.md: make faults, make sim and make sim-mutants, in an hour
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; code=0; \
+		$(MAKE) --no-print-directory sim SEEDS=$(PROOF_SEEDS) MINUTES=1 TOTALS=$$dir/simulation.json || code=1; \
+		$(MAKE) --no-print-directory sim-mutants TOTALS=$$dir/mutants.json || code=1; \
+		$(MAKE) --no-print-directory faults TOTALS=$$dir/servers.json || code=1; \
+		go run ./faults/report -dir $$dir && exit $$code
 
 # A seed given as SEED=17 is run alone, and twice.
 SEEDS    ?= 50
@@ -101,7 +121,7 @@ sim: ## simulate SEEDS=50 lives, from FROM=1 on, of MINUTES=1 of each workload i
 		-across $$(getconf _NPROCESSORS_ONLN) $(SIM)
 
 sim-mutants: ## put faults into copies of the product, and see after how many seeds a simulation finds each; ARGS='-mutant fence'
-	@go test -count=1 -timeout 0 -vet=off -v ./simulation -run '^TestMutants$$' -mutants -minutes 1 $(ARGS)
+	@go test -count=1 -timeout 0 -vet=off -v ./simulation -run '^TestMutants$$' -mutants -minutes 1 -across $$(getconf _NPROCESSORS_ONLN) $(if $(TOTALS),-totals $(abspath $(TOTALS))) $(ARGS)
 
 bench: ## run the measurements behind docs/benchmarks.md and decisions; ARGS='-run LockPairs'
 	@$(RUN) -durable -- go -C bench test -count=1 -v -timeout 60m $(ARGS) ./...

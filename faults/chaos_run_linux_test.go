@@ -80,6 +80,10 @@ func TestChaos(t *testing.T) {
 			c.run()
 			sum := c.account()
 			tables.add(name, c, sum)
+			figures(t, map[string]int{
+				"kills": c.kills, "stops": c.stops, "kills of the server": c.restarts, "slots": int(sum.slots), "commands": sum.begun,
+				"takeovers": len(sum.afterLease),
+			})
 			c.reportAll()
 		})
 	}

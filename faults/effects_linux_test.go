@@ -301,5 +301,9 @@ func (e *effects) check() {
 	if jobs == 0 {
 		t.Error("nothing was done: the test shows nothing")
 	}
+	figures(t, map[string]int{
+		"kills": e.counts["kills"], "stops": e.counts["stops"], "stalls": e.counts["stalls"], "steps of the clock": e.counts["steps"],
+		"kills of the server": e.counts["crashes"], "effects": jobs,
+	})
 	t.Logf("%s: %d jobs in %d chains, %d out of their place, %v", e.db.Dialect.Name, jobs, len(tried), len(wrong), e.counts)
 }

@@ -42,6 +42,7 @@ func TestLockCounter(t *testing.T) {
 		if n != processes*rounds {
 			t.Errorf("%d processes added %d times each, and the number is %d", processes, rounds, n)
 		}
+		figures(t, map[string]int{"additions": n})
 		t.Logf("%d × %d additions in %v", processes, rounds, instant.Now().Sub(begun).Round(10*time.Millisecond))
 	})
 }

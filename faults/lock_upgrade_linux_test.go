@@ -162,5 +162,6 @@ func (u *upgrade) account() {
 			begun, held = fence, held+1
 		}
 	}
+	figures(u.t, map[string]int{"kills": u.kills, "grants": held})
 	u.t.Logf("held %d times, the last %v of them by each; killed %d times while it was", held, u.holds, u.kills)
 }

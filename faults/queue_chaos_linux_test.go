@@ -197,6 +197,7 @@ func queueChaos(t *testing.T, db *dbtest.DB, crash func()) {
 		w.hear("stopped")
 	}
 	checkDiary(t, db, file, all)
+	figures(t, map[string]int{"kills": kills, "stops": stops, "kills of the server": crashes, "jobs": len(all.ids)})
 	t.Logf("%s: %d jobs, %d kills, %d stops, %d crashes of the database, %v", db.Dialect.Name, len(all.ids),
 		kills, stops, crashes, instant.Now().Sub(begun).Round(time.Second))
 }

@@ -24,6 +24,7 @@ func TestQueueFlaps(t *testing.T) {
 		if u, err := url.Parse(db.URL); err != nil || u.Host == "" {
 			t.Skip("there is no network to this database")
 		}
+		cuts := 0
 		for _, workers := range []int{1, 3} {
 			w := newWorkshop(t, db)
 			if _, err := adminOf(w.c).Edit(t.Context(), "work", func(*admin.Queue) {}); err != nil {
@@ -43,6 +44,7 @@ func TestQueueFlaps(t *testing.T) {
 				for _, through := range wires {
 					through.breaks(true)
 				}
+				cuts++
 				_ = wait(t.Context(), 13*time.Second)
 				for _, through := range wires {
 					through.breaks(false)
@@ -62,5 +64,6 @@ func TestQueueFlaps(t *testing.T) {
 				c.hear("stopped")
 			}
 		}
+		figures(t, map[string]int{"cuts": cuts})
 	}, (*testing.T).Parallel)
 }

@@ -71,6 +71,7 @@ func TestGroupsOfTheKilled(t *testing.T) {
 		var all, open, dead int
 		db.Scan(t, `SELECT (SELECT COUNT(*) FROM effects), (SELECT COUNT(*) FROM {prefix}job_group WHERE state <> 'done'), (SELECT COUNT(*) FROM {prefix}job_dead)`, nil, &all, &open, &dead)
 		t.Logf("%d groups, %d callbacks, %d workers killed", *queueGroups, all, kills)
+		figures(t, map[string]int{"kills": kills, "groups": *queueGroups})
 		if all != *queueGroups || ended() != all || open != 0 || dead != 0 {
 			t.Errorf("%d callbacks of %d groups, %d of them have not ended, %d jobs are dead", all, ended(), open, dead)
 		}

@@ -50,6 +50,7 @@ func TestLimitOfTheKilled(t *testing.T) {
 		if n := mostAtOnce(lines); n > most {
 			t.Errorf("%d ran at a time", n)
 		}
+		figures(t, map[string]int{"kills": kills, "jobs": len(ids)})
 	}, (*testing.T).Parallel)
 }
 
