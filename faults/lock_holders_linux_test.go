@@ -266,7 +266,7 @@ func TestLockHolderStopped(t *testing.T) {
 			t.Errorf("%d of %d guarded writes came after one of a later holder, want none", stale, all)
 		}
 		unguarded, of := late(t, db, checked)
-		figures(t, map[string]int{"stops": rounds, "guarded writes": all, "writes after Check": of, "late ones of these": unguarded})
+		figures(t, map[string]int{"stops": rounds, "guarded writes": all, "writes after Check": of, "late writes after Check": unguarded})
 		t.Logf("stopped %d times: %d of %d writes after Check alone were late, and %d of %d guarded ones", rounds, unguarded, of, stale, all)
 	})
 }
