@@ -68,7 +68,7 @@ func TestReport(t *testing.T) {
 	}
 	for _, want := range []string{
 		"1,240 kills and 0 stops of real processes, 2 kills of database servers: 1 violations<!--",
-		"7 lives in 2 hours of virtual time with 3 faults: 2 violations<!--",
+		"7 lives in 2.0 hours of virtual time with 3 faults: 2 violations<!--",
 	} {
 		if !strings.Contains(page, want) || !strings.Contains(front, want) {
 			t.Errorf("the pages do not contain %q:\n%s\n%s", want, page, front)

@@ -62,7 +62,7 @@ func simulation(text []byte) (string, error) {
 			t.row(cells...)
 		}
 	}
-	sums["simulation"] = fmt.Sprintf("%s lives in %.0f hours of virtual time with %s faults: %s violations",
+	sums["simulation"] = fmt.Sprintf("%s lives in %.1f hours of virtual time with %s faults: %s violations",
 		thousands(seeds), virtual.Hours(), thousands(strikes), thousands(wrong))
 	return t.String(), nil
 }
