@@ -106,8 +106,8 @@ var mutants = []mutant{
 	},
 	// Locks.
 	{
-		"the fence of a lock does not rise", "lock", "dialect/sqlite/sqlite.go",
-		`return column + " = " + column + " + 1" }`, `return column + " = " + column }`, "fence", 5,
+		"the fence of a lock does not rise", "lock", "lock/statements.go",
+		"session = :session, {next fence}, update_time", "session = :session, fence = fence, update_time", "fence", 5,
 	},
 	{
 		"a lock is taken from a holder whose lease lasts", "lock", "lock/statements.go",
