@@ -345,7 +345,7 @@ func withoutForm(all []scheduler.Schedule) []scheduler.Schedule {
 }
 
 func FuzzParse(f *testing.F) {
-	example, err := os.ReadFile("../../examples/schedules/shop.yaml")
+	example, err := os.ReadFile("../../../examples/schedules/shop.yaml")
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -209,7 +209,7 @@ defaults:
 // them.
 func TestExample(t *testing.T) {
 	t.Parallel()
-	const name = "../../examples/schedules/shop.yaml"
+	const name = "../../../examples/schedules/shop.yaml"
 	data, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
