@@ -19,13 +19,8 @@ type ClaimOptions struct {
 // Claim claims jobs of a queue. It does not retry: if the answer is lost, the jobs are claimable again
 // when their lease ends.
 func (c *Client) Claim(ctx context.Context, queue string, opt ClaimOptions) ([]wire.Claim, error) {
-	in := struct {
-		Max   int           `json:"max,omitempty"`
-		Lease wire.Duration `json:"lease,omitempty"`
-		Wait  wire.Duration `json:"wait,omitempty"`
-		Kinds []string      `json:"kinds,omitempty"`
-	}{opt.Max, wire.GivenDuration(opt.Lease), wire.GivenDuration(opt.Wait), opt.Kinds}
-	var out struct{ Jobs []wire.Claim }
+	in := wire.ClaimRequest{Max: opt.Max, Lease: wire.GivenDuration(opt.Lease), Wait: wire.GivenDuration(opt.Wait), Kinds: opt.Kinds}
+	var out wire.Claimed
 	err := c.do(ctx, &call{method: http.MethodPost, path: path("queues", queue, "claim"), in: in, out: &out, wait: opt.Wait})
 	return out.Jobs, err
 }

@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	expiresSoon = 7 * 24 * time.Hour
-	nextRuns    = 10
+	nextRuns = 10
 
 	// glanceJobs limits the jobs of a state that the overview counts, across all queues, so
 	// that many queues with many jobs do not slow it down. Each queue gets its share, but at
@@ -216,7 +215,7 @@ func (d *Dashboard) wrongTokens(ctx context.Context, r *request, data *overviewD
 		return err
 	}
 	for _, t := range tokens {
-		if !t.Expires.IsZero() && t.Revoked.IsZero() && !t.Expired && t.Expires.Sub(r.now) < expiresSoon {
+		if t.ExpiresSoon(r.now) {
 			data.Problems = append(data.Problems, problem{
 				What: "Token " + plain.Clean(t.Name) + " expires", Link: "tokens", Why: "its users need a new one",
 				Do: "create one: dbcron token create", Since: t.Expires,

@@ -16,8 +16,7 @@ type tokensData struct {
 // A tokenRow is a token without its secret, which is stored nowhere.
 type tokenRow struct {
 	httpapi.Token
-	State  string // good, expired or revoked
-	Soon   bool   // it expires within a week
+	Soon   bool // it expires within a week
 	Scopes string
 	Own    bool // the visitor is signed in with it
 }
@@ -31,24 +30,14 @@ func (d *Dashboard) listTokens(ctx context.Context, r *request) (*view, error) {
 	data := &tokensData{Open: len(all) == 0}
 	var ended []tokenRow
 	for _, t := range all {
-		row := tokenRow{Token: t, State: "good", Own: r.who.Signed && r.who.Name == t.Name}
-		words := make([]string, len(t.Scopes))
-		for i, s := range t.Scopes {
-			words[i] = string(s)
-		}
-		row.Scopes = strings.Join(words, ", ")
-		switch {
-		case !t.Revoked.IsZero():
-			row.State = "revoked"
-		case t.Expired:
-			row.State = "expired"
-		default:
-			row.Soon = !t.Expires.IsZero() && t.Expires.Sub(r.now) < expiresSoon
-			data.Good++
-			data.Tokens = append(data.Tokens, row)
+		row := tokenRow{Token: t, Scopes: strings.Join(t.JSON().Scopes, ", "), Own: r.who.Signed && r.who.Name == t.Name}
+		if t.State != httpapi.TokenGood {
+			ended = append(ended, row)
 			continue
 		}
-		ended = append(ended, row)
+		row.Soon = t.ExpiresSoon(r.now)
+		data.Good++
+		data.Tokens = append(data.Tokens, row)
 	}
 	data.Tokens = append(data.Tokens, ended...)
 	return &view{template: "tokens.html", title: "Tokens", section: "audit", data: data}, nil

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -9,8 +8,10 @@ import (
 	"strings"
 
 	"github.com/dbcron/dbcron/internal/ops/audit"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // acts maps the operations in the audit log to the names of their actions. The routine work of
@@ -116,30 +117,18 @@ func slotText(slot int) string {
 }
 
 type auditInput struct {
-	Actor  string `query:"actor" maxLength:"200" doc:"Who did it"`
-	Action string `query:"action" maxLength:"100" doc:"What was done" example:"queue.pause"`
-	Object string `query:"object" maxLength:"500" doc:"To what, such as the name of a queue, or queue/id of a job"`
-	Since  string `query:"since" maxLength:"40" doc:"Since how long ago, such as 24h, or when, in RFC 3339"`
-	Cursor string `query:"cursor" maxLength:"1200" doc:"next_cursor of the answer before: what comes after that"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many at the most"`
-}
-
-type entryJSON struct {
-	ID     string `json:"id"`
-	At     stamp  `json:"at"`
-	Actor  string `json:"actor" doc:"A token's name, a user's of a trusted proxy, user@host, or this host"`
-	Login  string `json:"login" enum:"token,proxy,os,none" doc:"How that is known; os: the user of the command line says so himself"`
-	Source string `json:"source" enum:"cli,api,dashboard"`
-	Action string `json:"action" doc:"Such as queue.pause"`
-	Object string `json:"object" doc:"To what it was done"`
-	Count  int    `json:"count" doc:"To how many"`
-	Detail string `json:"detail,omitempty" doc:"Why, or to which: a reason or a filter"`
+	Actor  string `query:"actor" maxLength:"200" doc:"Only what this actor did."`
+	Action string `query:"action" maxLength:"100" doc:"Only this action." example:"queue.pause"`
+	Object string `query:"object" maxLength:"500" doc:"Only what was done to this, such as the name of a queue, or queue/id of a job."`
+	Since  string `query:"since" maxLength:"40" doc:"Only what was done since this time, in RFC 3339, or so long ago, such as 24h."`
+	Cursor string `query:"cursor" maxLength:"1200" doc:"The next_cursor of the answer before. The list goes on after it."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The greatest number of entries in the answer."`
 }
 
 type auditOutput struct {
 	Body struct {
-		Entries    []entryJSON `json:"entries" nullable:"false"`
-		NextCursor string      `json:"next_cursor,omitempty" doc:"There are more: send it as cursor"`
+		Entries    []wire.AuditEntry `json:"entries" nullable:"false" doc:"The entries, the newest first."`
+		NextCursor string            `json:"next_cursor,omitempty" doc:"If it is there, there may be more: send it as cursor."`
 	} `nameHint:"Audit"`
 }
 
@@ -174,15 +163,7 @@ func (a *API) listAudit(ctx context.Context, in *auditInput) (*auditOutput, erro
 		return nil, err
 	}
 	out := &auditOutput{}
-	out.Body.Entries = make([]entryJSON, len(found))
-	for i, e := range found {
-		out.Body.Entries[i] = entryJSON{
-			idText(e.ID),
-			stamp{e.At},
-			e.Actor, cmp.Or(e.Login, audit.None), e.Source,
-			e.Action, e.Object, e.Count, e.Detail,
-		}
-	}
-	out.Body.NextCursor = idText(more)
+	out.Body.Entries = wireof.Each(found, wireof.AuditEntry)
+	out.Body.NextCursor = wire.ID(more)
 	return out, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/ops/audit"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // auditLines returns the audit log, oldest entry first.
@@ -44,7 +45,7 @@ func TestAudit(t *testing.T) {
 		s.post("/api/v1/queues/mail/jobs/bulk", object{"action": "cancel", "state": "delayed", "dry_run": true}).is(200)
 		s.post("/api/v1/queues/mail/jobs/bulk", object{"action": "cancel", "state": "delayed", "kind": "k"}).is(200)
 		s.post("/api/v1/queues/mail/purge", object{"state": "all"}).is(200)
-		s.put("/api/v1/queues/mail/limits/k", object{"running": 3}).is(200)
+		s.put("/api/v1/queues/mail/limits/k", object{"running": "3"}).is(200)
 		s.put("/api/v1/queues/mail/endpoint", object{"url": "https://example.org/", "secret": "whsec_" + strings.Repeat("Z2VoZWlt", 4)}).is(201)
 		s.put("/api/v1/routes/k", object{"queue": "mail"}).is(200)
 		want := []string{
@@ -61,8 +62,8 @@ func TestAudit(t *testing.T) {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
 		type list struct {
-			Entries    []entryText `json:"entries"`
-			NextCursor string      `json:"next_cursor"`
+			Entries    []wire.AuditEntry `json:"entries"`
+			NextCursor string            `json:"next_cursor"`
 		}
 		var got []string
 		for path := "/api/v1/audit?limit=3&actor=ada&since=1h"; ; {
@@ -86,13 +87,6 @@ func TestAudit(t *testing.T) {
 		s.get("/api/v1/audit?since=yesterday").is(422)
 		s.get("/api/v1/audit?cursor=x").is(422)
 	})
-}
-
-// entryText is an entry as clients read it.
-type entryText struct {
-	ID, At, Actor, Login, Source, Action, Object string
-	Count                                        int
-	Detail                                       string
 }
 
 // If the audit entry cannot be written, the action is still done, and answered so: the log

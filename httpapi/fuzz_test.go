@@ -17,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 var (
@@ -42,10 +43,7 @@ func TestDocumentedAnswers(t *testing.T) {
 		for i := range 5 {
 			g.ids = append(g.ids, s.enqueue(object{"kind": "k", "queue": "q", "delay": []string{"", "1h"}[i%2]}))
 		}
-		g.ticket = read[struct {
-			Name, Token, By, Fence, Expires string
-			Left                            float64 `json:"left_seconds"`
-		}](s.post("/api/v1/locks/q/acquire", object{"ttl": "1h"}).is(200)).Token
+		g.ticket = read[wire.LockTicket](s.post("/api/v1/locks/q/acquire", object{"ttl": "1h"}).is(200)).Token
 		seen := map[int]int{}
 		try := func(method, path string, op *huma.Operation) {
 			t.Helper()

@@ -11,22 +11,11 @@ import (
 	"github.com/dbcron/dbcron/wire"
 )
 
-type newGroupInput struct {
-	Body struct {
-		Name     string        `json:"name,omitempty" maxLength:"200" doc:"For people"`
-		Keep     string        `json:"keep,omitempty" maxLength:"40" doc:"How long it and its results are kept after its end, or forever; default: 7d" example:"7d"`
-		Callback *wire.NewJob  `json:"callback,omitempty" doc:"A job that is enqueued, once, when the group has ended"`
-		Jobs     []wire.NewJob `json:"jobs,omitempty" maxItems:"1000" nullable:"false" doc:"All its jobs: then it is sealed at once. Without them it is open, and jobs are added by enqueueing them with its id as their group"`
-	} `nameHint:"NewGroup"`
-}
+type newGroupInput struct{ Body wire.NewGroup }
 
 type newGroupOutput struct {
 	Location string `header:"Location"`
-	Body     struct {
-		ID    string          `json:"id"`
-		State string          `json:"state" enum:"open,sealed"`
-		Jobs  []wire.Enqueued `json:"jobs" nullable:"false" doc:"The results, in the order of the jobs in the request."`
-	} `nameHint:"CreatedGroup"`
+	Body     wire.CreatedGroup
 }
 
 // groupActions registers the operations that make and end groups.
@@ -64,7 +53,7 @@ func (a *API) groupActions() {
 }
 
 func (a *API) createGroup(ctx context.Context, in *newGroupInput) (*newGroupOutput, error) {
-	g, jobs, err := in.read()
+	g, jobs, err := readGroup(&in.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -92,22 +81,19 @@ func (a *API) createGroup(ctx context.Context, in *newGroupInput) (*newGroupOutp
 	if err != nil {
 		return nil, err
 	}
-	out.Location, out.Body.ID = location("/groups/%s", idText(id)), idText(id)
+	out.Location, out.Body.ID = location("/groups/%s", wire.ID(id)), wire.ID(id)
 	out.Body.Jobs = wireof.AllEnqueued(all)
 	return out, nil
 }
 
-// read returns the group in a request, or an error about a field.
-func (in *newGroupInput) read() (g queue.Group, jobs []queue.Job, err error) {
-	b := &in.Body
+// readGroup returns the group in a request, or an error about a field.
+func readGroup(b *wire.NewGroup) (g queue.Group, jobs []queue.Job, err error) {
 	if err := checkNames("name", b.Name); err != nil {
 		return g, nil, err
 	}
 	g.Name = b.Name
-	if b.Keep == forever {
-		g.Keep = -1
-	} else if g.Keep, err = readDuration("keep", b.Keep); err != nil {
-		return g, nil, err
+	if g.Keep, err = b.Keep.Time(); err != nil {
+		return g, nil, invalid("keep", "%v", err)
 	} else if g.Keep == 0 && b.Keep != "" {
 		return g, nil, invalid("keep", "it is 0; delete the group when it is not needed any more")
 	}
@@ -116,7 +102,7 @@ func (in *newGroupInput) read() (g queue.Group, jobs []queue.Job, err error) {
 	}
 	jobs = make([]queue.Job, len(b.Jobs))
 	for i := range b.Jobs {
-		if jobs[i], err = readJob(&b.Jobs[i]); err == nil && jobs[i].Group != 0 {
+		if jobs[i], err = wireof.NewJob(&b.Jobs[i]); err == nil && jobs[i].Group != 0 {
 			err = invalid("group", "it is of the group that is made")
 		}
 		if err != nil {
@@ -131,7 +117,7 @@ func readCallback(n *wire.NewJob) (*queue.Job, error) {
 	if n == nil {
 		return nil, nil //nolint:nilnil // a group need not have one
 	}
-	j, err := readJob(n)
+	j, err := wireof.NewJob(n)
 	switch {
 	case err != nil:
 	case j.Unique != "":

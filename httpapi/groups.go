@@ -2,10 +2,10 @@ package httpapi
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
+	"github.com/dbcron/dbcron/wire"
 )
 
 type groupPath struct {
@@ -13,74 +13,30 @@ type groupPath struct {
 }
 
 type groupsInput struct {
-	State  string `query:"state" enum:"open,sealed,done" default:"sealed"`
-	Cursor string `query:"cursor" maxLength:"1200" doc:"next_cursor of the answer before: what comes after that"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many at the most"`
-}
-
-type memberCounts struct {
-	Pending   int `json:"pending"`
-	Done      int `json:"done"`
-	Dead      int `json:"dead"`
-	Cancelled int `json:"cancelled"`
-}
-
-type groupJSON struct {
-	ID       string        `json:"id"`
-	Name     string        `json:"name,omitempty"`
-	State    string        `json:"state" enum:"open,sealed,done" doc:"open: it does not end yet; sealed: it ends when none of its jobs is pending"`
-	Created  stamp         `json:"created"`
-	Ended    *stamp        `json:"ended,omitempty"`
-	Callback string        `json:"callback,omitempty" doc:"The kind of the job that is enqueued when it has ended"`
-	Keep     string        `json:"keep" doc:"How long it is kept after its end, or forever"`
-	Error    string        `json:"error,omitempty" doc:"Why its callback could not be enqueued"`
-	Jobs     *memberCounts `json:"jobs,omitempty" doc:"What has become of them; not in lists"`
-}
-
-func newGroupJSON(g *queue.GroupInfo) groupJSON {
-	j := groupJSON{
-		ID: idText(g.ID), Name: g.Name, State: g.State, Created: stamp{g.Created}, Ended: optional(g.Ended),
-		Keep: durationText(g.Keep), Error: g.Error,
-	}
-	if g.Keep < 0 {
-		j.Keep = forever
-	}
-	if g.Callback != nil {
-		j.Callback = g.Callback.Kind
-	}
-	return j
+	State  string `query:"state" enum:"open,sealed,done" default:"sealed" doc:"The state of the groups."`
+	Cursor string `query:"cursor" maxLength:"1200" doc:"The next_cursor of the answer before. The list goes on after it."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The greatest number of entries in the answer."`
 }
 
 type groupsOutput struct {
 	Body struct {
-		Groups     []groupJSON `json:"groups" nullable:"false"`
-		NextCursor string      `json:"next_cursor,omitempty"`
+		Groups     []wire.Group `json:"groups" nullable:"false" doc:"The groups, by id."`
+		NextCursor string       `json:"next_cursor,omitempty" doc:"If it is there, there may be more: send it as cursor."`
 	} `nameHint:"Groups"`
 }
 
-type groupOutput struct {
-	Body groupJSON
-}
+type groupOutput struct{ Body wire.Group }
 
 type resultsInput struct {
 	ID     string `path:"id" pattern:"^[1-9][0-9]*$" maxLength:"19"`
-	Cursor string `query:"cursor" maxLength:"1200" doc:"next_cursor of the answer before: what comes after that"`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"How many at the most"`
-}
-
-type resultJSON struct {
-	Job    string   `json:"job"`
-	Queue  string   `json:"queue"`
-	Kind   string   `json:"kind"`
-	State  string   `json:"state" enum:"pending,done,dead,cancelled"`
-	Result jsonText `json:"result,omitempty" doc:"The job's result"`
-	Error  string   `json:"error,omitempty" doc:"Why it is dead"`
+	Cursor string `query:"cursor" maxLength:"1200" doc:"The next_cursor of the answer before. The list goes on after it."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The greatest number of entries in the answer."`
 }
 
 type resultsOutput struct {
 	Body struct {
-		Results    []resultJSON `json:"results" nullable:"false"`
-		NextCursor string       `json:"next_cursor,omitempty"`
+		Results    []wire.GroupResult `json:"results" nullable:"false" doc:"The jobs of the group, by id, and what has become of each."`
+		NextCursor string             `json:"next_cursor,omitempty" doc:"If it is there, there may be more: send it as cursor."`
 	} `nameHint:"Results"`
 }
 
@@ -99,12 +55,9 @@ func (a *API) groups() {
 			return nil, err
 		}
 		out := &groupsOutput{}
-		out.Body.Groups = make([]groupJSON, len(found))
-		for i := range found {
-			out.Body.Groups[i] = newGroupJSON(&found[i])
-		}
+		out.Body.Groups = wireof.Each(found, wireof.Group)
 		if n := len(found); n == in.Limit {
-			out.Body.NextCursor = idText(found[n-1].ID)
+			out.Body.NextCursor = wire.ID(found[n-1].ID)
 		}
 		return out, nil
 	})
@@ -121,9 +74,7 @@ func (a *API) groups() {
 		if err != nil {
 			return nil, err
 		}
-		out := &groupOutput{newGroupJSON(&g)}
-		out.Body.Jobs = &memberCounts{g.Pending, g.Done, g.Dead, g.Cancelled}
-		return out, nil
+		return &groupOutput{wireof.GroupDetail(&g)}, nil
 	})
 	register(a, operation{
 		id: "group-results", method: http.MethodGet, path: "/groups/{id}/results", tag: "groups", scope: ScopeRead, answer: answerList,
@@ -151,15 +102,9 @@ func (a *API) results(ctx context.Context, in *resultsInput) (*resultsOutput, er
 		return nil, err
 	}
 	out := &resultsOutput{}
-	out.Body.Results = make([]resultJSON, len(found))
-	for i, r := range found {
-		out.Body.Results[i] = resultJSON{Job: idText(r.Job), Queue: r.Queue, Kind: r.Kind, State: r.State, Error: r.Error}
-		if json.Valid(r.Result) { // otherwise somebody wrote it by hand
-			out.Body.Results[i].Result = jsonText(r.Result)
-		}
-	}
+	out.Body.Results = wireof.Each(found, wireof.GroupResult)
 	if more {
-		out.Body.NextCursor = idText(found[len(found)-1].Job)
+		out.Body.NextCursor = wire.ID(found[len(found)-1].Job)
 	}
 	return out, nil
 }

@@ -12,12 +12,8 @@ import (
 func TestMakeGroups(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
-		type made struct {
-			ID, State string
-			Jobs      []wire.Enqueued
-		}
 		callback := object{"kind": "all-done", "queue": "c", "payload": object{"n": 1}}
-		open := read[made](s.post("/api/v1/groups", object{"name": "nightly", "keep": "forever", "callback": callback}).is(201))
+		open := read[wire.CreatedGroup](s.post("/api/v1/groups", object{"name": "nightly", "keep": "forever", "callback": callback}).is(201))
 		if open.State != "open" || len(open.Jobs) != 0 {
 			t.Errorf("made %+v", open)
 		}
@@ -31,7 +27,7 @@ func TestMakeGroups(t *testing.T) {
 		s.get(path).is(200).has(`"state":"done"`).has(`"jobs":{"pending":0,"done":0,"dead":0,"cancelled":1}`)
 		s.get("/api/v1/queues/c/jobs").is(200).has(`"callback_of":"` + open.ID + `"`)
 
-		whole := read[made](s.post("/api/v1/groups", object{"jobs": []object{{"kind": "a"}, {"kind": "b", "queue": "q"}}}).is(201))
+		whole := read[wire.CreatedGroup](s.post("/api/v1/groups", object{"jobs": []object{{"kind": "a"}, {"kind": "b", "queue": "q"}}}).is(201))
 		if whole.State != "sealed" || len(whole.Jobs) != 2 || whole.Jobs[1].Queue != "q" {
 			t.Errorf("made %+v", whole)
 		}
@@ -73,20 +69,20 @@ func TestLimits(t *testing.T) {
 		s := serve(t, db.DB, Options{})
 		const path = "/api/v1/queues/q/limits"
 		s.get(path).is(404)
-		s.put(path, object{"running": 1}).is(404)
+		s.put(path, object{"running": "1"}).is(404)
 		s.put("/api/v1/queues/q", object{}).is(201)
 		s.get(path).is(200).has(`{"limits":[]}`)
-		for field, bad := range map[string]any{"running": -1, "rate": "many", "burst": 0, "nonsense": 1} {
+		for field, bad := range map[string]any{"running": "-1", "rate": "many", "burst": 0, "nonsense": 1} {
 			s.put(path, object{field: bad}).is(422).at("body." + field)
 		}
 		s.put(path, object{}).is(422).at("body.running")
-		s.put(path, object{"rate": ""}).is(422).at("body.running")
-		s.put(path, object{"running": 3}).is(200).has(`{"queue":"q","running":3,"burst":1,"permits":0,"waiting":false}`)
-		s.put(path+"/a%2Fb", object{"rate": "100/m", "burst": 5}).is(200).has(`"kind":"a/b","running":0,"rate":"100/m","burst":5`)
-		s.put(path+"/a%2Fb", object{"running": 2}).is(200).has(`"running":2,"rate":"100/m","burst":5`)
-		s.put(path+"/a%2Fb", object{"rate": ""}).is(200).has(`"running":2,"burst":5`)
-		s.get(path + "/a%2Fb").is(200).has(`"running":2`)
-		s.get(path).is(200).has(`[{"queue":"q","running":3,`).has(`{"queue":"q","kind":"a/b","running":2,`)
+		s.put(path, object{"rate": "none"}).is(422).at("body.running")
+		s.put(path, object{"running": "3"}).is(200).has(`{"queue":"q","running":"3","rate":"none","burst":1,"permits":0,"waiting":false}`)
+		s.put(path+"/a%2Fb", object{"rate": "100/m", "burst": 5}).is(200).has(`"kind":"a/b","running":"none","rate":"100/m","burst":5`)
+		s.put(path+"/a%2Fb", object{"running": "2"}).is(200).has(`"running":"2","rate":"100/m","burst":5`)
+		s.put(path+"/a%2Fb", object{"rate": "none"}).is(200).has(`"running":"2","rate":"none","burst":5`)
+		s.get(path + "/a%2Fb").is(200).has(`"running":"2"`)
+		s.get(path).is(200).has(`[{"queue":"q","running":"3",`).has(`{"queue":"q","kind":"a/b","running":"2",`)
 		s.remove(path).is(204)
 		s.remove(path).is(404)
 		s.get(path + "/none").is(404)

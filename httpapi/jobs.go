@@ -92,7 +92,7 @@ type jobsInput struct {
 
 type jobsOutput struct {
 	Body struct {
-		Jobs       []wire.Job `json:"jobs" nullable:"false"`
+		Jobs       []wire.Job `json:"jobs" nullable:"false" doc:"The jobs, by id."`
 		NextCursor string     `json:"next_cursor,omitempty" doc:"If it is there, there may be more: send it as cursor."`
 	} `nameHint:"Jobs"`
 }
@@ -143,7 +143,7 @@ func (a *API) jobs() {
 }
 
 func (a *API) enqueue(ctx context.Context, in *enqueueInput) (*enqueueOutput, error) {
-	j, err := readJob(&in.Body)
+	j, err := wireof.NewJob(&in.Body)
 	if err == nil {
 		err = putKey(&j, in.IdempotencyKey, "")
 	}
@@ -160,7 +160,7 @@ func (a *API) enqueue(ctx context.Context, in *enqueueInput) (*enqueueOutput, er
 	if err != nil {
 		return nil, err
 	}
-	out := &enqueueOutput{http.StatusCreated, location("/queues/%s/jobs/%s", e.Queue, idText(e.ID)), wireof.Enqueued(e)}
+	out := &enqueueOutput{http.StatusCreated, location("/queues/%s/jobs/%s", e.Queue, wire.ID(e.ID)), wireof.Enqueued(e)}
 	if e.Existed {
 		out.Status = http.StatusOK
 	}
@@ -210,14 +210,14 @@ func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) 
 	}
 	out := &jobsOutput{}
 	out.Body.Jobs = wireof.Each(found, func(i *admin.Job) wire.Job { return shownJob(ctx, i) })
-	out.Body.NextCursor = idText(more)
+	out.Body.NextCursor = wire.ID(more)
 	return out, nil
 }
 
 type batchInput struct {
 	IdempotencyKey string `header:"Idempotency-Key" maxLength:"150" pattern:"^[!-~]+$" doc:"A text that is fresh to this request, such as a UUID. With it, the request can be repeated."`
 	Body           struct {
-		Jobs []wire.NewJob `json:"jobs" minItems:"1" maxItems:"1000" nullable:"false"`
+		Jobs []wire.NewJob `json:"jobs" minItems:"1" maxItems:"1000" nullable:"false" doc:"The jobs to enqueue, all or none."`
 	} `nameHint:"Batch"`
 }
 
@@ -241,14 +241,7 @@ type bulkInput struct {
 	} `nameHint:"Bulk"`
 }
 
-type bulkOutput struct {
-	Body struct {
-		Done  int  `json:"done" doc:"The number of jobs with which it was done, or would be in a dry run."`
-		Gone  int  `json:"gone" doc:"The number of jobs that others ended or moved on meanwhile."`
-		InUse int  `json:"in_use" doc:"The number of dead jobs that stay dead, since another job has their unique key."`
-		All   bool `json:"all" doc:"Whether these were all. If not, there are more than the limit: send it again."`
-	} `nameHint:"BulkResult"`
-}
+type bulkOutput struct{ Body wire.BulkResult }
 
 // manyJobs registers the operations on many jobs at once.
 func (a *API) manyJobs() {
@@ -270,8 +263,8 @@ func (a *API) enqueueMany(ctx context.Context, in *batchInput) (*batchOutput, er
 	jobs := make([]queue.Job, len(in.Body.Jobs))
 	for i := range in.Body.Jobs {
 		var err error
-		if jobs[i], err = readJob(&in.Body.Jobs[i]); err == nil {
-			err = putKey(&jobs[i], in.IdempotencyKey, ":"+idText(int64(i+1)))
+		if jobs[i], err = wireof.NewJob(&in.Body.Jobs[i]); err == nil {
+			err = putKey(&jobs[i], in.IdempotencyKey, ":"+wire.ID(int64(i+1)))
 		}
 		if err != nil {
 			return nil, &queue.JobError{Index: i, Of: len(jobs), Err: err}
@@ -336,9 +329,7 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &bulkOutput{}
-	out.Body.Done, out.Body.Gone, out.Body.InUse, out.Body.All = r.Done, r.Gone, r.InUse, r.Done+r.Gone+r.InUse < b.Limit
-	return out, nil
+	return &bulkOutput{wireof.BulkResult(admin.BulkAction(b.Action), &f, b.DryRun, &r)}, nil
 }
 
 // jobActions registers the operations that change one job.

@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 type limitPath struct {
@@ -16,68 +17,23 @@ type limitPath struct {
 	Kind  string `path:"kind" minLength:"1" maxLength:"200"`
 }
 
-type limitJSON struct {
-	Queue   string `json:"queue"`
-	Kind    string `json:"kind,omitempty" doc:"Absent: all jobs of the queue together"`
-	Running int    `json:"running" doc:"How many may run at a time; 0: any number"`
-	Rate    string `json:"rate,omitempty" doc:"How many may begin in a time; absent: any number"`
-	Burst   int    `json:"burst" doc:"How many may begin at once after a pause"`
-	Permits int    `json:"permits" doc:"How many permits to run a job workers have"`
-	Waiting bool   `json:"waiting" doc:"Some worker waits for one"`
-}
-
-func newLimitJSON(l *admin.LimitInfo) limitJSON {
-	j := limitJSON{Queue: l.Queue, Kind: l.Kind, Running: l.Running, Burst: l.Burst, Permits: l.Permits, Waiting: l.Waiting}
-	if l.Rate > 0 {
-		j.Rate = plain.FormatRate(l.Rate, l.Per)
-	}
-	return j
-}
-
-// limitChange is a change of a limit. Absent fields stay.
-type limitChange struct {
-	Running *int    `json:"running,omitempty" minimum:"0" maximum:"10000" doc:"How many may run at a time; 0: any number"`
-	Rate    *string `json:"rate,omitempty" maxLength:"40" doc:"How many may begin in a time; empty: any number" example:"100/m"`
-	Burst   *int    `json:"burst,omitempty" minimum:"1" maximum:"100000" doc:"How many may begin at once after a pause; at the least what comes in 0.1s"`
-}
-
-// read returns a function that makes the change, or an error about a field.
-func (n *limitChange) read() (func(*admin.Limit), error) {
-	var to admin.Limit
-	if n.Rate != nil && *n.Rate != "" {
-		var err error
-		if to.Rate, to.Per, err = plain.ParseRate(*n.Rate); err != nil {
-			return nil, invalid("rate", "%v", err)
-		}
-	}
-	return func(l *admin.Limit) {
-		ifGiven(&l.Running, n.Running)
-		ifGiven(&l.Burst, n.Burst)
-		if n.Rate != nil {
-			if l.Rate = to.Rate; to.Rate > 0 {
-				l.Per = to.Per
-			}
-		}
-	}, nil
-}
-
 type limitsOutput struct {
 	Body struct {
-		Limits []limitJSON `json:"limits" nullable:"false"`
+		Limits []wire.Limit `json:"limits" nullable:"false" doc:"The limits of the queue: that of all its jobs first, then those of kinds."`
 	} `nameHint:"Limits"`
 }
 
-type limitOutput struct{ Body limitJSON }
+type limitOutput struct{ Body wire.Limit }
 
 type setLimitInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
 	Kind  string `path:"kind" minLength:"1" maxLength:"200"`
-	Body  limitChange
+	Body  wire.LimitChange
 }
 
 type setQueueLimitInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
-	Body  limitChange
+	Body  wire.LimitChange
 }
 
 // limits registers the operations on the limits of queues and kinds.
@@ -94,10 +50,7 @@ func (a *API) limits() {
 			return nil, err
 		}
 		out := &limitsOutput{}
-		out.Body.Limits = make([]limitJSON, len(found))
-		for i := range found {
-			out.Body.Limits[i] = newLimitJSON(&found[i])
-		}
+		out.Body.Limits = wireof.Each(found, wireof.Limit)
 		return out, nil
 	})
 	register(a, operation{
@@ -160,17 +113,17 @@ func (a *API) limit(ctx context.Context, name, kind string) (*limitOutput, error
 	}
 	for i := range found {
 		if found[i].Kind == kind {
-			return &limitOutput{newLimitJSON(&found[i])}, nil
+			return &limitOutput{wireof.Limit(&found[i])}, nil
 		}
 	}
 	return nil, fmt.Errorf("%w: limit of queue %q and kind %q", queue.ErrNotFound, name, kind)
 }
 
-func (a *API) setLimit(ctx context.Context, name, kind string, n *limitChange) (*limitOutput, error) {
+func (a *API) setLimit(ctx context.Context, name, kind string, n *wire.LimitChange) (*limitOutput, error) {
 	if err := checkNames("queue", name, "kind", kind); err != nil {
 		return nil, err
 	}
-	change, err := n.read()
+	change, err := wireof.LimitChange(n)
 	if err != nil {
 		return nil, err
 	}

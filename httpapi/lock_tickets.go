@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/lock"
+	"github.com/dbcron/dbcron/wire"
 )
 
 type lockPath struct {
@@ -27,68 +27,52 @@ const (
 
 type acquireInput struct {
 	Lock string `path:"lock" minLength:"1" maxLength:"200"`
-	Key  string `header:"Idempotency-Key" maxLength:"200" doc:"Any secret text that is fresh to the request: sent again with it, the request gets the same lease, renewed"`
+	Key  string `header:"Idempotency-Key" maxLength:"200" doc:"A secret text of the request's own. The same request sent again with it gets the same lease, renewed."`
 	Body *struct {
-		TTL   string `json:"ttl,omitempty" maxLength:"40" doc:"How long the lock is held unless it is renewed, 1s to 24h; default: 30s" example:"30s"`
-		Wait  string `json:"wait,omitempty" maxLength:"40" doc:"How long to wait for it, up to 30s; default: not at all" example:"10s"`
-		Owner string `json:"owner,omitempty" maxLength:"100" doc:"Who holds it, for people; default: the token's name"`
-		Meta  string `json:"meta,omitempty" maxLength:"10000" doc:"What the holder says about itself, for people"`
+		TTL   wire.Duration `json:"ttl,omitempty" maxLength:"40" doc:"The lock is held this long unless it is renewed, from 1s to 24h. Default: 30s." example:"30s"`
+		Wait  wire.Duration `json:"wait,omitempty" maxLength:"40" doc:"The request waits this long for the lock, up to 30s. Default: not at all." example:"10s"`
+		Owner string        `json:"owner,omitempty" maxLength:"100" doc:"Who holds the lock, for people. Default: the name of the request's token."`
+		Meta  string        `json:"meta,omitempty" maxLength:"10000" doc:"What the holder says about itself, for people."`
 	} `nameHint:"Acquire"`
 }
 
 type renewInput struct {
 	Lock string `path:"lock" minLength:"1" maxLength:"200"`
 	Body struct {
-		Token string `json:"token" minLength:"1" maxLength:"400" doc:"Of the answer to acquire"`
-		TTL   string `json:"ttl,omitempty" maxLength:"40" doc:"How long it is held from now on, 1s to 24h; never shorter than it was; default: 30s" example:"30s"`
+		Token string        `json:"token" minLength:"1" maxLength:"400" doc:"The token that the holder got when it acquired the lock."`
+		TTL   wire.Duration `json:"ttl,omitempty" maxLength:"40" doc:"The lock is held this long from now on, from 1s to 24h, and not shorter than it was. Default: 30s." example:"30s"`
 	} `nameHint:"Renew"`
 }
 
 type releaseLockInput struct {
 	Lock string `path:"lock" minLength:"1" maxLength:"200"`
 	Body struct {
-		Token string `json:"token" minLength:"1" maxLength:"400" doc:"Of the answer to acquire"`
+		Token string `json:"token" minLength:"1" maxLength:"400" doc:"The token that the holder got when it acquired the lock."`
 	} `nameHint:"ReleaseLock"`
 }
 
 type forceInput struct {
 	Lock string `path:"lock" minLength:"1" maxLength:"200"`
 	Body struct {
-		Slot   int    `json:"slot,omitempty" minimum:"0" maximum:"1000000" doc:"Of a pool"`
-		Reason string `json:"reason" minLength:"1" maxLength:"1000" doc:"For people"`
+		Slot   int    `json:"slot,omitempty" minimum:"0" maximum:"1000000" doc:"The number of the slot, if it is a pool."`
+		Reason string `json:"reason" minLength:"1" maxLength:"1000" doc:"Why it is released, for others to read later."`
 	} `nameHint:"ForceRelease"`
 }
 
-type ticketOutput struct {
-	Body struct {
-		Name    string  `json:"name"`
-		Token   string  `json:"token" doc:"Secret: it renews and releases the lock"`
-		By      string  `json:"by" doc:"The holder, as it is listed"`
-		Fence   string  `json:"fence" doc:"Rises with each holder, so that what the holder writes to can refuse one that comes late"`
-		Expires stamp   `json:"expires"`
-		Left    float64 `json:"left_seconds"`
-	} `nameHint:"LockTicket"`
-}
+type ticketOutput struct{ Body wire.LockTicket }
 
-func newTicketOutput(t *lock.Ticket) *ticketOutput {
-	out := &ticketOutput{}
-	out.Body.Name, out.Body.Token, out.Body.By, out.Body.Fence = t.Name, t.Token, t.By, strconv.FormatInt(t.Fence, 10)
-	out.Body.Expires, out.Body.Left = stamp{t.Until}, wireof.Seconds(t.Left)
-	return out
-}
-
-type forcedOutput struct{ Body lockJSON }
+type forcedOutput struct{ Body wire.Lock }
 
 // A heldProblem is a problem that names the holder of a lock.
 type heldProblem struct {
 	huma.ErrorModel
-	Holder  string  `json:"holder,omitempty" doc:"Whose the lock is"`
-	Expires *stamp  `json:"expires,omitempty" doc:"Until when, unless it is renewed or released"`
-	Left    float64 `json:"left_seconds,omitempty"`
+	By    string       `json:"by,omitempty" doc:"The holder of the lock."`
+	Until wire.Instant `json:"until,omitzero" doc:"When the holder's lease ends, unless it is renewed."`
+	Left  float64      `json:"left_seconds,omitempty" doc:"How long that is from now, in seconds."`
 }
 
 func newHeldProblem(held *lock.HeldError) *heldProblem {
-	return &heldProblem{*problem(http.StatusConflict, held.Error()), held.By, optional(held.Until), wireof.Seconds(held.Left)}
+	return &heldProblem{*problem(http.StatusConflict, held.Error()), held.By, wire.At(held.Until), wireof.Seconds(held.Left)}
 }
 
 // tickets registers the operations that take locks over HTTP: see [lock.Ticket].
@@ -114,7 +98,7 @@ func (a *API) tickets() {
 		if err != nil {
 			return nil, badTicket(err)
 		}
-		return newTicketOutput(t), nil
+		return &ticketOutput{wireof.LockTicket(t)}, nil
 	})
 	register(a, operation{
 		id: "release-lock", method: http.MethodPost, path: "/locks/{lock}/release", tag: "locks", scope: ScopeWork,
@@ -186,7 +170,7 @@ func (a *API) acquireLock(ctx context.Context, in *acquireInput) (*ticketOutput,
 	if err != nil {
 		return nil, err
 	}
-	return newTicketOutput(t), nil
+	return &ticketOutput{wireof.LockTicket(t)}, nil
 }
 
 // checkText returns an error for an unfit text for people.
@@ -234,7 +218,7 @@ func (a *API) untilStopping(ctx context.Context) (context.Context, context.Cance
 }
 
 // readTTL parses the TTL of a lock and checks the lock's name.
-func readTTL(name, text string) (time.Duration, error) {
+func readTTL(name string, text wire.Duration) (time.Duration, error) {
 	if err := checkNames("lock", name); err != nil || text == "" {
 		return usualTTL, err
 	}
@@ -263,5 +247,5 @@ func (a *API) forceRelease(ctx context.Context, in *forceInput) (*forcedOutput, 
 	if err != nil {
 		return nil, err
 	}
-	return &forcedOutput{newLockJSON(&was)}, nil
+	return &forcedOutput{wireof.Lock(&was)}, nil
 }

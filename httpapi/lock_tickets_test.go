@@ -6,12 +6,8 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/wire"
 )
-
-type ticketJSON struct {
-	Name, Token, By, Fence, Expires string
-	Left                            float64 `json:"left_seconds"`
-}
 
 // A lock is taken, renewed and released at any daemon, by its token alone.
 func TestLockTickets(t *testing.T) {
@@ -19,7 +15,7 @@ func TestLockTickets(t *testing.T) {
 		s, elsewhere := serve(t, db.DB, Options{}), other(t, db)
 		const path = "/api/v1/locks/a%2Fb"
 		s.get(path).is(404)
-		first := read[ticketJSON](s.post(path+"/acquire", object{"ttl": "1h", "owner": "report.py", "meta": "nightly"}).is(200))
+		first := read[wire.LockTicket](s.post(path+"/acquire", object{"ttl": "1h", "owner": "report.py", "meta": "nightly"}).is(200))
 		if first.Name != "a/b" || first.Fence != "1" || !strings.HasPrefix(first.By, "report.py:") || first.Left < 3000 || first.Left > 3600 {
 			t.Errorf("got %+v", first)
 		}
@@ -29,19 +25,19 @@ func TestLockTickets(t *testing.T) {
 		}
 		for _, body := range []object{{}, {"wait": "10ms"}} {
 			got := elsewhere.post(path+"/acquire", body).is(409)
-			var held struct{ Holder, Expires string }
-			if err := json.Unmarshal([]byte(got.text), &held); err != nil || held.Holder != first.By || held.Expires != first.Expires {
+			var held wire.LockTicket
+			if err := json.Unmarshal([]byte(got.text), &held); err != nil || held.By != first.By || held.Until != first.Until {
 				t.Errorf("got %s, %v", got.text, err)
 			}
 		}
-		renewed := read[ticketJSON](elsewhere.post(path+"/renew", object{"token": first.Token, "ttl": "2h"}).is(200))
+		renewed := read[wire.LockTicket](elsewhere.post(path+"/renew", object{"token": first.Token, "ttl": "2h"}).is(200))
 		if renewed.Fence != "1" || renewed.Token != first.Token || renewed.Left < 3700 {
 			t.Errorf("got %+v", renewed)
 		}
 		waited := make(chan *answer, 1)
 		go func() { waited <- elsewhere.post(path+"/acquire", object{"wait": "30s", "ttl": "1h"}) }()
 		s.post(path+"/release", object{"token": first.Token}).is(204)
-		second := read[ticketJSON]((<-waited).is(200))
+		second := read[wire.LockTicket]((<-waited).is(200))
 		if second.Fence != "2" || !strings.HasPrefix(second.By, "http:") {
 			t.Errorf("got %+v", second)
 		}
@@ -59,8 +55,8 @@ func TestAcquireAgain(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s, elsewhere := serve(t, db.DB, Options{}), other(t, db)
 		const path = "/api/v1/locks/x/acquire"
-		first := read[ticketJSON](s.send("POST", path, object{"ttl": "1h"}, "Idempotency-Key: one").is(200))
-		again := read[ticketJSON](elsewhere.send("POST", path, object{"ttl": "2h"}, "Idempotency-Key: one").is(200))
+		first := read[wire.LockTicket](s.send("POST", path, object{"ttl": "1h"}, "Idempotency-Key: one").is(200))
+		again := read[wire.LockTicket](elsewhere.send("POST", path, object{"ttl": "2h"}, "Idempotency-Key: one").is(200))
 		if again.Token != first.Token || again.Fence != first.Fence || again.Left <= first.Left {
 			t.Errorf("got %+v, before %+v", again, first)
 		}

@@ -6,34 +6,13 @@ import (
 	"strconv"
 
 	"github.com/dbcron/dbcron/internal/ops/wireof"
-	"github.com/dbcron/dbcron/lock"
+	"github.com/dbcron/dbcron/wire"
 )
-
-type lockJSON struct {
-	Name      string  `json:"name"`
-	Slot      int     `json:"slot,omitempty" doc:"Of a pool"`
-	State     string  `json:"state" enum:"free,held,expired,kept,pool,closed"`
-	By        string  `json:"by,omitempty" doc:"The holder, also the last one"`
-	Since     *stamp  `json:"since,omitempty"`
-	Until     *stamp  `json:"until,omitempty"`
-	Left      float64 `json:"left_seconds"`
-	Released  *stamp  `json:"released,omitempty"`
-	Fence     string  `json:"fence"`
-	Takeovers int64   `json:"takeovers" doc:"How often it was taken because a lease had run out"`
-	Meta      string  `json:"meta,omitempty"`
-}
-
-func newLockJSON(i *lock.Info) lockJSON {
-	return lockJSON{
-		Name: i.Name, Slot: i.Slot, State: string(i.State), By: i.By, Since: optional(i.Since), Until: optional(i.Until), Left: wireof.Seconds(i.Left),
-		Released: optional(i.Released), Fence: strconv.FormatInt(i.Fence, 10), Takeovers: i.Takeovers, Meta: i.Meta,
-	}
-}
 
 type locksOutput struct {
 	Body struct {
-		Locks      []lockJSON `json:"locks" nullable:"false"`
-		NextCursor string     `json:"next_cursor,omitempty"`
+		Locks      []wire.Lock `json:"locks" nullable:"false" doc:"The locks and the slots of pools, by name and slot."`
+		NextCursor string      `json:"next_cursor,omitempty" doc:"If it is there, there may be more: send it as cursor."`
 	} `nameHint:"Locks"`
 }
 
@@ -59,10 +38,7 @@ func (a *API) locking() {
 			return nil, err
 		}
 		out := &locksOutput{}
-		out.Body.Locks = make([]lockJSON, len(found))
-		for i := range found {
-			out.Body.Locks[i] = newLockJSON(&found[i])
-		}
+		out.Body.Locks = wireof.Each(found, wireof.Lock)
 		if n := len(found); n == in.Limit {
 			out.Body.NextCursor = cursorOf(found[n-1].Name, strconv.Itoa(found[n-1].Slot))
 		}
@@ -81,10 +57,7 @@ func (a *API) locking() {
 			return nil, err
 		}
 		out := &locksOutput{}
-		out.Body.Locks = make([]lockJSON, len(found))
-		for i := range found {
-			out.Body.Locks[i] = newLockJSON(&found[i])
-		}
+		out.Body.Locks = wireof.Each(found, wireof.Lock)
 		return out, nil
 	})
 	a.tickets()

@@ -6,52 +6,26 @@ import (
 	"net/http"
 
 	"github.com/dbcron/dbcron/internal/ops/audit"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
-
-type nodeJSON struct {
-	Name      string `json:"name" doc:"Host, process and a random part: each part of a process has its own"`
-	State     string `json:"state" enum:"live,drained,lost,gone" doc:"lost: it was not heard of in time; gone: it has ended"`
-	Version   string `json:"version,omitempty" doc:"Of its program; absent: it does not say"`
-	Tags      string `json:"tags,omitempty" doc:"Of the schedules that it runs, with commas between; absent: it runs none"`
-	Started   stamp  `json:"started"`
-	Until     *stamp `json:"until,omitempty" doc:"When it counts as lost, unless it is heard of before"`
-	Drained   *stamp `json:"drained,omitempty" doc:"Since when it takes no new work"`
-	DrainedBy string `json:"drained_by,omitempty"`
-}
-
-func newNodeJSON(n *scheduler.Node) nodeJSON {
-	j := nodeJSON{
-		Name: n.Name, State: n.State, Version: n.Version, Tags: n.Tags, Started: stamp{n.Started}, Until: optional(n.Until),
-		Drained: optional(n.Drained), DrainedBy: n.DrainedBy,
-	}
-	switch {
-	case n.State == "live" && !n.Live:
-		j.State = "lost"
-	case n.State == "live" && !n.Drained.IsZero():
-		j.State = "drained"
-	}
-	return j
-}
 
 type nodesOutput struct {
 	Body struct {
-		Nodes      []nodeJSON `json:"nodes" nullable:"false"`
-		NextCursor string     `json:"next_cursor,omitempty"`
+		Nodes      []wire.Node `json:"nodes" nullable:"false" doc:"The parts of daemons and workers, by name."`
+		NextCursor string      `json:"next_cursor,omitempty" doc:"If it is there, there may be more: send it as cursor."`
 	} `nameHint:"Nodes"`
 }
 
 func newNodesOutput(found []scheduler.Node) *nodesOutput {
 	out := &nodesOutput{}
-	out.Body.Nodes = make([]nodeJSON, len(found))
-	for i := range found {
-		out.Body.Nodes[i] = newNodeJSON(&found[i])
-	}
+	out.Body.Nodes = wireof.Each(found, wireof.Node)
 	return out
 }
 
 type nodePath struct {
-	Name string `path:"name" minLength:"1" maxLength:"200" doc:"Of one, or what the names of several begin with before a colon, such as host:pid"`
+	Name string `path:"name" minLength:"1" maxLength:"200" doc:"The name of one, or what the names of several begin with before a colon, such as host:pid."`
 }
 
 // nodes registers the operations on daemons and workers.

@@ -15,7 +15,7 @@ func TestNodes(t *testing.T) {
 			db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, version, tags) VALUES (:name, 'live', {now + 3600000000}, 'v1', 'default')`, sqlrun.Args{"name": name})
 		}
 		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('web-2', 'gone', {now})`, nil)
-		s.get("/api/v1/nodes").is(200).has(`"name":"web-1:7:a","state":"live","version":"v1","tags":"default","started":"`).has(`"name":"web-2","state":"gone"`)
+		s.get("/api/v1/nodes").is(200).has(`"name":"web-1:7:a","state":"live","version":"v1","tags":["default"],"started":"`).has(`"name":"web-2","state":"gone"`)
 		s.get("/api/v1/nodes?limit=1").is(200).has(`"next_cursor":"`)
 		s.post("/api/v1/nodes/web-1:7/drain", nil).is(200).has(`"name":"web-1:7:a","state":"drained"`).has(`"name":"web-1:7:b","state":"drained"`)
 		if n := len(db.List(t, `SELECT name FROM {prefix}node WHERE drained_at IS NOT NULL`, nil)); n != 2 {

@@ -23,19 +23,11 @@ const (
 
 type claimInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
-	Body  struct {
-		Max   int           `json:"max,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"The greatest number of jobs."`
-		Lease wire.Duration `json:"lease,omitempty" maxLength:"40" doc:"The claims last this long without a heartbeat, from 1s to 12h. Default: 30s." example:"30s"`
-		Wait  wire.Duration `json:"wait,omitempty" maxLength:"40" doc:"The request waits this long for the first job, up to 30s. Default: none." example:"20s"`
-		Kinds []string      `json:"kinds,omitempty" minItems:"1" maxItems:"100" nullable:"false" doc:"The kinds of jobs to claim. Others stay for other workers. Default: all kinds." example:"[\"welcome\"]"`
-	} `nameHint:"ClaimRequest"`
+	Body  wire.ClaimRequest
 }
 
-// claimedJobs is the answer to a claim.
-type claimedJobs struct {
-	Node string       `json:"node" doc:"The daemon that has given the jobs out. Heartbeats and releases go to it."`
-	Jobs []wire.Claim `json:"jobs" nullable:"false" doc:"The claimed jobs."`
-}
+// claimedJobs are sent one after the other.
+type claimedJobs wire.Claimed
 
 type claimOutput struct{ Body claimedJobs }
 

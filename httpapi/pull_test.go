@@ -18,6 +18,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A claimedList is the answer to a claim.
@@ -233,14 +234,14 @@ func TestClaimOutcomes(t *testing.T) {
 
 		group, err := s.api.queues.NewGroup(t.Context(), queue.Group{})
 		must(t, err)
-		s.enqueue(object{"kind": "x", "queue": "q", "group": idText(group)})
+		s.enqueue(object{"kind": "x", "queue": "q", "group": wire.ID(group)})
 		got = s.one()
-		if got.Jobs[0].Group != idText(group) {
+		if got.Jobs[0].Group != wire.ID(group) {
 			t.Errorf("got %+v", got)
 		}
 		s.say("complete", []object{{"token": got.Jobs[0].Token, "result": strings.Repeat("x", 2<<20)}}).is(422).at("body.claims[0].result")
 		s.say("complete", []object{{"token": got.Jobs[0].Token, "result": object{"n": 1}}}).is(200)
-		s.get("/api/v1/groups/" + idText(group) + "/results").is(200).has(`"result":{"n":1}`)
+		s.get("/api/v1/groups/" + wire.ID(group) + "/results").is(200).has(`"result":{"n":1}`)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // Endpoints are set, changed, listed and deleted; their secret is shown once.
@@ -81,29 +82,31 @@ func TestEndpoints(t *testing.T) {
 		s.put(path, object{"secret": secret, "new_secret": true}).is(422).at("body.new_secret")
 		s.get("/api/v1/queues/mail").is(404) // it was not even made
 
-		first := read[endpointJSON](s.put(path, object{"url": "https://worker/mail"}).is(201))
+		first := read[wire.Endpoint](s.put(path, object{"url": "https://worker/mail"}).is(201))
 		if push.CheckSecret(first.Secret) != nil {
 			t.Errorf("its secret is %q", first.Secret)
 		}
-		want := endpointJSON{Queue: "mail", URL: "https://worker/mail", Format: "plain", Concurrency: 16, Batch: 1, Timeout: "30s"}
-		if got := read[endpointJSON](s.get(path).is(200)); !reflect.DeepEqual(got, want) {
+		want := wire.EndpointDetail{
+			Endpoint: wire.Endpoint{Queue: "mail", URL: "https://worker/mail", Format: "plain", Concurrency: 16, Batch: 1, Timeout: "30s"},
+			Standing: "nothing was sent to it in the last hour", Answers: []wire.EndpointAnswer{},
+		}
+		if got := read[wire.EndpointDetail](s.get(path).is(200)); !reflect.DeepEqual(got, want) {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		db.Do(t, `INSERT INTO {prefix}endpoint_answers (queue_id, answers) SELECT queue_id, :answers FROM {prefix}queue WHERE name = 'mail'`,
 			sqlrun.Args{"answers": `[{"at":1700000001000000,"took":250000,"status":503,"error":"HTTP 503","job":7,"by":"host:1","failures":2,"until":1700000004000000},{"at":1700000000000000,"took":1,"status":200,"job":6,"by":"host:1"}]`})
-		s.get(path).is(200).has(`"answers":[{"at":"2023-11-14T22:13:21.000000Z","seconds":0.25,"status":503,"error":"HTTP 503","job":"7","by":"host:1","failures":2,"until":"2023-11-14T22:13:24.000000Z"},{"at":`)
-		second := read[endpointJSON](s.put(path, object{"new_secret": true, "concurrency": 4, "timeout": "2m", "format": "cloudevents"}).is(200))
+		s.get(path).is(200).has(`"answers":[{"at":"2023-11-14T22:13:21.000000Z","took_seconds":0.25,"status":503,"error":"HTTP 503","job":"7","by":"host:1","failures":2,"until":"2023-11-14T22:13:24.000000Z"},{"at":`)
+		second := read[wire.Endpoint](s.put(path, object{"new_secret": true, "concurrency": 4, "timeout": "2m", "format": "cloudevents"}).is(200))
 		if second.Secret == first.Secret || push.CheckSecret(second.Secret) != nil || !second.OldSecret {
 			t.Errorf("a new secret: %+v", second)
 		}
 		s.put(path, object{"new_secret": true}).is(422).at("body.secret") // it would throw away what receivers know
-		third := read[endpointJSON](s.put(path, object{"secret": secret, "drop_old_secret": true, "url": ""}).is(200))
+		third := read[wire.Endpoint](s.put(path, object{"secret": secret, "drop_old_secret": true, "url": ""}).is(200))
 		if third.Secret != "" || !third.OldSecret {
 			t.Errorf("a secret that was sent: %+v", third)
 		}
-		third = read[endpointJSON](s.put(path, object{"drop_old_secret": true}).is(200))
-		want = endpointJSON{Queue: "mail", Format: "cloudevents", Concurrency: 4, Batch: 1, Timeout: "2m"}
-		if !reflect.DeepEqual(third, want) {
+		third = read[wire.Endpoint](s.put(path, object{"drop_old_secret": true}).is(200))
+		if want := (wire.Endpoint{Queue: "mail", Format: "cloudevents", Concurrency: 4, Batch: 1, Timeout: "2m"}); third != want {
 			t.Errorf("got %+v, want %+v", third, want)
 		}
 		e, err := push.NewEndpoints(db.DB).Get(t.Context(), "mail")

@@ -12,9 +12,6 @@ import (
 	"github.com/dbcron/dbcron/wire"
 )
 
-// forever is how long what is never deleted is kept.
-const forever = string(wire.Forever)
-
 // mostCount is the greatest number in settings.
 const mostCount = 1_000_000
 

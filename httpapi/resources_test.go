@@ -251,22 +251,22 @@ func TestGroups(t *testing.T) {
 		for range 3 {
 			id, _, err := c.EnqueueGroup(t.Context(), queue.Group{}, queue.Job{Kind: "x"})
 			must(t, err)
-			sealed = append(sealed, idText(id))
+			sealed = append(sealed, wire.ID(id))
 		}
 		var jobs []string
 		for i := range 3 {
-			jobs = append(jobs, s.enqueue(object{"kind": "y", "group": idText(open), "payload": i}))
+			jobs = append(jobs, s.enqueue(object{"kind": "y", "group": wire.ID(open), "payload": i}))
 		}
 		s.post("/api/v1/jobs", object{"kind": "y", "group": "77"}).is(404)
 		s.post("/api/v1/jobs", object{"kind": "y", "group": "99999999999999999999"}).is(422).at("body.group")
 		s.post("/api/v1/queues/default/jobs/"+jobs[0]+"/cancel", nil).is(204)
-		s.get("/api/v1/groups/" + idText(open)).is(200).has(`"name":"nightly","state":"open"`).has(`"keep":"forever"`).has(`"jobs":{"pending":2,"done":0,"dead":0,"cancelled":1}`)
+		s.get("/api/v1/groups/" + wire.ID(open)).is(200).has(`"name":"nightly","state":"open"`).has(`"keep":"forever"`).has(`"jobs":{"pending":2,"done":0,"dead":0,"cancelled":1}`)
 		s.wantPages("/api/v1/groups?", "groups", "id", strings.Join(sealed, " "))
-		s.wantPages("/api/v1/groups?state=open&", "groups", "id", idText(open))
-		s.wantPages("/api/v1/groups/"+idText(open)+"/results?", "results", "job", strings.Join(jobs, " "))
+		s.wantPages("/api/v1/groups?state=open&", "groups", "id", wire.ID(open))
+		s.wantPages("/api/v1/groups/"+wire.ID(open)+"/results?", "results", "job", strings.Join(jobs, " "))
 		db.Do(t, `UPDATE {prefix}job_member SET state = 'done', result = :made WHERE job = :job`,
 			sqlrun.Args{"made": `{"n": 1}`, "job": jobs[1]})
-		s.get("/api/v1/groups/" + idText(open) + "/results?limit=2").is(200).has(`"state":"cancelled"}`).has(`"state":"done","result":{"n":1}}`)
+		s.get("/api/v1/groups/" + wire.ID(open) + "/results?limit=2").is(200).has(`"state":"cancelled"}`).has(`"state":"done","result":{"n":1}}`)
 		s.get("/api/v1/groups/77").is(404)
 		s.get("/api/v1/groups/77/results").is(404)
 		s.get("/api/v1/groups/0").is(422).at("path.id")

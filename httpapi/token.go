@@ -18,8 +18,10 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/ops/audit"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/wire"
 )
 
 var (
@@ -73,7 +75,27 @@ type Token struct {
 	Revoked time.Time // zero: it is not revoked
 	Used    time.Time // last use, to a minute; zero: never
 	Old     time.Time // until when the previous secret is valid; zero: it is not
-	Expired bool      // by the database's clock
+	State   string    // TokenGood, TokenExpired or TokenRevoked, by the database's clock
+}
+
+// States of a token.
+const (
+	TokenGood    = "good"
+	TokenExpired = "expired"
+	TokenRevoked = "revoked"
+)
+
+// ExpiresSoon reports whether the token is good and expires within a week from now, by the database's clock.
+func (t *Token) ExpiresSoon(now time.Time) bool {
+	return t.State == TokenGood && !t.Expires.IsZero() && t.Expires.Sub(now) < 7*24*time.Hour
+}
+
+// JSON returns the token as it leaves the process.
+func (t *Token) JSON() wire.Token {
+	return wire.Token{
+		Name: t.Name, Scopes: wireof.Each(t.Scopes, func(s *Scope) string { return string(*s) }), State: t.State, Created: wire.At(t.Created),
+		Used: wire.At(t.Used), Expires: wire.At(t.Expires), OldSecret: wire.At(t.Old), Revoked: wire.At(t.Revoked),
+	}
 }
 
 // Tokens manages the tokens of a database. It is safe for concurrent use.
@@ -182,7 +204,7 @@ func (t *Tokens) Rotate(ctx context.Context, name string, grace time.Duration) (
 		return "", err
 	}
 	for i := range all {
-		if one := &all[i]; one.Name == name && one.Revoked.IsZero() && !one.Expired {
+		if one := &all[i]; one.Name == name && one.State == TokenGood {
 			return "", fmt.Errorf("%w, until %s: %q", ErrRotated, one.Old.Format(time.RFC3339), name)
 		}
 	}
@@ -244,12 +266,19 @@ func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 	return sqlrun.Select(ctx, &t.db.Session, listTokens, nil, func(rows *sql.Rows) (one Token, err error) {
 		var scopes string
 		var us [5]int64
-		err = rows.Scan(&one.Name, &scopes, &us[0], &us[1], &us[2], &us[3], &us[4], &one.Expired)
+		var expired bool
+		err = rows.Scan(&one.Name, &scopes, &us[0], &us[1], &us[2], &us[3], &us[4], &expired)
 		one.Scopes = splitScopes(scopes)
 		for i, to := range []*time.Time{&one.Created, &one.Expires, &one.Revoked, &one.Used, &one.Old} {
 			if us[i] != 0 {
 				*to = time.UnixMicro(us[i]).UTC()
 			}
+		}
+		switch one.State = TokenGood; {
+		case !one.Revoked.IsZero():
+			one.State = TokenRevoked
+		case expired:
+			one.State = TokenExpired
 		}
 		return one, err
 	})

@@ -88,7 +88,7 @@ func (a *API) publish(ctx context.Context, in *publishInput) (*publishOutput, er
 	if err := checkNames("topic", in.Topic); err != nil {
 		return nil, err
 	}
-	j, err := readJob(&in.Body)
+	j, err := wireof.NewJob(&in.Body)
 	if err == nil && j.Group != 0 {
 		err = invalid("group", "the copies are a group of their own")
 	}

@@ -2,72 +2,20 @@ package httpapi
 
 import (
 	"encoding/base64"
-	"encoding/json"
 	"fmt"
-	"math"
-	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/wire"
 )
 
-// A stamp is an instant as it is formatted: UTC, with microseconds.
-type stamp struct{ time.Time }
-
-// MarshalJSON formats it.
-func (s stamp) MarshalJSON() ([]byte, error) {
-	return []byte(s.UTC().Format(`"2006-01-02T15:04:05.000000Z"`)), nil
-}
-
-// Schema describes it.
-func (stamp) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: huma.TypeString, Format: "date-time"}
-}
-
-// optional returns nil for the zero time.
-func optional(t time.Time) *stamp {
-	if t.IsZero() {
-		return nil
-	}
-	return &stamp{t}
-}
-
-// A jsonText is any JSON, kept byte for byte.
-type jsonText []byte
-
-// UnmarshalJSON copies it.
-func (t *jsonText) UnmarshalJSON(text []byte) error {
-	*t = append(jsonText(nil), text...) // the decoder reuses the array
-	return nil
-}
-
-// MarshalJSON writes it. The encoder removes white space between its parts.
-func (t jsonText) MarshalJSON() ([]byte, error) { return json.RawMessage(t).MarshalJSON() }
-
-// Schema describes it.
-func (jsonText) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Description: "Any JSON"}
-}
-
-// idText formats an id as a string; 0 becomes "".
-func idText(id int64) string {
-	if id == 0 {
-		return ""
-	}
-	return strconv.FormatInt(id, 10)
-}
-
 // readID parses an id in a field.
 func readID(field, text string) (int64, error) {
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id < 1 || text[0] == '+' {
-		return 0, invalid(field, "it is not an id, which is a number from 1 to %d", math.MaxInt64)
+	id, err := wire.ParseID(text)
+	if err != nil {
+		return 0, invalid(field, "%v", err)
 	}
 	return id, nil
 }
@@ -81,31 +29,8 @@ func readDuration[T ~string](field string, text T) (time.Duration, error) {
 	return d, nil
 }
 
-// durationText formats a duration; 0 becomes 0s.
-func durationText(d time.Duration) string {
-	if d <= 0 {
-		return "0s"
-	}
-	return plain.FormatDuration(d)
-}
-
-// checkNames validates names, each given after its field; empty names are skipped. It refuses the
-// replacement character: names that differ in unreadable characters would become equal.
-func checkNames(fieldsAndNames ...string) error {
-	for i := 0; i+1 < len(fieldsAndNames); i += 2 {
-		field, name := fieldsAndNames[i], fieldsAndNames[i+1]
-		if name == "" {
-			continue
-		}
-		if err := sqlrun.CheckName(name); err != nil {
-			return invalid(field, "%v", err)
-		}
-		if strings.ContainsRune(name, utf8.RuneError) {
-			return invalid(field, "name %q: it has the character U+FFFD, which stands for what could not be read", name)
-		}
-	}
-	return nil
-}
+// checkNames validates names, each given after its field; empty names are skipped.
+func checkNames(fieldsAndNames ...string) error { return wireof.CheckNames(fieldsAndNames...) }
 
 // longestWait limits how long a request may wait for a job or a lock.
 const longestWait = 30 * time.Second

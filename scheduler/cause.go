@@ -12,7 +12,7 @@ import (
 // A Cause is the run that started another one through OnSuccess or OnFailure.
 type Cause struct {
 	Schedule string `json:"schedule"`
-	RunID    int64  `json:"run_id"`
+	RunID    int64  `json:"run_id,string"`
 	State    string `json:"state"`
 	ExitCode int    `json:"exit_code"` // of a command, or the status of a request; -1: none
 	Error    string `json:"error,omitempty"`

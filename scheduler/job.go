@@ -40,7 +40,7 @@ const causeOutput = 8 << 10
 type Slot struct {
 	Schedule string    `json:"schedule"`
 	Due      time.Time `json:"due"` // UTC
-	RunID    int64     `json:"run_id"`
+	RunID    int64     `json:"run_id,string"`
 	Cause    *Cause    `json:"cause,omitempty"` // the run that started it through OnSuccess or OnFailure
 }
 

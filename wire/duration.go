@@ -48,7 +48,11 @@ func (d Duration) Time() (time.Duration, error) {
 	case strings.HasPrefix(string(d), "-"):
 		return 0, fmt.Errorf("%q is negative", string(d))
 	}
-	return plain.ParseDuration(string(d))
+	t, err := plain.ParseDuration(string(d))
+	if err == nil && t == 0 && d != "" {
+		err = fmt.Errorf("%q is no length; write none", string(d))
+	}
+	return t, err
 }
 
 // Finite is Time, and refuses Forever.

@@ -68,6 +68,18 @@ type Progress struct {
 	Binary  []byte          `json:"state_base64,omitempty" doc:"The same if it is not JSON, in base64."`
 }
 
+// A BulkResult says what was done with many jobs of a queue.
+type BulkResult struct {
+	Action string `json:"action" enum:"retry,cancel,delete" doc:"What was done with the jobs."`
+	Queue  string `json:"queue" doc:"The queue of the jobs."`
+	State  string `json:"state,omitempty" enum:"ready,delayed,running,dead,done" doc:"The state of the jobs, if it was asked for."`
+	DryRun bool   `json:"dry_run" doc:"Whether the jobs were only counted."`
+	Done   int    `json:"done" doc:"The number of jobs with which it was done, or would be in a dry run."`
+	Gone   int    `json:"gone" doc:"The number of jobs that others ended or moved on meanwhile."`
+	InUse  int    `json:"in_use" doc:"The number of dead jobs that stay dead, since another job has their unique key."`
+	All    bool   `json:"all" doc:"Whether these were all. If not, there are more than the limit: send it again."`
+}
+
 // A Refusal says that the database refuses to store what became of a job. The job's worker keeps
 // trying.
 type Refusal struct {
@@ -110,6 +122,20 @@ type Answer struct {
 	Dead       bool            `json:"dead"`
 	Discard    bool            `json:"discard"`
 	Result     json.RawMessage `json:"result"`
+}
+
+// A ClaimRequest asks for jobs to do.
+type ClaimRequest struct {
+	Max   int      `json:"max,omitempty" minimum:"1" maximum:"1000" default:"1" doc:"The greatest number of jobs."`
+	Lease Duration `json:"lease,omitempty" maxLength:"40" doc:"The claims last this long without a heartbeat, from 1s to 12h. Default: 30s." example:"30s"`
+	Wait  Duration `json:"wait,omitempty" maxLength:"40" doc:"The request waits this long for the first job, up to 30s. Default: none." example:"20s"`
+	Kinds []string `json:"kinds,omitempty" minItems:"1" maxItems:"100" nullable:"false" doc:"The kinds of jobs to claim. Others stay for other workers. Default: all kinds." example:"[\"welcome\"]"`
+}
+
+// Claimed is the answer to a ClaimRequest.
+type Claimed struct {
+	Node string  `json:"node" doc:"The daemon that has given the jobs out. Heartbeats and releases go to it."`
+	Jobs []Claim `json:"jobs" nullable:"false" doc:"The claimed jobs."`
 }
 
 // A Claim is a job that somebody has claimed and does before its lease ends.

@@ -8,7 +8,7 @@ type Route struct {
 
 // A Subscription says that a queue gets a copy of each job that is published to a topic.
 type Subscription struct {
-	Topic string `json:"topic" doc:"The topic."`
+	Topic string `json:"topic" doc:"The topic to which jobs are published."`
 	Queue string `json:"queue" doc:"The queue that gets the copies."`
 }
 

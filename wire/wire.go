@@ -21,6 +21,8 @@
 package wire
 
 import (
+	"fmt"
+	"math"
 	"strconv"
 	"time"
 )
@@ -40,10 +42,27 @@ func (i Instant) MarshalJSON() ([]byte, error) {
 	return []byte(i.UTC().Format(`"2006-01-02T15:04:05.000000Z"`)), nil
 }
 
+// UnmarshalJSON parses an instant, with any offset.
+func (i *Instant) UnmarshalJSON(text []byte) error {
+	if err := i.Time.UnmarshalJSON(text); err != nil {
+		return fmt.Errorf("%.60s is not a time with its zone, such as 2026-12-31T18:00:00Z or 2026-12-31T18:00:00+01:00", text)
+	}
+	return nil
+}
+
 // ID formats an id. 0, which means none, becomes the empty text.
 func ID(id int64) string {
 	if id == 0 {
 		return ""
 	}
 	return strconv.FormatInt(id, 10)
+}
+
+// ParseID is the inverse of ID, for an id that is there.
+func ParseID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id < 1 || text[0] == '+' {
+		return 0, fmt.Errorf("it is not an id, which is a number from 1 to %d", math.MaxInt64)
+	}
+	return id, nil
 }

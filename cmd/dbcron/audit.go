@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/ops/audit"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -31,16 +32,19 @@ func (p *program) did(ctx context.Context, err error, action, object string, n i
 	return nil
 }
 
+// An auditRow is what a table shows of an entry.
 type auditRow struct {
-	At     *time.Time `json:"at"`
-	Actor  string     `json:"actor"`
-	Login  string     `json:"login" table:"-"`
-	Source string     `json:"source"`
-	Action string     `json:"action"`
-	Object string     `json:"object"`
-	Count  int        `json:"count"`
-	Detail string     `json:"detail" table:",rare"`
-	ID     int64      `json:"id,string" table:"-"`
+	At     time.Time `table:"at"`
+	Actor  string    `table:"actor"`
+	Source string    `table:"source"`
+	Action string    `table:"action"`
+	Object string    `table:"object"`
+	Count  int       `table:"count"`
+	Detail string    `table:"detail,rare"`
+}
+
+func newAuditRow(e *audit.Entry) auditRow {
+	return auditRow{e.At, e.Actor, e.Source, e.Action, e.Object, e.Count, e.Detail}
 }
 
 type auditFlags struct {
@@ -92,19 +96,17 @@ func (p *program) listAudit(ctx context.Context, db *dialect.DB, f *auditFlags) 
 			return err
 		}
 	}
-	rows := []auditRow{}
-	for more := int64(1); more > 0 && len(rows) < f.count; f.filter.Before = more {
+	var all []audit.Entry
+	for more := int64(1); more > 0 && len(all) < f.count; f.filter.Before = more {
 		var page []audit.Entry
 		var err error
-		f.filter.Limit = min(f.count-len(rows), 1000)
+		f.filter.Limit = min(f.count-len(all), 1000)
 		if page, more, err = audit.List(ctx, db, f.filter); err != nil {
 			return err
 		}
-		for _, e := range page {
-			rows = append(rows, auditRow{&e.At, e.Actor, e.Login, e.Source, e.Action, e.Object, e.Count, e.Detail, e.ID})
-		}
+		all = append(all, page...)
 	}
-	return write(p.out, f.output, rows)
+	return writeEach(p.out, f.output, all, wireof.AuditEntry, newAuditRow)
 }
 
 // keptAudit is the retention of the audit log.

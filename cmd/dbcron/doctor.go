@@ -21,7 +21,7 @@ type checkRow struct {
 	Check  string        `json:"check"`
 	Status health.Status `json:"status"`
 	Detail string        `json:"detail"`
-	Advice string        `json:"what_to_do"`
+	Advice string        `json:"what_to_do,omitempty"`
 }
 
 func (p *program) doctor() *cobra.Command {

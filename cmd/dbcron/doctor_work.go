@@ -14,9 +14,6 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// expiresSoon is how long before its expiry a token is reported.
-const expiresSoon = 7 * 24 * time.Hour
-
 // examineWork examines what the database is used for. It skips what the user may not read, which another check
 // reports.
 func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
@@ -149,7 +146,7 @@ func examineTokens(ctx context.Context, db *dialect.DB, now time.Time) (rows []c
 		return nil // whoever may not read tokens has none to renew
 	}
 	for _, t := range tokens {
-		if !t.Expires.IsZero() && t.Revoked.IsZero() && !t.Expired && t.Expires.Sub(now) < expiresSoon {
+		if t.ExpiresSoon(now) {
 			rows = append(rows, checkRow{
 				"tokens", "warning", fmt.Sprintf("token %s expires in %s", plain.Clean(t.Name), plain.Span(t.Expires.Sub(now))),
 				"whoever uses it needs another one: dbcron token create",

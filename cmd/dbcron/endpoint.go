@@ -13,8 +13,8 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/address"
-	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) endpoint() *cobra.Command {
@@ -29,18 +29,17 @@ is sent, and what answers mean.`,
 	return c
 }
 
+// An endpointRow is what a table shows of an endpoint.
 type endpointRow struct {
-	Queue       string `json:"queue"`
-	URL         string `json:"url"`
-	Format      string `json:"format" table:",rare"`
-	Concurrency int    `json:"concurrency"`
-	Batch       int    `json:"batch" table:"-"`
-	Timeout     string `json:"timeout"`
-	OldSecret   bool   `json:"old_secret" table:"-"` // signs requests, too
+	Queue       string        `table:"queue"`
+	URL         string        `table:"url"`
+	Format      string        `table:"format,rare"`
+	Concurrency int           `table:"concurrency"`
+	Timeout     wire.Duration `table:"timeout"`
 }
 
 func newEndpointRow(e *push.Endpoint) endpointRow {
-	return endpointRow{e.Queue, e.URL, e.Format, e.Concurrency, e.Batch, plain.FormatDuration(e.Timeout), e.OldSecret != ""}
+	return endpointRow{e.Queue, e.URL, e.Format, e.Concurrency, wire.DurationOf(e.Timeout)}
 }
 
 func (p *program) endpointList() *cobra.Command {
@@ -52,11 +51,11 @@ func (p *program) endpointList() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.with(c.Context(), func(db *dialect.DB) error {
-				rows, err := endpointRows(c.Context(), push.NewEndpoints(db))
+				all, err := endpoints(c.Context(), push.NewEndpoints(db))
 				if err != nil {
 					return err
 				}
-				return write(p.out, output, rows)
+				return writeEach(p.out, output, all, (*push.Endpoint).JSON, newEndpointRow)
 			})
 		},
 	}
@@ -64,30 +63,15 @@ func (p *program) endpointList() *cobra.Command {
 	return c
 }
 
-func endpointRows(ctx context.Context, of *push.Endpoints) (rows []endpointRow, err error) {
-	const page = 1000
-	after := ""
-	for {
-		found, err := of.List(ctx, after, page)
-		if err != nil {
-			return nil, err
-		}
-		for i := range found {
-			e := &found[i]
-			after = e.Queue
-			rows = append(rows, newEndpointRow(e))
-		}
-		if len(found) < page {
-			return rows, nil
-		}
-	}
+func endpoints(ctx context.Context, of *push.Endpoints) ([]push.Endpoint, error) {
+	return pages(func(last *push.Endpoint, most int) ([]push.Endpoint, error) { return of.List(ctx, last.Queue, most) })
 }
 
 // endpointFlags are the flags that change an endpoint.
 type endpointFlags struct {
 	format, timeout, secretFile string
 	concurrency, batch          int
-	newSecret, dropOld          bool
+	set                         wire.EndpointChange
 }
 
 func (p *program) endpointSet() *cobra.Command {
@@ -126,9 +110,9 @@ outcome for each. With 1 each request is a job, as if it had not been given.`,
 	flags.IntVar(&f.batch, "batch", 1, "how many jobs a request has at the most")
 	flags.StringVar(&f.timeout, "timeout", "30s", "a `duration` in which a request has to be answered, if neither job nor queue say")
 	flags.StringVar(&f.format, "format", push.FormatPlain, "plain, or cloudevents: with the headers of a CloudEvent")
-	flags.BoolVar(&f.newSecret, "new-secret", false, "make a new secret, and print it")
+	flags.BoolVar(&f.set.NewSecret, "new-secret", false, "make a new secret, and print it")
 	flags.StringVar(&f.secretFile, "secret-file", "", "`file` with the secret to use from now on: whsec_ and 24 to 64 bytes in base64")
-	flags.BoolVar(&f.dropOld, "drop-old-secret", false, "sign with the new secret alone")
+	flags.BoolVar(&f.set.DropOldSecret, "drop-old-secret", false, "sign with the new secret alone")
 	return c
 }
 
@@ -145,49 +129,33 @@ func (f *endpointFlags) change(c *cobra.Command, args []string) (func(*push.Endp
 			return nil, usagef("the URL: %v", err)
 		}
 	}
-	timeout, err := readTimeout(f.timeout)
-	if err != nil {
-		return nil, usagef("--timeout: %v", err)
-	}
-	secret := ""
-	switch {
-	case f.newSecret && f.secretFile != "":
-		return nil, usagef("--new-secret makes one, and --secret-file has one; give one of them")
-	case f.newSecret:
-		secret = push.NewSecret()
-	case f.secretFile != "":
+	if f.secretFile != "" {
 		text, err := os.ReadFile(f.secretFile)
 		if err != nil {
 			return nil, err
 		}
-		secret = strings.TrimSpace(string(text))
-		if err := push.CheckSecret(secret); err != nil {
+		f.set.Secret = strings.TrimSpace(string(text))
+		if err := push.CheckSecret(f.set.Secret); err != nil {
 			return nil, usagef("%s: %v", f.secretFile, err)
 		}
 	}
-	return func(e *push.Endpoint) {
-		if len(args) == 2 {
-			e.URL = args[1]
-		}
-		if given("concurrency") {
-			e.Concurrency = f.concurrency
-		}
-		if given("batch") {
-			e.Batch = f.batch
-		}
-		if given("timeout") {
-			e.Timeout = timeout
-		}
-		if given("format") {
-			e.Format = f.format
-		}
-		if f.dropOld {
-			e.OldSecret = ""
-		}
-		if secret != "" && secret != e.Secret {
-			e.Rotate(secret)
-		}
-	}, nil
+	if len(args) == 2 {
+		f.set.URL = &args[1]
+	}
+	if given("concurrency") {
+		f.set.Concurrency = &f.concurrency
+	}
+	if given("batch") {
+		f.set.Batch = &f.batch
+	}
+	if given("timeout") {
+		f.set.Timeout = (*wire.Duration)(&f.timeout)
+	}
+	if given("format") {
+		f.set.Format = &f.format
+	}
+	change, err := push.Change(&f.set)
+	return change, flagged(err)
 }
 
 // setEndpoint makes the change, and prints the secret if it is new and was never shown.
@@ -199,7 +167,7 @@ func (p *program) setEndpoint(ctx context.Context, name string, change func(*pus
 		}
 		done, err := push.NewEndpoints(db).Set(ctx, c, name, change)
 		if err != nil {
-			return err
+			return flagged(err)
 		}
 		if done.MadeQueue {
 			p.tellMade(name)

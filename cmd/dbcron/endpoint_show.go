@@ -10,27 +10,25 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/ops/health"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
-// An endpointDetail is an endpoint, how it is, and what it has answered of late.
-type endpointDetail struct {
-	endpointRow
-	Standing string      `json:"standing"` // in words; empty: nothing was sent of late
-	Answers  []answerRow `json:"answers"`
+// An answerRow is what a table shows of an endpoint's answer.
+type answerRow struct {
+	At     time.Time `table:"at"`
+	Status int       `table:"status"`
+	Took   string    `table:"took"`
+	Error  string    `table:"error"`
+	Job    string    `table:"job"`
+	By     string    `table:"by"`
+	Origin string    `table:"origin,rare"`
 }
 
-// An answerRow is an answer. An empty error is one that was well.
-type answerRow struct {
-	At     time.Time  `json:"at"`
-	Status int        `json:"status"` // 0: there was no whole answer
-	Took   string     `json:"took"`
-	Error  string     `json:"error"`
-	Job    string     `json:"job"`
-	By     string     `json:"by"`
-	Origin string     `json:"origin" table:",rare"`
-	Until  *time.Time `json:"until" table:"-"`
+func newAnswerRow(a *wire.EndpointAnswer) answerRow {
+	took := time.Duration(a.Took * float64(time.Second))
+	return answerRow{a.At.Time, a.Status, plain.Span(took), a.Error, a.Job, a.By, a.Origin}
 }
 
 func (p *program) endpointShow() *cobra.Command {
@@ -52,24 +50,13 @@ loses nothing; any other failure is one of the job's attempts.`,
 }
 
 func (p *program) showEndpoint(ctx context.Context, db *dialect.DB, name, output string) error {
-	all := push.NewEndpoints(db)
-	e, err := all.Get(ctx, name)
+	e, err := push.NewEndpoints(db).Get(ctx, name)
 	if err != nil {
 		return err
 	}
-	answers, err := all.Answers(ctx, name)
+	d, err := health.EndpointDetail(ctx, db, &e)
 	if err != nil {
 		return err
-	}
-	now, err := scheduler.Clock(ctx, db)
-	if err != nil {
-		return err
-	}
-	d := endpointDetail{endpointRow: newEndpointRow(&e), Standing: health.EndpointText(answers, now), Answers: []answerRow{}}
-	for _, a := range answers {
-		d.Answers = append(d.Answers, answerRow{
-			a.At, a.Status, plain.Span(a.Took), a.Error, fmt.Sprint(a.Job), a.By, a.Origin, optional(a.Until),
-		})
 	}
 	if output != "table" {
 		return encode(p.out, d)
@@ -86,7 +73,7 @@ func (p *program) showEndpoint(ctx context.Context, db *dialect.DB, name, output
 		{"queue", name},
 		{"sent to", url},
 		{"at a time", atATime},
-		{"timeout", plain.FormatDuration(e.Timeout)},
+		{"timeout", string(d.Timeout)},
 		{"format", d.Format},
 		{"standing", d.Standing},
 	})
@@ -96,5 +83,5 @@ func (p *program) showEndpoint(ctx context.Context, db *dialect.DB, name, output
 	if _, err = fmt.Fprintln(p.out); err != nil {
 		return err
 	}
-	return write(p.out, output, d.Answers)
+	return writeTable(p.out, wireof.Each(d.Answers, newAnswerRow))
 }

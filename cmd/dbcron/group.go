@@ -2,15 +2,15 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) group() *cobra.Command {
@@ -24,48 +24,34 @@ ended; then its callback, a job, is enqueued, once. docs/queue-cli.md has exampl
 	return c
 }
 
-// A groupRow is a group. Pending and the like are known only for a single one.
+// A groupRow is what a table shows of a group.
 type groupRow struct {
-	ID       string       `json:"id"` // a string: JSON readers round large numbers
-	Name     string       `json:"name" table:",rare"`
-	State    string       `json:"state"`
-	Created  *time.Time   `json:"created"`
-	Ended    *time.Time   `json:"ended" table:",rare"`
-	Callback string       `json:"callback" table:",rare"` // its kind
-	Error    string       `json:"error" table:",rare"`
-	Keep     string       `json:"keep" table:"-"`
-	Counts   *groupCounts `json:"jobs,omitempty" table:"-"`
+	ID       string    `table:"id"`
+	Name     string    `table:"name,rare"`
+	State    string    `table:"state"`
+	Created  time.Time `table:"created"`
+	Ended    time.Time `table:"ended"`
+	Callback string    `table:"callback,rare"` // its kind
+	Error    string    `table:"error,rare"`
 }
 
-type groupCounts struct {
-	Pending   int `json:"pending"`
-	Done      int `json:"done"`
-	Dead      int `json:"dead"`
-	Cancelled int `json:"cancelled"`
+func newGroupRow(i *queue.GroupInfo) groupRow {
+	g := wireof.Group(i)
+	return groupRow{g.ID, g.Name, g.State, i.Created, i.Ended, g.Callback, g.Error}
 }
 
-type groupResult struct {
-	Job    string          `json:"job"`
-	Queue  string          `json:"queue"`
-	Kind   string          `json:"kind"`
-	State  string          `json:"state"`
-	Error  string          `json:"error" table:",rare"`
-	Result json.RawMessage `json:"result" table:"-"`
-	Made   string          `json:"-" table:"result,rare"`
+// A resultRow is what a table shows of a job of a group.
+type resultRow struct {
+	Job    string `table:"job"`
+	Queue  string `table:"queue"`
+	Kind   string `table:"kind"`
+	State  string `table:"state"`
+	Error  string `table:"error,rare"`
+	Result string `table:"result,rare"`
 }
 
-func newGroupRow(g *queue.GroupInfo) groupRow {
-	row := groupRow{
-		ID: strconv.FormatInt(g.ID, 10), Name: g.Name, State: g.State, Created: optional(g.Created),
-		Ended: optional(g.Ended), Error: g.Error,
-	}
-	if row.Keep = "forever"; g.Keep >= 0 {
-		row.Keep = plain.FormatDuration(g.Keep)
-	}
-	if g.Callback != nil {
-		row.Callback = g.Callback.Kind
-	}
-	return row
+func newResultRow(r *queue.Result) resultRow {
+	return resultRow{wire.ID(r.Job), r.Queue, r.Kind, r.State, r.Error, beginning(string(r.Result), "-o json")}
 }
 
 func groupID(text string) (int64, error) {
@@ -96,11 +82,7 @@ func (p *program) groupList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				rows := make([]groupRow, len(all))
-				for i := range all {
-					rows[i] = newGroupRow(&all[i])
-				}
-				return write(p.out, output, rows)
+				return writeEach(p.out, output, all, wireof.Group, newGroupRow)
 			})
 		},
 	}
@@ -138,25 +120,21 @@ func (p *program) showGroup(ctx context.Context, c *queue.Client, id int64, resu
 		return err
 	}
 	if results {
-		var rows []groupResult
+		var all []queue.Result
 		for r, err := range c.Results(ctx, id) {
 			if err != nil {
 				return err
 			}
-			rows = append(rows, groupResult{
-				strconv.FormatInt(r.Job, 10), r.Queue, r.Kind, r.State, r.Error, r.Result,
-				beginning(string(r.Result), "-o json"),
-			})
+			all = append(all, r)
 		}
-		return write(p.out, output, rows)
+		return writeEach(p.out, output, all, wireof.GroupResult, newResultRow)
 	}
-	row := newGroupRow(&g)
-	row.Counts = &groupCounts{g.Pending, g.Done, g.Dead, g.Cancelled}
+	w := wireof.GroupDetail(&g)
 	if output != "table" {
-		return encode(p.out, row)
+		return encode(p.out, w)
 	}
 	facts := []fact{
-		{"id", row.ID},
+		{"id", w.ID},
 		{"name", g.Name},
 		{"state", g.State},
 		{"jobs", fmt.Sprintf("%d pending, %d done, %d dead, %d cancelled", g.Pending, g.Done, g.Dead, g.Cancelled)},
@@ -168,11 +146,11 @@ func (p *program) showGroup(ctx context.Context, c *queue.Client, id int64, resu
 	if j := g.Callback; j != nil {
 		facts = append(facts, fact{"callback", j.Kind}, fact{"its queue", j.Queue}, fact{"its payload", beginning(string(j.Payload), "-o json")})
 	}
-	return writeFacts(p.out, append(facts, fact{"kept", row.Keep}, fact{"error", g.Error}))
+	return writeFacts(p.out, append(facts, fact{"kept", string(w.Keep)}, fact{"error", g.Error}))
 }
 
 func (p *program) groupCreate() *cobra.Command {
-	t := jobText{}
+	var t jobFlags
 	var name, keep, payload string
 	c := &cobra.Command{
 		Use:   "create",
@@ -188,22 +166,17 @@ job that --callback and --payload say is enqueued.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			g := queue.Group{Name: name}
 			var err error
-			switch {
-			case keep == "forever":
-				g.Keep = -1
-			case keep != "":
-				if g.Keep, err = notNegative(keep); err != nil || g.Keep == 0 {
-					return usagef("--keep: %q is not a duration, such as 7d, nor forever", keep)
-				}
+			if g.Keep, err = wire.Duration(keep).Time(); err != nil || g.Keep == 0 && keep != "" {
+				return usagef("--keep: %q is not a duration, such as 7d, nor forever", keep)
 			}
-			if c.Flags().Changed("callback") && t.kind == "" {
+			if c.Flags().Changed("callback") && t.Kind == "" {
 				return usagef("--callback is empty; leave it out if nobody is to be told")
 			}
-			if t.kind == "" && (payload != "" || c.Flags().Changed("callback-queue")) {
+			if t.Kind == "" && (payload != "" || c.Flags().Changed("callback-queue")) {
 				return usagef("there is no --callback that this is about")
 			}
-			if t.kind != "" {
-				t.payload = []byte(payload)
+			if t.Kind != "" {
+				t.Payload = []byte(payload)
 				job, err := t.job(func(field string) string {
 					return map[string]string{"kind": "--callback", "queue": "--callback-queue", "payload": "--payload"}[field]
 				})
@@ -225,8 +198,8 @@ job that --callback and --payload say is enqueued.`,
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&t.kind, "callback", "", "`kind` of the job that is enqueued at its end")
-	flags.StringVar(&t.queue, "callback-queue", "", "`name` of that job's queue (default: by the route of its kind)")
+	flags.StringVar(&t.Kind, "callback", "", "`kind` of the job that is enqueued at its end")
+	flags.StringVar(&t.Queue, "callback-queue", "", "`name` of that job's queue (default: by the route of its kind)")
 	flags.StringVar(&payload, "payload", "", "that job's `JSON`")
 	flags.StringVar(&name, "name", "", "a `text` for people")
 	flags.StringVar(&keep, "keep", "", "a `duration` for which it is kept after its end, or forever (default: 7d)")

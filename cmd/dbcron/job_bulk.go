@@ -12,7 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/ops/audit"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // A bulk is an action on all jobs selected by a filter.
@@ -26,18 +28,6 @@ type bulkFlags struct {
 	dryRun, yes bool
 	output      string
 	action      string // in the audit log; default: derived from the bulk
-}
-
-// A bulkRow is the result of a bulk, or of its dry run.
-type bulkRow struct {
-	Action  admin.BulkAction `json:"action"`
-	Queue   string           `json:"queue"`
-	State   admin.State      `json:"state"`
-	DryRun  bool             `json:"dry_run"`
-	Done    int              `json:"done"`
-	Gone    int              `json:"gone"`
-	InUse   int              `json:"in_use"`
-	Counted int              `json:"counted_to,omitempty"`
 }
 
 func (f *bulkFlags) add(c *cobra.Command) {
@@ -71,7 +61,7 @@ func (f *jobFilter) choose(c *cobra.Command, states []admin.State) error {
 
 // doBulks asks for confirmation and acts, or shows what it would do.
 func (p *program) doBulks(ctx context.Context, c *admin.Client, all []bulk, f bulkFlags) (err error) {
-	var rows []bulkRow
+	var rows []wire.BulkResult
 	if f.dryRun || !f.yes {
 		if rows, err = p.countBulks(ctx, c, all); err != nil {
 			return err
@@ -83,16 +73,14 @@ func (p *program) doBulks(ctx context.Context, c *admin.Client, all []bulk, f bu
 		}
 		rows = nil
 		for _, b := range all {
-			row := bulkRow{Action: b.what, Queue: b.filter.Queue, State: b.filter.State}
 			var r admin.BulkResult
 			r, err = p.doBulk(ctx, c, b)
-			row.Done, row.Gone, row.InUse = r.Done, r.Gone, r.InUse
 			if err == nil || r.Done > 0 {
 				action, detail := cmp.Or(f.action, "job."+string(b.what)),
 					audit.FilterText(string(b.filter.State), b.filter.Kind, b.filter.Key, b.filter.Where)
 				_ = p.did(ctx, nil, action, b.filter.Queue, r.Done, detail)
 			}
-			if rows = append(rows, row); err != nil {
+			if rows = append(rows, wireof.BulkResult(b.what, &b.filter, false, &r)); err != nil {
 				break // report what was done nevertheless
 			}
 		}
@@ -100,14 +88,14 @@ func (p *program) doBulks(ctx context.Context, c *admin.Client, all []bulk, f bu
 	if f.output != "text" {
 		return errors.Join(err, write(p.out, f.output, rows))
 	}
-	for _, row := range rows {
-		fmt.Fprintln(p.err, "dbcron: "+row.story())
+	for i := range rows {
+		fmt.Fprintln(p.err, "dbcron: "+story(&rows[i]))
 	}
 	return err
 }
 
 // countBulks counts the jobs that bulks would act on.
-func (p *program) countBulks(ctx context.Context, c *admin.Client, all []bulk) (rows []bulkRow, err error) {
+func (p *program) countBulks(ctx context.Context, c *admin.Client, all []bulk) (rows []wire.BulkResult, err error) {
 	for _, b := range all {
 		if b.filter.Limit == 0 || b.filter.Limit > countLimit {
 			b.filter.Limit = countLimit
@@ -116,20 +104,17 @@ func (p *program) countBulks(ctx context.Context, c *admin.Client, all []bulk) (
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, bulkRow{
-			Action: b.what, Queue: b.filter.Queue, State: b.filter.State, DryRun: true,
-			Done: r.Done, Counted: countLimit,
-		})
+		rows = append(rows, wireof.BulkResult(b.what, &b.filter, true, &r))
 	}
 	return rows, nil
 }
 
 // confirm asks at the terminal, if there is something to do.
-func (p *program) confirm(rows []bulkRow) bool {
+func (p *program) confirm(rows []wire.BulkResult) bool {
 	var parts []string
-	for _, row := range rows {
-		if row.Done > 0 {
-			parts = append(parts, string(row.Action)+" "+row.jobs())
+	for i := range rows {
+		if r := &rows[i]; r.Done > 0 {
+			parts = append(parts, r.Action+" "+jobsOf(r))
 		}
 	}
 	if len(parts) == 0 {
@@ -152,8 +137,8 @@ func (p *program) doBulk(ctx context.Context, c *admin.Client, b bulk) (admin.Bu
 	return c.Bulk(ctx, b.what, b.filter, admin.BulkOptions{Progress: func(r admin.BulkResult) { so.at(r.Done) }})
 }
 
-// jobs describes the jobs that a row is about.
-func (r *bulkRow) jobs() string {
+// jobsOf describes the jobs that a result is about.
+func jobsOf(r *wire.BulkResult) string {
 	n := strconv.Itoa(r.Done)
 	if r.DryRun {
 		n = tally(r.Done).String()
@@ -166,14 +151,11 @@ func (r *bulkRow) jobs() string {
 }
 
 // story describes the result of a bulk.
-func (r *bulkRow) story() string {
+func story(r *wire.BulkResult) string {
 	if r.DryRun {
-		return "would " + string(r.Action) + " " + r.jobs()
+		return "would " + r.Action + " " + jobsOf(r)
 	}
-	text := map[admin.BulkAction]string{
-		admin.BulkRetry: "retried", admin.BulkCancel: "cancelled",
-		admin.BulkDelete: "deleted",
-	}[r.Action] + " " + r.jobs()
+	text := map[string]string{"retry": "retried", "cancel": "cancelled", "delete": "deleted"}[r.Action] + " " + jobsOf(r)
 	if r.InUse > 0 {
 		text += "; " + counted(r.InUse, "stays dead: another job has its unique key", "stay dead: other jobs have their unique keys")
 	}

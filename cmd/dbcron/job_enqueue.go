@@ -14,25 +14,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/address"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
-	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
 )
 
-// A jobText is a job from flags or a line of JSON. Its values are text, and empty if not given.
-type jobText struct {
-	queue, kind, key, priority  string
-	delay, runAt                string
-	maxAttempts, timeout, trace string
-	endpoint                    string
-	unique, uniqueFor, group    string
-
-	payload []byte
-	binary  bool
-	told    string // format of the result: text, json or jsonl
+// jobFlags are the flags that describe a job.
+type jobFlags struct {
+	wire.NewJob
+	runAt, maxAttempts string
+	binary             bool
+	told               string // format of the result: text, json or jsonl
 }
 
 // flagNames maps fields in errors to flags.
@@ -47,7 +40,7 @@ func flagNames(field string) string {
 func lineNames(field string) string { return field }
 
 func (p *program) jobEnqueue() *cobra.Command {
-	var t jobText
+	var t jobFlags
 	var lines bool
 	var f linesFlags
 	var output string
@@ -81,10 +74,10 @@ Durations are such as 500ms, 90s, 1h30m or 30d.`,
   dbcron job enqueue --jsonl welcome --queue mail --from-line 20001 <welcome.jsonl`,
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
-			if c.Flags().Changed("key") && t.key == "" {
+			if c.Flags().Changed("key") && t.Key == "" {
 				return usagef("--key is empty; leave it out if the job waits for nobody")
 			}
-			if c.Flags().Changed("queue") && t.queue == "" {
+			if c.Flags().Changed("queue") && t.Queue == "" {
 				return usagef("--queue is empty; leave it out if the job goes where its kind's route says")
 			}
 			if len(args) == 1 && args[0] == "-" && !lines {
@@ -114,38 +107,36 @@ Durations are such as 500ms, 90s, 1h30m or 30d.`,
 	return c
 }
 
-func (t *jobText) register(c *cobra.Command) {
+func (t *jobFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringVar(&t.queue, "queue", "", "`name` of the queue, which is made if there is none (default: by the route of its kind, or else default)")
-	flags.StringVar(&t.key, "key", "", "`name` of what the job is about: jobs of one key are done in order")
-	flags.StringVar(&t.unique, "unique", "", "`name` that keeps other jobs out that have the same one")
-	flags.StringVar(&t.uniqueFor, "unique-for", "", "a `duration` for which it does so at least")
-	flags.StringVar(&t.group, "group", "", "`id` of a group that waits for it: dbcron group")
-	flags.StringVar(&t.priority, "priority", "", "`word`: urgent, normal, low or idle (default: normal)")
-	flags.StringVar(&t.delay, "delay", "", "a `duration` before which it is not done")
+	flags.StringVar(&t.Queue, "queue", "", "`name` of the queue, which is made if there is none (default: by the route of its kind, or else default)")
+	flags.StringVar(&t.Key, "key", "", "`name` of what the job is about: jobs of one key are done in order")
+	flags.StringVar(&t.Unique, "unique", "", "`name` that keeps other jobs out that have the same one")
+	flags.StringVar((*string)(&t.UniqueFor), "unique-for", "", "a `duration` for which it does so at least")
+	flags.StringVar(&t.Group, "group", "", "`id` of a group that waits for it: dbcron group")
+	flags.StringVar(&t.Priority, "priority", "", "`word`: urgent, normal, low or idle (default: normal)")
+	flags.StringVar((*string)(&t.Delay), "delay", "", "a `duration` before which it is not done")
 	flags.StringVar(&t.runAt, "run-at", "", "a `time` before which it is not done, such as 2026-12-31T18:00:00Z")
 	flags.StringVar(&t.maxAttempts, "max-attempts", "", "a `number` of failed attempts after which it is dead (default: the queue's)")
-	flags.StringVar(&t.timeout, "timeout", "", "a `duration` after which an attempt has failed (default: the queue's)")
-	flags.StringVar(&t.trace, "trace", "", "the `traceparent` of the trace that it belongs to")
-	flags.StringVar(&t.endpoint, "endpoint", "", "a `URL` that it is sent to, in a queue that has an endpoint (default: the queue's)")
+	flags.StringVar((*string)(&t.Timeout), "timeout", "", "a `duration` after which an attempt has failed (default: the queue's)")
+	flags.StringVar(&t.Trace, "trace", "", "the `traceparent` of the trace that it belongs to")
+	flags.StringVar(&t.Endpoint, "endpoint", "", "a `URL` that it is sent to, in a queue that has an endpoint (default: the queue's)")
 	flags.BoolVar(&t.binary, "binary", false, "the payload is not JSON but anything")
 }
 
-func (p *program) enqueueOne(ctx context.Context, t jobText, args []string) error {
+func (p *program) enqueueOne(ctx context.Context, t jobFlags, args []string) error {
 	if len(args) == 0 {
 		return usagef("the kind is missing: dbcron job enqueue KIND [PAYLOAD|-]")
 	}
-	t.kind = args[0]
+	t.Kind = args[0]
 	if len(args) == 1 && t.binary {
 		return usagef("--binary is about a payload, and there is none")
 	}
 	if len(args) == 2 {
-		payload, err := p.readPayload(args[1], t.binary)
-		if err != nil {
+		if err := p.readPayload(&t, args[1]); err != nil {
 			return err
 		}
-		t.payload = payload
 	}
 	job, err := t.job(flagNames)
 	if err != nil {
@@ -175,74 +166,79 @@ func (p *program) enqueueOne(ctx context.Context, t jobText, args []string) erro
 	})
 }
 
-// readPayload returns the payload that PAYLOAD stands for. For JSON it drops the final line feed, which echo
-// writes.
-func (p *program) readPayload(arg string, binary bool) ([]byte, error) {
+// readPayload reads the payload that PAYLOAD stands for. Of JSON it drops the final line feed, which echo writes.
+func (p *program) readPayload(t *jobFlags, arg string) error {
 	payload, from := []byte(arg), "the payload"
 	if arg == "-" {
 		const most = 1 << 30 // no queue accepts more
 		var err error
 		payload, err = io.ReadAll(io.LimitReader(p.in, most+1))
 		if err != nil {
-			return nil, fmt.Errorf("standard input: %w", err)
+			return fmt.Errorf("standard input: %w", err)
 		}
 		if from = "standard input"; len(payload) > most {
-			return nil, usagef("standard input is longer than 1 GiB")
+			return usagef("standard input is longer than 1 GiB")
 		}
 	}
-	if binary {
-		return payload, nil
-	}
-	payload = bytes.TrimSpace(payload)
-	if len(payload) == 0 {
-		return nil, usagef("%s is empty; leave PAYLOAD out if there is none", from)
-	}
-	return payload, nil
-}
-
-// job parses the texts. names maps fields to the names used in errors.
-func (t *jobText) job(names func(field string) string) (j queue.Job, err error) {
-	j = queue.Job{Queue: t.queue, Kind: t.kind, Key: t.key, Payload: t.payload, Binary: t.binary, Trace: t.trace, Unique: t.unique}
-	for _, field := range []struct {
-		name, text string
-		read       func(text string) error
-	}{
-		{"kind", t.kind, sqlrun.CheckName},
-		{"queue", t.queue, sqlrun.CheckName},
-		{"key", t.key, sqlrun.CheckName},
-		{"unique", t.unique, sqlrun.CheckName},
-		{"unique_for", t.uniqueFor, func(text string) (err error) { j.UniqueFor, err = notNegative(text); return err }},
-		{"group", t.group, func(text string) (err error) { j.Group, err = groupID(text); return err }},
-		{"payload", string(t.payload), func(string) error { return t.checkPayload() }},
-		{"priority", t.priority, func(text string) (err error) { j.Priority, err = wire.ParsePriority(text); return err }},
-		{"delay", t.delay, func(text string) (err error) { j.Delay, err = notNegative(text); return err }},
-		{"run_at", t.runAt, func(text string) (err error) { j.RunAt, err = readRunAt(text); return err }},
-		{"max_attempts", t.maxAttempts, func(text string) (err error) { j.MaxAttempts, err = readAttempts(text); return err }},
-		{"endpoint", t.endpoint, func(text string) error { j.Endpoint = text; return address.CheckEndpoint(text) }},
-		{"timeout", t.timeout, func(text string) (err error) { j.Timeout, err = readTimeout(text); return err }},
-	} {
-		if field.text == "" && field.name != "kind" {
-			continue
-		}
-		if err := field.read(field.text); err != nil {
-			return j, fmt.Errorf("%s: %w", names(field.name), err)
-		}
-	}
-	if t.delay != "" && t.runAt != "" {
-		return j, fmt.Errorf("there are both %s and %s; keep one of them", names("delay"), names("run_at"))
-	}
-	return j, nil
-}
-
-func (t *jobText) checkPayload() error {
 	if t.binary {
+		t.Binary = payload
 		return nil
 	}
-	if !utf8.Valid(t.payload) {
+	if t.Payload = bytes.TrimSpace(payload); len(t.Payload) == 0 {
+		return usagef("%s is empty; leave PAYLOAD out if there is none", from)
+	}
+	return nil
+}
+
+// text reads the flags that are not a job's own texts.
+func (t *jobFlags) text() (n wire.NewJob, err error) {
+	if t.runAt != "" {
+		at, err := readRunAt(t.runAt)
+		if err != nil {
+			return n, fmt.Errorf("--run-at: %w", err)
+		}
+		t.RunAt = wire.At(at)
+	}
+	if t.maxAttempts != "" {
+		if t.MaxAttempts, err = readAttempts(t.maxAttempts); err != nil {
+			return n, fmt.Errorf("--max-attempts: %w", err)
+		}
+	}
+	return t.NewJob, nil
+}
+
+// job returns the job of the flags. names maps fields to the names used in errors.
+func (t *jobFlags) job(names func(field string) string) (queue.Job, error) {
+	n, err := t.text()
+	if err != nil {
+		return queue.Job{}, err
+	}
+	if err := checkPayload(n.Payload); err != nil {
+		return queue.Job{}, fmt.Errorf("%s: %w", names("payload"), err)
+	}
+	return newJob(&n, names)
+}
+
+// newJob returns a job to enqueue.
+func newJob(n *wire.NewJob, names func(field string) string) (queue.Job, error) {
+	j, err := wireof.NewJob(n)
+	var wrong *queue.InvalidError
+	if errors.As(err, &wrong) {
+		err = fmt.Errorf("%s: %s", names(wrong.Field), wrong.Problem)
+	}
+	return j, err
+}
+
+// checkPayload says where JSON is wrong.
+func checkPayload(payload []byte) error {
+	if len(payload) == 0 {
+		return nil
+	}
+	if !utf8.Valid(payload) {
 		return errors.New("it is not UTF-8, as JSON is")
 	}
 	var any json.RawMessage
-	err := json.Unmarshal(t.payload, &any)
+	err := json.Unmarshal(payload, &any)
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		return fmt.Errorf("it is not JSON: %w, at byte %d (a text needs quotes of its own: '\"text\"')", err, syntax.Offset)
@@ -265,14 +261,6 @@ func readAttempts(text string) (int, error) {
 		return 0, fmt.Errorf("%q is not a number from 1 to 1000000", text)
 	}
 	return n, nil
-}
-
-func readTimeout(text string) (time.Duration, error) {
-	d, err := notNegative(text)
-	if err == nil && d < time.Millisecond {
-		err = fmt.Errorf("%q is less than 1ms; leave it out for the queue's", text)
-	}
-	return d, err
 }
 
 // fits checks that the queues accept the jobs before any is enqueued, and returns the queues that will be

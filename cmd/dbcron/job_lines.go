@@ -14,6 +14,7 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // Lines are enqueued in batches, one transaction each. A batch has usualBatch lines by default, batchMost at
@@ -31,46 +32,15 @@ type linesFlags struct {
 	batch int
 }
 
-// A jobLine is a line of JSON with a job. null means not given.
-type jobLine struct {
-	Kind        *looseText      `json:"kind"`
-	Queue       *looseText      `json:"queue"`
-	Key         *looseText      `json:"key"`
-	Unique      *looseText      `json:"unique"`
-	UniqueFor   *looseText      `json:"unique_for"`
-	Group       *looseText      `json:"group"`
-	Priority    *looseText      `json:"priority"`
-	Delay       *looseText      `json:"delay"`
-	RunAt       *looseText      `json:"run_at"`
-	MaxAttempts *looseText      `json:"max_attempts"`
-	Timeout     *looseText      `json:"timeout"`
-	Trace       *looseText      `json:"trace"`
-	Endpoint    *looseText      `json:"endpoint"`
-	Payload     json.RawMessage `json:"payload"` // verbatim
-	Binary      *[]byte         `json:"payload_base64"`
-}
-
-// A looseText is a string, or a number as written.
-type looseText string
-
-func (t *looseText) UnmarshalJSON(b []byte) error {
-	var number json.Number
-	if err := json.Unmarshal(b, &number); err == nil && b[0] != '"' {
-		*t = looseText(number)
-		return nil
-	}
-	return json.Unmarshal(b, (*string)(t))
-}
-
 // enqueueLines enqueues jobs from standard input. t has the defaults for the lines.
-func (p *program) enqueueLines(ctx context.Context, t jobText, args []string, f linesFlags) error {
+func (p *program) enqueueLines(ctx context.Context, t jobFlags, args []string, f linesFlags) error {
 	switch {
 	case t.binary:
 		return usagef("--binary is not for lines of JSON; a line has payload_base64 instead of payload")
 	case len(args) > 1:
 		return usagef("the payloads are in the lines")
 	case len(args) == 1:
-		t.kind = args[0]
+		t.Kind = args[0]
 	}
 	switch {
 	case f.from < 1:
@@ -78,7 +48,11 @@ func (p *program) enqueueLines(ctx context.Context, t jobText, args []string, f 
 	case f.batch < 1 || f.batch > batchMost:
 		return usagef("--batch %d: use 1 to %d", f.batch, batchMost)
 	}
-	r := &lineReader{r: bufio.NewReaderSize(p.in, 1<<16), usual: t, from: f.from, batch: f.batch}
+	usual, err := t.text()
+	if err != nil {
+		return usagef("%v", err)
+	}
+	r := &lineReader{r: bufio.NewReaderSize(p.in, 1<<16), usual: usual, from: f.from, batch: f.batch}
 	first, err := r.next() // before the database is opened: wrong input must not touch it
 	if err != nil {
 		return err
@@ -145,7 +119,7 @@ type lineBatch struct {
 // A lineReader parses jobs from lines.
 type lineReader struct {
 	r           *bufio.Reader
-	usual       jobText
+	usual       wire.NewJob
 	from, batch int
 	line        int // the last one read
 	read        atomic.Int64
@@ -218,55 +192,27 @@ func (r *lineReader) goOn(b lineBatch, err error) error {
 	return fmt.Errorf("%w; of lines from %d on nothing was enqueued: go on with --from-line %[2]d", err, b.from)
 }
 
-func readLine(line []byte, t jobText) (queue.Job, error) {
-	var l jobLine
+// readLine returns the job of a line, which has what the line does not say from usual.
+func readLine(line []byte, usual wire.NewJob) (queue.Job, error) {
+	const unsaid = "\x00" // no queue
+	n := usual
+	n.Queue, n.Delay, n.RunAt = unsaid, "", wire.Instant{} // a delay and a time replace each other
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&l); err != nil {
+	if err := d.Decode(&n); err != nil {
 		return queue.Job{}, plain.JSONError(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return queue.Job{}, errors.New("there is more on it than one JSON object")
 	}
-	if l.Payload != nil && l.Binary != nil {
-		return queue.Job{}, errors.New("there are both payload and payload_base64; keep one of them")
-	}
-	if l.Queue != nil && *l.Queue == "" {
+	switch n.Queue {
+	case "":
 		return queue.Job{}, errors.New("queue is empty; leave it out if the job goes where its kind's route says")
+	case unsaid:
+		n.Queue = usual.Queue
 	}
-	l.over(&t)
-	return t.job(lineNames)
-}
-
-// over applies a line's values to the defaults.
-func (l *jobLine) over(t *jobText) {
-	if l.Delay != nil || l.RunAt != nil { // one replaces the other
-		t.delay, t.runAt = "", ""
+	if n.Delay == "" && n.RunAt.IsZero() {
+		n.Delay, n.RunAt = usual.Delay, usual.RunAt
 	}
-	for _, field := range []struct {
-		given *looseText
-		to    *string
-	}{
-		{l.Kind, &t.kind},
-		{l.Queue, &t.queue},
-		{l.Key, &t.key},
-		{l.Unique, &t.unique},
-		{l.UniqueFor, &t.uniqueFor},
-		{l.Group, &t.group},
-		{l.Priority, &t.priority},
-		{l.Delay, &t.delay},
-		{l.RunAt, &t.runAt},
-		{l.MaxAttempts, &t.maxAttempts},
-		{l.Timeout, &t.timeout},
-		{l.Trace, &t.trace},
-		{l.Endpoint, &t.endpoint},
-	} {
-		if field.given != nil {
-			*field.to = string(*field.given)
-		}
-	}
-	t.payload = l.Payload
-	if l.Binary != nil {
-		t.payload, t.binary = *l.Binary, true
-	}
+	return newJob(&n, lineNames)
 }

@@ -21,17 +21,17 @@ import (
 
 // A jobRow is what a table shows of a job.
 type jobRow struct {
-	ID       string     `table:"id"`
-	Kind     string     `table:"kind"`
-	Key      string     `table:"key,rare"`
-	Priority string     `table:"priority,rare"`
-	Enqueued *time.Time `table:"enqueued"`
-	When     string     `table:"at,rare"`
-	Tried    string     `table:"attempts,rare"`
-	HowFar   string     `table:"progress,rare"`
-	Worker   string     `table:"worker,rare"`
-	Error    string     `table:"error,rare"`
-	What     string     `table:"payload,rare"`
+	ID       string    `table:"id"`
+	Kind     string    `table:"kind"`
+	Key      string    `table:"key,rare"`
+	Priority string    `table:"priority,rare"`
+	Enqueued time.Time `table:"enqueued"`
+	When     string    `table:"at,rare"`
+	Tried    string    `table:"attempts,rare"`
+	HowFar   string    `table:"progress,rare"`
+	Worker   string    `table:"worker,rare"`
+	Error    string    `table:"error,rare"`
+	What     string    `table:"payload,rare"`
 }
 
 // howFar describes a job's progress for people.
@@ -52,7 +52,7 @@ func refusedText(r *admin.Refusal) string {
 
 func newJobRow(i *admin.Job) jobRow {
 	row := jobRow{
-		ID: wire.ID(i.ID), Kind: i.Kind, Key: i.Key, Priority: priorityText(i.Priority), Enqueued: optional(i.Enqueued),
+		ID: wire.ID(i.ID), Kind: i.Kind, Key: i.Key, Priority: priorityText(i.Priority), Enqueued: i.Enqueued,
 		HowFar: howFar(&i.Progress), Worker: i.Worker, Error: i.Error, What: payloadText(i),
 	}
 	if i.State != admin.StateReady {

@@ -18,15 +18,15 @@ import (
 
 // A statRow is what a table shows of jobs that share some values.
 type statRow struct {
-	Queue  string     `table:"queue,rare"`
-	State  string     `table:"state,rare"`
-	Kind   string     `table:"kind,rare"`
-	Count  string     `table:"count"`
-	Oldest *time.Time `table:"oldest"`
+	Queue  string    `table:"queue,rare"`
+	State  string    `table:"state,rare"`
+	Kind   string    `table:"kind,rare"`
+	Count  string    `table:"count"`
+	Oldest time.Time `table:"oldest"`
 }
 
 func newStatRow(c *wire.JobCount) statRow {
-	row := statRow{c.Queue, c.State, c.Kind, strconv.Itoa(c.Count), &c.Oldest.Time}
+	row := statRow{c.Queue, c.State, c.Kind, strconv.Itoa(c.Count), c.Oldest.Time}
 	if c.More {
 		row.Count += "+"
 	}

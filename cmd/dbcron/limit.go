@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) limit() *cobra.Command {
@@ -24,27 +24,6 @@ within three seconds; jobs that run by then are not stopped.`,
 	return c
 }
 
-type limitRow struct {
-	Queue   string `json:"queue"`
-	Kind    string `json:"kind"`    // empty: the whole queue
-	Running string `json:"running"` // empty: no limit
-	Rate    string `json:"rate"`    // such as 100/1m; empty: no limit
-	Burst   int    `json:"burst"`
-	Permits int    `json:"permits"` // held by workers
-	Waiting bool   `json:"waiting"` // a worker waits for one
-}
-
-func newLimitRow(l admin.LimitInfo) limitRow {
-	r := limitRow{Queue: l.Queue, Kind: l.Kind, Burst: l.Burst, Permits: l.Permits, Waiting: l.Waiting}
-	if l.Running > 0 {
-		r.Running = strconv.Itoa(l.Running)
-	}
-	if l.Rate > 0 {
-		r.Rate = plain.FormatRate(l.Rate, l.Per)
-	}
-	return r
-}
-
 func (p *program) limitList() *cobra.Command {
 	var output string
 	c := &cobra.Command{
@@ -56,11 +35,11 @@ queue together.`,
 		Example: `  dbcron limit list -o json`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.withAdmin(c.Context(), func(q *admin.Client) error {
-				rows, err := limits(c.Context(), q)
+				all, err := limits(c.Context(), q)
 				if err != nil {
 					return err
 				}
-				return write(p.out, output, rows)
+				return write(p.out, output, wireof.Each(all, wireof.Limit))
 			})
 		},
 	}
@@ -68,21 +47,10 @@ queue together.`,
 	return c
 }
 
-func limits(ctx context.Context, c *admin.Client) (rows []limitRow, err error) {
-	const page = 1000
-	var last admin.LimitInfo
-	for {
-		found, err := c.Limits(ctx, last.Queue, last.Kind, page)
-		if err != nil {
-			return nil, err
-		}
-		for _, l := range found {
-			rows, last = append(rows, newLimitRow(l)), l
-		}
-		if len(found) < page {
-			return rows, nil
-		}
-	}
+func limits(ctx context.Context, c *admin.Client) ([]admin.LimitInfo, error) {
+	return pages(func(last *admin.LimitInfo, most int) ([]admin.LimitInfo, error) {
+		return c.Limits(ctx, last.Queue, last.Kind, most)
+	})
 }
 
 // limitFlags are the flags that change a limit.
@@ -97,7 +65,7 @@ func (p *program) limitSet() *cobra.Command {
 		Use:   "set QUEUE [--kind KIND] [--running N] [--rate N/TIME] [--burst N]",
 		Short: "Limit the jobs of a queue, or of one of its kinds",
 		Long: `Limit the jobs of a queue, or those of one of its kinds, over all workers together.
-What is not given stays as it is, and an empty text takes it back: --rate ''.
+What is not given stays as it is, and none takes it back: --rate none.
 
 --running 5 lets five run at a time. --rate 100/m lets a hundred begin in a minute,
 evenly; --burst 20 lets up to twenty of them begin at once after a pause, or else what
@@ -116,19 +84,21 @@ is better off in a queue of its own: dbcron route. Exit code 3: there is no such
 		return p.withLimit(c.Context(), f.kind, func(q *admin.Client) error {
 			made, err := q.EditLimit(c.Context(), args[0], f.kind, change)
 			if err == nil {
-				row := newLimitRow(admin.LimitInfo{Limit: made})
-				p.say("kind", row.Kind)
-				p.say("running", row.Running)
-				p.say("rate", row.Rate)
-				p.say("burst", row.Burst)
+				w := wireof.Limit(&admin.LimitInfo{Limit: made})
+				if w.Kind != "" {
+					p.say("kind", w.Kind)
+				}
+				p.say("running", w.Running)
+				p.say("rate", w.Rate)
+				p.say("burst", w.Burst)
 			}
 			return p.did(c.Context(), err, "limit.set", ofKind(args[0], f.kind), 1, "")
 		}, args[0])
 	}
 	c.Flags().SortFlags = false
 	c.Flags().StringVar(&f.kind, "kind", "", "limit the jobs of this kind only")
-	c.Flags().StringVar(&f.running, "running", "", "how many may run at a time")
-	c.Flags().StringVar(&f.rate, "rate", "", "how many may begin in a time: 100/s, 5/1m30s, 1/h")
+	c.Flags().StringVar(&f.running, "running", "", "how many may run at a time, or none for any number")
+	c.Flags().StringVar(&f.rate, "rate", "", "how many may begin in a time: 100/s, 5/1m30s, 1/h, or none for any number")
 	c.Flags().IntVar(&f.burst, "burst", 1, "how many may begin at once after a pause")
 	return c
 }
@@ -139,32 +109,18 @@ func (f *limitFlags) change(c *cobra.Command) (func(*admin.Limit), error) {
 	if !given("running") && !given("rate") && !given("burst") {
 		return nil, usagef("there is nothing to change; give --running, --rate or --burst")
 	}
-	var to admin.Limit
-	var err error
-	if f.running != "" {
-		if to.Running, err = strconv.Atoi(f.running); err != nil || to.Running < 1 {
-			return nil, usagef("--running: %q is not a number of jobs, 1 or more; to have none begin, use dbcron queue pause", f.running)
-		}
+	var n wire.LimitChange
+	if given("running") {
+		n.Running = (*wire.Count)(&f.running)
 	}
-	if f.rate != "" {
-		if to.Rate, to.Per, err = plain.ParseRate(f.rate); err != nil {
-			return nil, usagef("--rate: %v", err)
-		}
+	if given("rate") {
+		n.Rate = &f.rate
 	}
-	return func(l *admin.Limit) {
-		if given("running") {
-			l.Running = to.Running
-		}
-		if given("rate") {
-			l.Rate = to.Rate
-			if to.Rate > 0 {
-				l.Per = to.Per
-			}
-		}
-		if given("burst") {
-			l.Burst = f.burst
-		}
-	}, nil
+	if given("burst") {
+		n.Burst = &f.burst
+	}
+	change, err := wireof.LimitChange(&n)
+	return change, flagged(err)
 }
 
 func (p *program) limitDelete() *cobra.Command {
@@ -202,23 +158,24 @@ func (p *program) withLimit(ctx context.Context, kind string, f func(c *admin.Cl
 
 // limitsText describes the limits of a queue, one per line.
 func limitsText(ctx context.Context, c *admin.Client, name string) (lines []string, err error) {
-	rows, err := limits(ctx, c)
-	for _, r := range rows {
-		if r.Queue != name {
+	all, err := limits(ctx, c)
+	for i := range all {
+		l := wireof.Limit(&all[i])
+		if l.Queue != name {
 			continue
 		}
 		line := ""
-		if r.Kind != "" {
-			line = oneLine(r.Kind, 200) + ": "
+		if l.Kind != "" {
+			line = oneLine(l.Kind, 200) + ": "
 		}
-		if r.Running != "" {
-			line += r.Running + " at a time"
+		if l.Running != wire.Unlimited {
+			line += string(l.Running) + " at a time"
 		}
-		if r.Rate != "" {
-			if r.Running != "" {
+		if all[i].Rate > 0 {
+			if l.Running != wire.Unlimited {
 				line += ", "
 			}
-			line += fmt.Sprintf("%s, burst %d", r.Rate, r.Burst)
+			line += fmt.Sprintf("%s, burst %d", l.Rate, l.Burst)
 		}
 		lines = append(lines, line)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/lock"
 )
 
@@ -39,47 +40,26 @@ func (p *program) withLocks(ctx context.Context, opt lock.Options, f func(l *loc
 	})
 }
 
-// seconds is a number in JSON. Tables format it for people, with "-" for 0.
-type seconds float64
-
-func (s seconds) String() string {
-	if s == 0 {
-		return "-"
-	}
-	return strconv.FormatFloat(float64(s), 'f', 1, 64)
-}
-
+// A lockRow is what a table shows of a lock.
 type lockRow struct {
-	Name      string     `json:"name"`
-	Slot      *int       `json:"slot"`
-	State     lock.State `json:"state"`
-	By        string     `json:"by"`
-	Since     *time.Time `json:"since"`
-	Until     *time.Time `json:"until"`
-	Left      seconds    `json:"left"`
-	Fence     string     `json:"fence"` // a string: JSON readers round large numbers
-	Meta      string     `json:"meta"`
-	Released  *time.Time `json:"released" table:"-"`
-	Extends   int64      `json:"extends" table:"-"`
-	Takeovers int64      `json:"takeovers" table:"-"`
-	ForcedBy  string     `json:"forced_by" table:"-"`
-	Forced    *time.Time `json:"forced_at" table:"-"`
-	ForcedWhy string     `json:"forced_why" table:"-"`
-	Changed   *time.Time `json:"changed" table:"-"`
+	Name  string     `table:"name"`
+	Slot  *int       `table:"slot"`
+	State lock.State `table:"state"`
+	By    string     `table:"by"`
+	Since time.Time  `table:"since"`
+	Until time.Time  `table:"until"`
+	Left  string     `table:"left"` // in seconds
+	Fence int64      `table:"fence"`
+	Meta  string     `table:"meta"`
 }
 
-func newLockRow(i lock.Info) lockRow {
-	row := lockRow{
-		Name: i.Name, State: i.State, By: i.By, Since: optional(i.Since), Until: optional(i.Until),
-		Left: seconds(i.Left.Seconds()), Fence: strconv.FormatInt(i.Fence, 10), Meta: i.Meta,
-		Released: optional(i.Released), Extends: i.Extends, Takeovers: i.Takeovers,
-		ForcedBy: i.ForcedBy, Forced: optional(i.Forced), ForcedWhy: i.ForcedWhy, Changed: optional(i.Changed),
-	}
+func newLockRow(i *lock.Info) lockRow {
+	row := lockRow{Name: i.Name, State: i.State, By: i.By, Since: i.Since, Until: i.Until, Left: "-", Fence: i.Fence, Meta: i.Meta}
 	if i.Slot > 0 {
 		row.Slot = &i.Slot
 	}
-	if i.State != lock.Held && i.State != lock.Kept {
-		row.Left = 0 // of a lease released early
+	if left := wireof.Lock(i).Left; left > 0 {
+		row.Left = strconv.FormatFloat(left, 'f', 1, 64)
 	}
 	return row
 }
@@ -101,30 +81,19 @@ shown. The states:
     pool      stands for a pool, whose slots follow
     closed    a slot that its pool no longer has`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withLocks(c.Context(), lock.Options{}, func(l *lock.Locker) error { return p.listLocks(c.Context(), l, output) })
+			return p.withLocks(c.Context(), lock.Options{}, func(l *lock.Locker) error {
+				all, err := pages(func(last *lock.Info, most int) ([]lock.Info, error) {
+					return l.List(c.Context(), last.Name, last.Slot, most)
+				})
+				if err != nil {
+					return err
+				}
+				return writeEach(p.out, output, all, wireof.Lock, newLockRow)
+			})
 		},
 	}
 	outputFlag(c, &output)
 	return c
-}
-
-// listLocks reads page by page, since programs may invent any number of names.
-func (p *program) listLocks(ctx context.Context, l *lock.Locker, output string) error {
-	const page = 1000
-	var rows []lockRow
-	for after, slot := "", 0; ; {
-		found, err := l.List(ctx, after, slot, page)
-		if err != nil {
-			return err
-		}
-		for _, i := range found {
-			rows = append(rows, newLockRow(i))
-		}
-		if len(found) < page {
-			return write(p.out, output, rows)
-		}
-		after, slot = found[page-1].Name, found[page-1].Slot
-	}
 }
 
 type lockReleaseFlags struct {

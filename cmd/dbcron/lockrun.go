@@ -142,8 +142,6 @@ func (f *lockRunFlags) check(c *cobra.Command) error {
 	switch {
 	case f.noWait && changed("wait"):
 		return usagef("--wait and --no-wait exclude each other")
-	case f.wait < 0 || f.grace < 0:
-		return usagef("--wait and --kill-grace cannot be negative")
 	case f.conflict < 0 || f.conflict > 255:
 		return usagef("-E %d: exit codes are from 0 to 255", f.conflict)
 	case changed("slots") && f.slots < 1:

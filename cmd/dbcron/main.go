@@ -61,6 +61,15 @@ func usagef(format string, args ...any) error {
 	return fmt.Errorf("%w%w", errSilent{errUsage}, fmt.Errorf(format, args...))
 }
 
+// flagged returns an error about a field as one about its flag.
+func flagged(err error) error {
+	var wrong *queue.InvalidError
+	if errors.As(err, &wrong) {
+		return usagef("--%s: %s", strings.ReplaceAll(wrong.Field, "_", "-"), wrong.Problem)
+	}
+	return err
+}
+
 // errSilent adds an error that errors.Is finds and that has no text.
 type errSilent struct{ error }
 

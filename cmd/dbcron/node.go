@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -29,26 +30,19 @@ whole name of one.`,
 	return c
 }
 
+// A nodeRow is what a table shows of a process.
 type nodeRow struct {
-	Name      string     `json:"name"`
-	State     string     `json:"state"` // live, drained, lost or gone
-	Version   string     `json:"version"`
-	Tags      string     `json:"tags"` // of its schedules
-	Started   time.Time  `json:"started"`
-	Until     time.Time  `json:"until"`
-	Drained   *time.Time `json:"drained" table:"-"`
-	DrainedBy string     `json:"drained_by"`
+	Name      string    `table:"name"`
+	State     string    `table:"state"`
+	Version   string    `table:"version"`
+	Tags      string    `table:"tags"`
+	Started   time.Time `table:"started"`
+	Until     time.Time `table:"until"`
+	DrainedBy string    `table:"drained by"`
 }
 
 func newNodeRow(n *scheduler.Node) nodeRow {
-	state := n.State
-	switch {
-	case n.State == "live" && !n.Live:
-		state = "lost"
-	case n.State == "live" && !n.Drained.IsZero():
-		state = "drained"
-	}
-	return nodeRow{n.Name, state, n.Version, n.Tags, n.Started, n.Until, optional(n.Drained), n.DrainedBy}
+	return nodeRow{n.Name, wireof.Node(n).State, n.Version, n.Tags, n.Started, n.Until, n.DrainedBy}
 }
 
 func (p *program) nodeList() *cobra.Command {
@@ -61,33 +55,18 @@ time) or gone (it has ended). One that was killed stays listed for about a day.`
 		Example: `  dbcron node list -o json`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.with(c.Context(), func(db *dialect.DB) error {
-				rows, err := nodes(c.Context(), db)
+				all, err := pages(func(last *scheduler.Node, most int) ([]scheduler.Node, error) {
+					return scheduler.Nodes(c.Context(), db, last.Name, most)
+				})
 				if err != nil {
 					return err
 				}
-				return write(p.out, output, rows)
+				return writeEach(p.out, output, all, wireof.Node, newNodeRow)
 			})
 		},
 	}
 	outputFlag(c, &output)
 	return c
-}
-
-func nodes(ctx context.Context, db *dialect.DB) (rows []nodeRow, err error) {
-	const page = 1000
-	for after := ""; ; {
-		found, err := scheduler.Nodes(ctx, db, after, page)
-		if err != nil {
-			return nil, err
-		}
-		for i := range found {
-			rows = append(rows, newNodeRow(&found[i]))
-		}
-		if len(found) < page {
-			return rows, nil
-		}
-		after = found[page-1].Name
-	}
 }
 
 func (p *program) nodeDrain() *cobra.Command {

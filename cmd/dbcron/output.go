@@ -35,6 +35,21 @@ func outputFlag(c *cobra.Command, to *string) {
 	}
 }
 
+// pages reads a whole list, page by page: programs may make any number of names. read returns a page after the last
+// entry of the one before, which is the zero value at first.
+func pages[T any](read func(last *T, most int) ([]T, error)) (all []T, err error) {
+	const most = 1000
+	for last := new(T); ; last = &all[len(all)-1] {
+		found, err := read(last, most)
+		if err != nil {
+			return nil, err
+		}
+		if all = append(all, found...); len(found) < most {
+			return all, nil
+		}
+	}
+}
+
 // writeEach prints each item of a list: as JSON what word makes of it, which is what the API sends, too, and in
 // tables what row does.
 func writeEach[T, W, R any](w io.Writer, output string, all []T, word func(*T) W, row func(*T) R) error {
@@ -126,11 +141,13 @@ func column(f reflect.StructField) (name string, rare, ok bool) {
 // cell formats a value as one line of text that is safe for a terminal.
 func cell(v any) string {
 	switch v := v.(type) {
-	case *time.Time:
-		if v == nil {
+	case time.Time:
+		if v.IsZero() {
 			return "-"
 		}
 		return v.Format(time.RFC3339)
+	case []string:
+		return oneLine(strings.Join(v, ","), 60)
 	case *int:
 		if v == nil {
 			return "-"
@@ -180,14 +197,6 @@ func isTerminal(stream any) bool {
 
 // flat joins the lines of a driver's message.
 func flat(s string) string { return strings.Join(strings.Fields(s), " ") }
-
-// optional returns nil for the zero time.
-func optional(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	return &t
-}
 
 // hostNow returns this host's clock, for people to compare and for deadlines of this host.
 func hostNow() time.Time { return time.Now() } //nolint:forbidigo // never stored

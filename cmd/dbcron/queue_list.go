@@ -223,14 +223,14 @@ func (p *program) newQueueLook(ctx context.Context, db *dialect.DB, c *admin.Cli
 		return nil, err
 	}
 	l.now, l.flows = now, health.Flows(minutes, now)
-	rows, err := endpointRows(ctx, push.NewEndpoints(db))
+	all, err := endpoints(ctx, push.NewEndpoints(db))
 	if err != nil { // endpoints contain secrets; a user who may not read them sees the rest
 		fmt.Fprintf(p.err, "dbcron: which queues have endpoints is not known: %v\n", err)
 	}
-	for i := range rows {
-		l.endpoints[rows[i].Queue] = "each job's own"
-		if rows[i].URL != "" {
-			l.endpoints[rows[i].Queue] = plain.URL(rows[i].URL)
+	for i := range all {
+		l.endpoints[all[i].Queue] = "each job's own"
+		if all[i].URL != "" {
+			l.endpoints[all[i].Queue] = plain.URL(all[i].URL)
 		}
 	}
 	return l, nil

@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
@@ -194,10 +193,7 @@ func notNegative(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, errors.New("is empty")
 	}
-	if strings.HasPrefix(text, "-") {
-		return 0, fmt.Errorf("%q is negative", text)
-	}
-	return plain.ParseDuration(text)
+	return wire.Duration(text).Finite()
 }
 
 // Units of sizes, largest first.

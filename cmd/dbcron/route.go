@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -25,11 +26,6 @@ seconds. Jobs that were enqueued before stay where they are: dbcron queue move.`
 	return c
 }
 
-type routeRow struct {
-	Kind  string `json:"kind"`
-	Queue string `json:"queue"`
-}
-
 func (p *program) routeList() *cobra.Command {
 	var output string
 	c := &cobra.Command{
@@ -37,28 +33,19 @@ func (p *program) routeList() *cobra.Command {
 		Short:   "List the routes",
 		Example: `  dbcron route list -o json`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withAdmin(c.Context(), func(q *admin.Client) error { return p.listRoutes(c.Context(), q, output) })
+			return p.withAdmin(c.Context(), func(q *admin.Client) error {
+				all, err := pages(func(last *admin.Route, most int) ([]admin.Route, error) {
+					return q.Routes(c.Context(), last.Kind, most)
+				})
+				if err != nil {
+					return err
+				}
+				return write(p.out, output, wireof.Each(all, wireof.Route))
+			})
 		},
 	}
 	outputFlag(c, &output)
 	return c
-}
-
-func (p *program) listRoutes(ctx context.Context, c *admin.Client, output string) error {
-	const page = 1000
-	var rows []routeRow
-	for after := ""; ; {
-		found, err := c.Routes(ctx, after, page)
-		if err != nil {
-			return err
-		}
-		for _, r := range found {
-			rows, after = append(rows, routeRow(r)), r.Kind
-		}
-		if len(found) < page {
-			return write(p.out, output, rows)
-		}
-	}
 }
 
 func (p *program) routeSet() *cobra.Command {

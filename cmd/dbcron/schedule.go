@@ -35,21 +35,21 @@ By hand:      run, cancel, backfill`,
 
 // A scheduleRow is what a table shows of a schedule.
 type scheduleRow struct {
-	Name   string     `table:"name"`
-	Spec   string     `table:"spec"`
-	Zone   string     `table:"time zone"`
-	State  string     `table:"state"`
-	Next   *time.Time `table:"next"`
-	Tag    string     `table:"tag,rare"`
-	Kind   string     `table:"kind"`
-	What   string     `table:"command"`
-	Reason string     `table:"reason"`
+	Name   string    `table:"name"`
+	Spec   string    `table:"spec"`
+	Zone   string    `table:"time zone"`
+	State  string    `table:"state"`
+	Next   time.Time `table:"next"`
+	Tag    string    `table:"tag,rare"`
+	Kind   string    `table:"kind"`
+	What   string    `table:"command"`
+	Reason string    `table:"reason"`
 }
 
 func newScheduleRow(s *scheduler.Schedule) scheduleRow {
 	row := scheduleRow{Name: s.Name, Spec: s.Spec, Zone: s.Zone, State: s.State, Kind: s.Kind, What: what(s), Reason: s.Reason}
 	if s.State == "active" { // otherwise it will not run
-		row.Next = optional(s.Due)
+		row.Next = s.Due
 	}
 	if s.Tag != "default" {
 		row.Tag = s.Tag

@@ -23,22 +23,22 @@ import (
 
 // A runRow is what a table shows of a run.
 type runRow struct {
-	ID       string     `table:"id"`
-	Schedule string     `table:"schedule"`
-	Due      *time.Time `table:"due"`
-	Slots    int64      `table:"slots"`
-	Attempt  int        `table:"attempt"`
-	Cause    string     `table:"cause"`
-	State    string     `table:"state"`
-	Exit     *int       `table:"exit code"`
-	Seconds  string     `table:"seconds"`
-	Error    string     `table:"error"`
-	Output   string     `table:"output"`
+	ID       string    `table:"id"`
+	Schedule string    `table:"schedule"`
+	Due      time.Time `table:"due"`
+	Slots    int64     `table:"slots"`
+	Attempt  int       `table:"attempt"`
+	Cause    string    `table:"cause"`
+	State    string    `table:"state"`
+	Exit     *int      `table:"exit code"`
+	Seconds  string    `table:"seconds"`
+	Error    string    `table:"error"`
+	Output   string    `table:"output"`
 }
 
 func newRunRow(r *scheduler.Run) runRow {
 	row := runRow{
-		ID: wire.ID(r.ID), Schedule: r.Schedule, Due: optional(r.Due), Slots: r.Slots, Attempt: r.Attempt, Cause: r.Cause, State: r.State,
+		ID: wire.ID(r.ID), Schedule: r.Schedule, Due: r.Due, Slots: r.Slots, Attempt: r.Attempt, Cause: r.Cause, State: r.State,
 		Seconds: "-", Error: r.Error, Output: r.Output,
 	}
 	if r.ExitCode >= 0 {

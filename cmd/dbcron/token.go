@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) token() *cobra.Command {
@@ -49,7 +50,7 @@ host. So the first one is asked for; without a terminal it needs --yes.`,
   dbcron token create dashboard --scope read --expires 90d >token && chmod 600 token`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			lasts, err := notNegative(orText(expires, "0s"))
+			lasts, err := wire.Duration(expires).Finite()
 			if err != nil || expires != "" && lasts == 0 {
 				return usagef("--expires: %q is not a duration of more than 0; write for example 90d", expires)
 			}
@@ -72,13 +73,6 @@ func scopesOf(words []string) []httpapi.Scope {
 		all[i] = httpapi.Scope(s)
 	}
 	return all
-}
-
-func orText(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }
 
 func (p *program) createToken(ctx context.Context, name string, scopes []string, lasts time.Duration, yes bool) error {
@@ -112,35 +106,21 @@ func (p *program) permitFirst(ctx context.Context, tokens *httpapi.Tokens, name 
 	return p.consent(yes, name)
 }
 
+// A tokenRow is what a table shows of a token.
 type tokenRow struct {
-	Name    string     `json:"name"`
-	Scopes  string     `json:"scopes"`
-	State   string     `json:"state"`
-	Created *time.Time `json:"created"`
-	Used    *time.Time `json:"last_used" table:"last used"`
-	Expires *time.Time `json:"expires"`
-	Old     *time.Time `json:"old_secret_until" table:"-"`
-	OldText string     `json:"-" table:"old secret until,rare"`
-	Revoked *time.Time `json:"revoked" table:"-"`
+	Name    string    `table:"name"`
+	Scopes  []string  `table:"scopes"`
+	State   string    `table:"state"`
+	Created time.Time `table:"created"`
+	Used    time.Time `table:"last used"`
+	Expires time.Time `table:"expires"`
+	Old     string    `table:"old secret until,rare"`
 }
 
 func newTokenRow(t *httpapi.Token) tokenRow {
-	words := make([]string, len(t.Scopes))
-	for i, s := range t.Scopes {
-		words[i] = string(s)
-	}
-	row := tokenRow{
-		Name: t.Name, Scopes: strings.Join(words, ","), State: "good",
-		Created: optional(t.Created), Used: optional(t.Used), Expires: optional(t.Expires), Old: optional(t.Old), Revoked: optional(t.Revoked),
-	}
-	if row.Old != nil {
-		row.OldText = row.Old.Format(time.RFC3339)
-	}
-	switch {
-	case !t.Revoked.IsZero():
-		row.State = "revoked"
-	case t.Expired:
-		row.State = "expired"
+	row := tokenRow{Name: t.Name, Scopes: t.JSON().Scopes, State: t.State, Created: t.Created, Used: t.Used, Expires: t.Expires}
+	if !t.Old.IsZero() {
+		row.Old = cell(t.Old)
 	}
 	return row
 }
@@ -158,11 +138,7 @@ func (p *program) tokenList() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				rows := make([]tokenRow, len(all))
-				for i := range all {
-					rows[i] = newTokenRow(&all[i])
-				}
-				return write(p.out, output, rows)
+				return writeEach(p.out, output, all, (*httpapi.Token).JSON, newTokenRow)
 			})
 		},
 	}
@@ -176,11 +152,11 @@ func (p *program) tokenRotate() *cobra.Command {
 		Use:   "rotate NAME",
 		Short: "Give a token a new secret, and print it, once",
 		Long: `Give a token a new secret, and print it. The one before stays good for --grace, so that
-programs can change it one after the other; --grace 0s ends it within two seconds, for one
+programs can change it one after the other; --grace none ends it within two seconds, for one
 that others know. Name, scopes and expiry stay. While a secret before is still good a token
-is not rotated again (exit code 4), but by --grace 0s.`,
+is not rotated again (exit code 4), but by --grace none.`,
 		Example: `  dbcron token rotate shop
-  dbcron token rotate shop --grace 0s >token && chmod 600 token`,
+  dbcron token rotate shop --grace none >token && chmod 600 token`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			lasts, err := notNegative(grace)
@@ -190,7 +166,7 @@ is not rotated again (exit code 4), but by --grace 0s.`,
 			return p.with(c.Context(), func(db *dialect.DB) error {
 				secret, err := httpapi.NewTokens(db).Rotate(c.Context(), args[0], lasts)
 				if errors.Is(err, httpapi.ErrRotated) {
-					err = fmt.Errorf("%w; wait, or end both with --grace 0s", err)
+					err = fmt.Errorf("%w; wait, or end both with --grace none", err)
 				}
 				if err := p.did(c.Context(), err, "token.rotate", args[0], 1, "grace="+grace); err != nil {
 					return err
@@ -231,7 +207,7 @@ the API answers nobody; dbcron token reset opens it to this host.`,
 
 func goodTokens(all []httpapi.Token) (n int) {
 	for i := range all {
-		if all[i].Revoked.IsZero() && !all[i].Expired {
+		if all[i].State == httpapi.TokenGood {
 			n++
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -22,11 +23,6 @@ docs/queue-groups.md has examples.`,
 	return c
 }
 
-type subscriptionRow struct {
-	Topic string `json:"topic"`
-	Queue string `json:"queue"`
-}
-
 func (p *program) topicList() *cobra.Command {
 	var output string
 	c := &cobra.Command{
@@ -36,21 +32,13 @@ func (p *program) topicList() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return p.withAdmin(c.Context(), func(q *admin.Client) error {
-				const page = 1000
-				rows := []subscriptionRow{}
-				for after := (admin.Subscription{}); ; {
-					all, err := q.Subscriptions(c.Context(), after, page)
-					if err != nil {
-						return err
-					}
-					for _, s := range all {
-						rows = append(rows, subscriptionRow{s.Topic, s.Queue})
-						after = s
-					}
-					if len(all) < page {
-						return write(p.out, output, rows)
-					}
+				all, err := pages(func(last *admin.Subscription, most int) ([]admin.Subscription, error) {
+					return q.Subscriptions(c.Context(), *last, most)
+				})
+				if err != nil {
+					return err
 				}
+				return write(p.out, output, wireof.Each(all, wireof.Subscription))
 			})
 		},
 	}
@@ -87,7 +75,7 @@ func (p *program) topicUnsubscribe() *cobra.Command {
 }
 
 func (p *program) topicPublish() *cobra.Command {
-	var t jobText
+	var t jobFlags
 	c := &cobra.Command{
 		Use:   "publish TOPIC KIND [PAYLOAD|-]",
 		Short: "Enqueue a copy of a job in each queue that has subscribed",
@@ -98,15 +86,13 @@ nobody has subscribed, stderr tells so, and nothing is printed.`,
   dbcron group show "$id"`,
 		Args: cobra.RangeArgs(2, 3),
 		RunE: func(c *cobra.Command, args []string) error {
-			t.kind = args[1]
+			t.Kind = args[1]
 			if len(args) == 3 {
-				payload, err := p.readPayload(args[2], t.binary)
-				if err != nil {
+				if err := p.readPayload(&t, args[2]); err != nil {
 					return err
 				}
-				t.payload = payload
 			}
-			if t.queue != "" || t.group != "" {
+			if t.Queue != "" || t.Group != "" {
 				return usagef("a publication goes to the queues that have subscribed, and is a group of its own")
 			}
 			job, err := t.job(flagNames)

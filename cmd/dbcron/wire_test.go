@@ -17,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // An outside asks for the same noun in three ways.
@@ -26,6 +27,7 @@ type outside struct {
 	api   *httptest.Server
 	c     *client.Client
 	there context.Context
+	db    *dbtest.DB
 }
 
 // command returns what a command prints.
@@ -42,13 +44,22 @@ func (o *outside) command(args ...string) string {
 // get returns what the API answers.
 func (o *outside) get(path string) string {
 	o.t.Helper()
-	r, err := http.NewRequestWithContext(o.there, http.MethodGet, o.api.URL+"/api/v1"+path, nil)
+	return o.ask(http.MethodGet, path, "")
+}
+
+// ask returns what the API answers to a request with a body.
+func (o *outside) ask(method, path, body string) string {
+	o.t.Helper()
+	r, err := http.NewRequestWithContext(o.there, method, o.api.URL+"/api/v1"+path, strings.NewReader(body))
 	o.must(err)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
 	answer, err := o.api.Client().Do(r)
 	o.must(err)
 	defer answer.Body.Close()
 	text, err := io.ReadAll(answer.Body)
-	if o.must(err); answer.StatusCode != http.StatusOK {
+	if o.must(err); answer.StatusCode/100 != 2 {
 		o.t.Fatalf("%s: %d %s", path, answer.StatusCode, text)
 	}
 	return string(text)
@@ -94,7 +105,7 @@ func (o *outside) same(noun string, command, api any, clients ...any) {
 // Commands with -o json, the API and the client say the same about the same noun.
 func TestOneJSON(t *testing.T) {
 	dbtest.Memory.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-		o := &outside{t: t, env: []string{"DBCRON_DATABASE_URL=" + db.URL}, there: t.Context()}
+		o := &outside{t: t, env: []string{"DBCRON_DATABASE_URL=" + db.URL}, there: t.Context(), db: db}
 		o.command("migrate", "up")
 		there, err := engines.Open(o.there, db.URL, dialect.Options{})
 		o.must(err)
@@ -107,6 +118,7 @@ func TestOneJSON(t *testing.T) {
 		o.c, err = client.New(o.api.URL, client.Options{})
 		o.must(err)
 		o.nouns()
+		o.processes()
 	})
 }
 
@@ -150,6 +162,24 @@ func (o *outside) nouns() {
 	o.command("topic", "subscribe", "news", "mail")
 	o.same("subscriptions", o.said(o.command("topic", "list", "-o", "json")), o.said(o.get("/topics"), "subscriptions"))
 
+	o.command("limit", "set", "mail", "--rate", "100/m", "--burst", "10")
+	o.command("limit", "set", "mail", "--kind", "x", "--running", "3")
+	o.same("limits", o.said(o.command("limit", "list", "-o", "json")), o.said(o.get("/queues/mail/limits"), "limits"))
+	o.command("endpoint", "set", "mail", "https://example.org/?key=k", "--timeout", "2m", "--format", "cloudevents")
+	o.command("endpoint", "set", "ledger", "")
+	o.same("endpoints", o.said(o.command("endpoint", "list", "-o", "json")), o.said(o.get("/endpoints"), "endpoints"))
+	o.db.Do(o.t, `INSERT INTO {prefix}endpoint_answers (queue_id, answers) SELECT queue_id, :answers FROM {prefix}queue WHERE name = 'mail'`,
+		sqlrun.Args{"answers": `[{"at":1700000001000000,"took":250000,"status":503,"error":"HTTP 503","job":7,"by":"a:1","failures":2,"until":1700000004000000},{"at":1700000000000000,"took":1,"status":200,"job":6,"by":"a:1"}]`})
+	o.same("endpoint", o.said(o.command("endpoint", "show", "mail", "-o", "json")), o.said(o.get("/queues/mail/endpoint")))
+
+	group := o.said(o.ask(http.MethodPost, "/groups", `{"name": "nightly", "keep": "forever", "callback": {"kind": "all-done"}, "jobs": [{"kind": "x"}, {"kind": "y"}]}`), "id").(string)
+	o.command("group", "create")
+	for _, state := range []string{"open", "sealed"} {
+		o.same("groups", o.said(o.command("group", "list", "--state", state, "-o", "json")), o.said(o.get("/groups?state="+state), "groups"))
+	}
+	o.same("group", o.said(o.command("group", "show", group, "-o", "json")), o.said(o.get("/groups/"+group)))
+	o.same("results", o.said(o.command("group", "show", group, "--results", "-o", "json")), o.said(o.get("/groups/"+group+"/results"), "results"))
+
 	o.command("schedule", "add", "report", "--expr", "30 2 * * *", "--time-zone", "Europe/Berlin", "--job", "x", "--job-priority", "low",
 		"--max-failures", "none", "--keep-runs", "all", "--ends", "2090-01-01T00:00")
 	o.command("schedule", "run", "report")
@@ -157,4 +187,32 @@ func (o *outside) nouns() {
 	o.same("explanation", o.said(o.command("schedule", "explain", "report", "-o", "json")), o.said(o.get("/schedules/report/explain")))
 	o.same("slots", o.said(o.command("schedule", "next", "report", "-o", "json")), o.said(o.get("/schedules/report/next")))
 	o.same("runs", o.said(o.command("schedule", "history", "report", "-o", "json")), o.said(o.get("/schedules/report/runs"), "runs"))
+}
+
+// processes compares locks, daemons, and what operators did.
+func (o *outside) processes() {
+	free := o.said(o.ask(http.MethodPost, "/locks/free/acquire", `{"meta": "short"}`), "token").(string)
+	o.ask(http.MethodPost, "/locks/free/release", `{"token": "`+free+`"}`)
+	o.command("lock", "resize", "pool", "2")
+	o.ask(http.MethodPost, "/locks/held/acquire", `{"ttl": "1h", "owner": "ada", "meta": "nightly"}`)
+	o.ask(http.MethodPost, "/locks/forced/acquire", `{"ttl": "1h"}`)
+	o.ask(http.MethodPost, "/locks/forced/force-release", `{"reason": "its host is dead"}`)
+	locks, api := o.said(o.command("lock", "list", "-o", "json")), o.said(o.get("/locks"), "locks")
+	for _, list := range []any{locks, api} {
+		for _, one := range list.([]any) {
+			one := one.(map[string]any)
+			if left, ok := one["left_seconds"]; ok != (one["state"] == "held") {
+				o.t.Errorf("%v is held for %v more", one, left)
+			}
+			delete(one, "left_seconds") // it goes on
+		}
+	}
+	o.same("locks", locks, api)
+
+	o.db.Do(o.t, `INSERT INTO {prefix}node (name, state, expire_at, version, tags) VALUES ('a:1:x', 'live', {now + 3600000000}, 'v1', 'gpu,eu')`, nil)
+	o.db.Do(o.t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('b:1:x', 'live', {now}), ('c:1:x', 'gone', {now})`, nil)
+	o.command("node", "drain", "a")
+	o.same("nodes", o.said(o.command("node", "list", "-o", "json")), o.said(o.get("/nodes"), "nodes"))
+
+	o.same("audit", o.said(o.command("audit", "-o", "json")), o.said(o.get("/audit"), "entries"))
 }

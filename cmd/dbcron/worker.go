@@ -153,8 +153,6 @@ func (f *workerFlags) check(c *cobra.Command) error {
 		return usagef("--result is for a command that does one job; with --batch an outcome has its result: {\"id\": …, \"result\": …}")
 	case f.options.Lease < time.Second:
 		return usagef("--lease %v: use 1s or more", f.options.Lease)
-	case f.options.Grace < 0 || f.killGrace < 0:
-		return usagef("--grace and --kill-grace cannot be negative")
 	case c.Flags().Changed("timeout") && f.timeout <= 0:
 		return usagef("--timeout must be more than 0")
 	}

@@ -7,7 +7,10 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 const (
@@ -109,6 +112,18 @@ func endpointProblem(r *push.Report, now time.Time) *Problem {
 		p.Do = "check whether it is up, and can take so many at a time; its jobs wait meanwhile: dbcron endpoint show " + argument(r.Queue)
 	}
 	return p
+}
+
+// EndpointDetail returns an endpoint, how it is, and its newest answers.
+func EndpointDetail(ctx context.Context, db *dialect.DB, e *push.Endpoint) (wire.EndpointDetail, error) {
+	d := wire.EndpointDetail{Endpoint: e.JSON()}
+	answers, err := push.NewEndpoints(db).Answers(ctx, e.Queue)
+	if err != nil {
+		return d, err
+	}
+	now, err := scheduler.Clock(ctx, db)
+	d.Standing, d.Answers = EndpointText(answers, now), wireof.Each(answers, (*push.Answer).JSON)
+	return d, err
 }
 
 // EndpointText describes the state of an endpoint.

@@ -13,68 +13,41 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
-// A hook is the body of a webhook. Chat services display its text.
-type hook struct {
-	Type      string   `json:"type"`
-	Timestamp string   `json:"timestamp"`
-	Text      string   `json:"text"`
-	Data      hookData `json:"data"`
-}
-
-type hookData struct {
-	Test      bool      `json:"test,omitempty"`
-	Failed    int       `json:"failed"`
-	Recovered int       `json:"recovered"`
-	Problems  []hookOne `json:"problems"`
-	Well      []hookOne `json:"well"`
-}
-
-type hookOne struct {
-	Subject string `json:"subject"`
-	Name    string `json:"name"`
-	Problem string `json:"problem"`
-	Detail  string `json:"detail,omitempty"`
-	Run     int64  `json:"run_id,omitempty"`
-	Due     string `json:"due,omitempty"`
-	Times   int64  `json:"times"`
-	Begun   string `json:"begun"`
-	Last    string `json:"last"`
-	Well    string `json:"well,omitempty"`
-	Output  string `json:"output,omitempty"`
-}
-
-func hookOnes(all []Trouble) []hookOne {
-	at := func(us int64) string {
-		if us == 0 {
-			return ""
+// troubles returns troubles as webhooks get them.
+func troubles(all []Trouble) []wire.Trouble {
+	return wireof.Each(all, func(x *Trouble) wire.Trouble {
+		w := wire.Trouble{
+			Subject: x.Subject, Name: x.Name, Problem: x.Problem, Detail: x.Detail, Run: wire.ID(x.Run), Due: instantOf(x.Due), Times: x.Times,
+			Begun: instantOf(x.Begun), Last: instantOf(x.Last), Well: instantOf(x.Well), Output: x.output,
 		}
-		return time.UnixMicro(us).UTC().Format(time.RFC3339Nano)
-	}
-	ones := []hookOne{}
-	for i := range all {
-		x := &all[i]
-		subject := x.Subject
-		if subject != "schedule" {
-			subject = "queue"
+		if w.Subject != "schedule" {
+			w.Subject = "queue"
 		}
-		ones = append(ones, hookOne{
-			subject, x.Name, x.Problem, x.Detail, x.Run, at(x.Due), x.Times, at(x.Begun),
-			at(x.Last), at(x.Well), x.output,
-		})
+		return w
+	})
+}
+
+// instantOf returns the instant of a number of µs; 0 is none.
+func instantOf(us int64) wire.Instant {
+	if us == 0 {
+		return wire.Instant{}
 	}
-	return ones
+	return wire.At(time.UnixMicro(us))
 }
 
 // webhook posts a message. It does not follow redirects, and checks each address when it is dialed, as for
 // pushed jobs.
 func (n *Notifier) webhook(ctx context.Context, m *Message, id string) error {
-	body, err := json.Marshal(hook{
-		Type: "dbcron.notification", Timestamp: time.UnixMicro(m.At).UTC().Format(time.RFC3339Nano), Text: m.Subject(),
-		Data: hookData{m.Test, m.Failed, m.Well, hookOnes(m.Troubles), hookOnes(m.Recovered)},
+	body, err := json.Marshal(wire.Notification{
+		Type: "dbcron.notification", Timestamp: instantOf(m.At), Text: m.Subject(), Data: wire.NotificationData{
+			Test: m.Test, Failed: m.Failed, Recovered: m.Well, Problems: troubles(m.Troubles), Well: troubles(m.Recovered),
+		},
 	})
 	if err != nil {
 		return err

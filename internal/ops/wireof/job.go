@@ -1,4 +1,5 @@
-// Package wireof makes the types of package wire, which leave the process, from those of the libraries.
+// Package wireof makes the types of package wire, which leave the process, from those of the libraries, and applies
+// changes, which enter it, to these.
 package wireof
 
 import (
@@ -46,6 +47,14 @@ func progress(p *admin.Progress) *wire.Progress {
 	w := &wire.Progress{Percent: p.Percent, Message: text(p.Message)}
 	w.State, w.Binary = ifJSON(p.State, false)
 	return w
+}
+
+// BulkResult returns what was done with jobs. f has the limit that was asked for, or none.
+func BulkResult(what admin.BulkAction, f *admin.Filter, dryRun bool, r *admin.BulkResult) wire.BulkResult {
+	return wire.BulkResult{
+		Action: string(what), Queue: f.Queue, State: string(f.State), DryRun: dryRun, Done: r.Done, Gone: r.Gone, InUse: r.InUse,
+		All: f.Limit == 0 || r.Done+r.Gone+r.InUse < f.Limit,
+	}
 }
 
 // Refusal returns what the database refuses to store.
