@@ -48,7 +48,7 @@ defaults, one worker and one scheduler do the work; more processes do more.`,
 			return errors.Join(write(p.out, output, benchRows(figures)), err)
 		},
 	}
-	c.Flags().DurationVar(&span, "for", span, "about how long it takes")
+	durationVar(c.Flags(), &span, "for", span, "about how long it takes")
 	outputFlag(c, &output)
 	return c
 }

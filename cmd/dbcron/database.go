@@ -33,7 +33,7 @@ func (f *databaseFlags) register(root *cobra.Command) {
 	flags.StringVar(&f.url, "url", "", "database URL; for one with a password use DBCRON_DATABASE_URL, which ps does not show")
 	flags.StringVar(&f.prefix, "prefix", "dbcron_", "what the names of all tables begin with")
 	flags.StringVar(&f.schema, "schema", "", "PostgreSQL: the schema of the tables (default: the first of the search_path that has them)")
-	flags.DurationVar(&f.connectTimeout, "connect-timeout", 30*time.Second,
+	durationVar(flags, &f.connectTimeout, "connect-timeout", 30*time.Second,
 		"how long to try while the database does not answer, or takes no writes and the command writes")
 }
 

@@ -268,6 +268,6 @@ can stay for ever.`,
 			})
 		},
 	}
-	c.Flags().DurationVar(&unused, "unused", 0, "how long they have not been used; a minute at least")
+	durationVar(c.Flags(), &unused, "unused", 0, "how long they have not been used; a minute at least")
 	return c
 }

@@ -107,16 +107,16 @@ size.`,
 		},
 	}
 	flags := c.Flags()
-	flags.DurationVar(&f.options.TTL, "ttl", 30*time.Second, "how long a dead holder's lock stays taken")
-	flags.DurationVarP(&f.wait, "wait", "w", 0, "give up if the lock is not free in time (default: wait for ever)")
+	durationVar(flags, &f.options.TTL, "ttl", 30*time.Second, "how long a dead holder's lock stays taken")
+	flags.VarP(&durationFlag{to: &f.wait}, "wait", "w", "give up if the lock is not free in time (default: wait for ever)")
 	flags.BoolVarP(&f.noWait, "no-wait", "n", false, "give up at once if the lock is not free")
 	flags.IntVarP(&f.conflict, "conflict-exit-code", "E", exitNotAcquired, "`code` to exit with when giving up")
 	flags.IntVar(&f.slots, "slots", 0, "take one of `N` slots; the pool is made if there is none")
-	flags.DurationVar(&f.options.MinHold, "min-hold", 0, "the lock stays taken so long from its start, even if the command is quicker")
-	flags.DurationVar(&f.options.MaxHold, "max-hold", 0, "end a command that has run for so long")
+	durationVar(flags, &f.options.MinHold, "min-hold", 0, "the lock stays taken so long from its start, even if the command is quicker")
+	durationVar(flags, &f.options.MaxHold, "max-hold", 0, "end a command that has run for so long")
 	flags.StringVar(&f.options.Meta, "meta", "", "`text` that others see in dbcron lock list")
-	flags.DurationVar(&f.grace, "kill-grace", 10*time.Second, "time from SIGTERM to SIGKILL")
-	flags.DurationVar(&f.stall, "stall", 0, "end a command that makes no progress for so long (default: no limit)")
+	durationVar(flags, &f.grace, "kill-grace", 10*time.Second, "time from SIGTERM to SIGKILL")
+	durationVar(flags, &f.stall, "stall", 0, "end a command that makes no progress for so long (default: no limit)")
 	flags.StringVar(&f.stallOn, "stall-file", "", "`file` that the command touches to show progress (default: one is made)")
 	flags.StringVarP(&f.line, "command", "c", "", "a `line` for /bin/sh, instead of a command after --")
 	return c

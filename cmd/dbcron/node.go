@@ -80,9 +80,6 @@ container. Exit code 3: no process of that name is live.`,
 		Example: `  dbcron node drain "$(hostname)" --wait 10m`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			if wait < 0 {
-				return usagef("--wait cannot be negative")
-			}
 			return p.with(c.Context(), func(db *dialect.DB) error {
 				found, err := scheduler.Drain(c.Context(), db, args[0], whoami())
 				if err := p.did(c.Context(), err, "node.drain", args[0], len(found), ""); err != nil {
@@ -96,7 +93,7 @@ container. Exit code 3: no process of that name is live.`,
 			})
 		},
 	}
-	c.Flags().DurationVar(&wait, "wait", 0, "wait until it has finished its work, at most this long (default: do not wait)")
+	durationVar(c.Flags(), &wait, "wait", 0, "wait until it has finished its work, at most this long (default: do not wait)")
 	return c
 }
 

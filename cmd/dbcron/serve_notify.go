@@ -38,10 +38,10 @@ func (f *notifyFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringArrayVar(&f.targets, "notify", nil,
 		"`target` that is told when schedules and queues fail and recover: mailto:ops@example.org, https://… or command:LINE; may be repeated")
-	flags.DurationVar(&f.every, "notify-every", time.Minute,
+	durationVar(flags, &f.every, "notify-every", time.Minute,
 		"the time between two messages to a target at least; what fails meanwhile shares one")
 	flags.IntVar(&f.limit, "notify-limit", 20, "how many messages a target gets in an hour")
-	flags.DurationVar(&f.queueAge, "notify-queue-age", 10*time.Minute, "how long the oldest ready job of a queue waits before that is told")
+	durationVar(flags, &f.queueAge, "notify-queue-age", 10*time.Minute, "how long the oldest ready job of a queue waits before that is told")
 	flags.StringVar(&f.smtp, "smtp", "smtp://localhost:25",
 		"mail server: `smtp://[USER@]HOST:PORT`, or smtps:// if it is encrypted from the start")
 	flags.StringVar(&f.passwordFile, "smtp-password-file", "", "`file` with that user's password (default: "+variableSMTPPassword+" has it)")

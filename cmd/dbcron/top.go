@@ -51,7 +51,7 @@ turns colors off. It changes nothing.`,
 			})
 		},
 	}
-	c.Flags().DurationVar(&interval, "interval", interval, "how often to look")
+	durationVar(c.Flags(), &interval, "interval", interval, "how often to look")
 	c.Flags().BoolVar(&once, "once", false, "print everything once, and end")
 	return c
 }
