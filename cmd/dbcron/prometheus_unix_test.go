@@ -190,8 +190,8 @@ func beginDaemon(t *testing.T) *testDaemon {
 		}
 	}
 	do("migrate", "up")
-	do("schedule", "add", "fails", "--expr", "@every 1s", "--", "false")
-	do("schedule", "add", "works", "--expr", "@every 1s", "--", "true")
+	do("schedule", "add", "fails", "--spec", "@every 1s", "--", "false")
+	do("schedule", "add", "works", "--spec", "@every 1s", "--", "true")
 	do("endpoint", "set", "mail", endpoint.URL)
 	do("job", "enqueue", "welcome", "{}", "--queue", "mail")
 	d := &testDaemon{admin: "127.0.0.1:" + freePort(t), api: "127.0.0.1:" + freePort(t)}

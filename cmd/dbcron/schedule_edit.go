@@ -15,7 +15,7 @@ import (
 func (p *program) scheduleAdd() *cobra.Command {
 	var f scheduleFlags
 	c := &cobra.Command{
-		Use:   "add NAME --expr SPEC [flags] -- COMMAND [ARG…]",
+		Use:   "add NAME --spec SPEC [flags] -- COMMAND [ARG…]",
 		Short: "Add a schedule",
 		Long: `Add a schedule. Its first run is at the next slot.
 
@@ -31,19 +31,19 @@ while the last job waits or runs.
 
 Durations are such as 90s, 1h30m or 30d. Times are read in the schedule's zone, if
 they do not say otherwise (2026-12-31T18:00, or 2026-12-31T18:00:00Z).`,
-		Example: `  dbcron schedule add backup --expr "30 3 * * *" --time-zone Europe/Berlin -- "pg_dump shop | gzip > /backup/shop.gz"
-  dbcron schedule add poll --expr "@every 90s" --timeout 1m --max-attempts 3 -- /usr/local/bin/poll --quick
-  dbcron schedule add report --expr @hourly --http "POST https://example.org/report" --header 'X-Key: 4711' --body '{}'
-  dbcron schedule add purge --expr @daily --sql "DELETE FROM session WHERE expires < CURRENT_TIMESTAMP"
-  dbcron schedule add digest --expr @daily --job digest --job-queue mail --payload '{"to": "ada@example.org"}'`,
+		Example: `  dbcron schedule add backup --spec "30 3 * * *" --time-zone Europe/Berlin -- "pg_dump shop | gzip > /backup/shop.gz"
+  dbcron schedule add poll --spec "@every 90s" --timeout 1m --max-attempts 3 -- /usr/local/bin/poll --quick
+  dbcron schedule add report --spec @hourly --http "POST https://example.org/report" --header 'X-Key: 4711' --body '{}'
+  dbcron schedule add purge --spec @daily --sql "DELETE FROM session WHERE expires < CURRENT_TIMESTAMP"
+  dbcron schedule add digest --spec @daily --job digest --job-queue mail --payload '{"to": "ada@example.org"}'`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			name, err := f.split(c, args)
 			if err != nil {
 				return err
 			}
-			if !c.Flags().Changed("expr") {
-				return usagef("%s needs --expr, such as --expr '*/5 * * * *'", c.CommandPath())
+			if !c.Flags().Changed("spec") {
+				return usagef("%s needs --spec, such as --spec '*/5 * * * *'", c.CommandPath())
 			}
 			s := scheduler.Schedule{Name: name}
 			if err := f.apply(&s); err != nil {
@@ -72,7 +72,7 @@ or header; without a value they take it away: --env NAME.
 
 If its times change, its next slot is planned anew from now on. A schedule that
 comes from a file is changed there: exit code 4.`,
-		Example: `  dbcron schedule edit backup --expr "0 4 * * *" --timeout 2h --env PGHOST=db2
+		Example: `  dbcron schedule edit backup --spec "0 4 * * *" --timeout 2h --env PGHOST=db2
   dbcron schedule edit backup -- /usr/local/bin/backup --full`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {

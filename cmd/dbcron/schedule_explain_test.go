@@ -24,8 +24,8 @@ func dbcron(t *testing.T, db *dbtest.DB, args ...string) string {
 // fail: explain gives the last error, and when the next attempt is.
 func TestExplainTellsWhyNothingIsClaimed(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		dbcron(t, db, "schedule", "add", "slot", "--expr", "@every 1h", "--first-run", "now", "--job", "x")
-		dbcron(t, db, "schedule", "add", "hand", "--expr", "@manual", "--job", "x")
+		dbcron(t, db, "schedule", "add", "slot", "--spec", "@every 1h", "--first-run", "now", "--job", "x")
+		dbcron(t, db, "schedule", "add", "hand", "--spec", "@manual", "--job", "x")
 		dbcron(t, db, "schedule", "run", "hand")
 		db.Do(t, `ALTER TABLE {prefix}job RENAME TO dbcron_job_elsewhere`, nil)
 

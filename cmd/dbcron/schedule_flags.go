@@ -12,7 +12,7 @@ import (
 
 // Flags of add and edit that are not settings: when, and what to run.
 type scheduleFlags struct {
-	expr          string
+	spec          string
 	http, sql, fn string
 	job           string
 	stdin, body   string
@@ -31,7 +31,7 @@ func (f *scheduleFlags) register(c *cobra.Command) {
 	f.changed = flags.Changed
 	f.text = func(flag string) string { return flags.Lookup(flag).Value.String() }
 	flags.SortFlags = false // in order: what, when, and then the policies
-	flags.StringVar(&f.expr, "expr", "", "`spec`: five cron fields, or @daily, @every 90s, @manual, …")
+	flags.StringVar(&f.spec, "spec", "", "`spec`: five cron fields, or @daily, @every 90s, @manual, …")
 	flags.StringVar(&f.http, "http", "", "run a `request` such as \"POST https://example.org/report\"")
 	flags.StringArrayVar(&f.headers, "header", nil, "of the request, such as `'Name: value'`; may be repeated")
 	flags.StringVar(&f.body, "body", "", "`text` of the request")
@@ -51,7 +51,7 @@ func (f *scheduleFlags) register(c *cobra.Command) {
 // any reports whether anything is given besides the name.
 func (f *scheduleFlags) any() bool {
 	given := len(f.words) > 0
-	for _, flag := range []string{"expr", "http", "header", "body", "sql", "func", "job", "payload", "stdin", "env"} {
+	for _, flag := range []string{"spec", "http", "header", "body", "sql", "func", "job", "payload", "stdin", "env"} {
 		given = given || f.changed(flag)
 	}
 	for _, s := range settings {
@@ -81,8 +81,8 @@ func (f *scheduleFlags) split(c *cobra.Command, args []string) (name string, err
 func (f *scheduleFlags) apply(s *scheduler.Schedule) error {
 	f.wrong = nil
 	f.work(s)
-	if f.changed("expr") {
-		s.Spec = f.expr
+	if f.changed("spec") {
+		s.Spec = f.spec
 	}
 	s.Env = f.merge("env", s.Env, f.env, "=", "NAME=VALUE")
 	s.Headers = f.merge("headers", s.Headers, f.headers, ":", "'Name: value'")

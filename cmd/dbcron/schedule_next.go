@@ -15,32 +15,32 @@ import (
 )
 
 func (p *program) scheduleNext() *cobra.Command {
-	var expr, zone, from, dst, output string
+	var spec, zone, from, dst, output string
 	var n int
 	c := &cobra.Command{
-		Use:   "next NAME | --expr SPEC",
+		Use:   "next NAME | --spec SPEC",
 		Short: "Print the next slots of a schedule, or of a spec",
 		Long: `Print the next slots of a schedule, or of a spec. For a spec no database is opened,
 so that it can be tried before it is used.`,
 		Example: `  dbcron schedule next backup
-  dbcron schedule next --expr "30 2 * * *" --time-zone Europe/Berlin --from 2026-03-28T00:00:00Z -n 3 -o json`,
+  dbcron schedule next --spec "30 2 * * *" --time-zone Europe/Berlin --from 2026-03-28T00:00:00Z -n 3 -o json`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			if n < 1 || n > 10_000 {
 				return usagef("-n %d: use 1 to 10000", n)
 			}
 			if len(args) == 1 {
-				for _, name := range []string{"expr", "time-zone", "dst", "from"} {
+				for _, name := range []string{"spec", "time-zone", "dst", "from"} {
 					if c.Flags().Changed(name) {
 						return usagef("--%s is for a spec; leave it out, or the name %q", name, args[0])
 					}
 				}
 				return p.with(c.Context(), func(db *dialect.DB) error { return p.nextOf(c.Context(), db, args[0], n, output) })
 			}
-			if !c.Flags().Changed("expr") {
-				return usagef("%s needs the name of a schedule, or --expr, such as --expr '*/5 * * * *'", c.CommandPath())
+			if !c.Flags().Changed("spec") {
+				return usagef("%s needs the name of a schedule, or --spec, such as --spec '*/5 * * * *'", c.CommandPath())
 			}
-			plan, err := cronspec.New(expr, zone, dst)
+			plan, err := cronspec.New(spec, zone, dst)
 			if err != nil {
 				return err
 			}
@@ -48,7 +48,7 @@ so that it can be tried before it is used.`,
 		},
 	}
 	flags := c.Flags()
-	flags.StringVar(&expr, "expr", "", "when: five cron fields, or @daily, @every 90s, …")
+	flags.StringVar(&spec, "spec", "", "when: five cron fields, or @daily, @every 90s, …")
 	flags.StringVar(&zone, "time-zone", "UTC", "time zone of the spec")
 	flags.StringVar(&from, "from", "", "print slots strictly after this time (RFC 3339; default: now)")
 	flags.IntVarP(&n, "count", "n", 5, "how many slots")

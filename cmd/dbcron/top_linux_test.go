@@ -100,7 +100,7 @@ func topOn(t *testing.T, p *pty, bin string, env ...string) *exec.Cmd {
 	environment := append(os.Environ(), "DBCRON_DATABASE_URL=sqlite://"+filepath.Join(t.TempDir(), "db"), "GORACE=atexit_sleep_ms=0")
 	for _, args := range [][]string{
 		{"migrate", "up"},
-		{"schedule", "add", "nightly", "--expr", "@yearly", "--", "true"},
+		{"schedule", "add", "nightly", "--spec", "@yearly", "--", "true"},
 		{"queue", "set", "mail"},
 		{"job", "enqueue", "welcome", "{}", "--queue", "mail"},
 	} {

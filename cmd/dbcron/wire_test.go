@@ -180,7 +180,7 @@ func (o *outside) nouns() {
 	o.same("group", o.said(o.command("group", "show", group, "-o", "json")), o.said(o.get("/groups/"+group)))
 	o.same("results", o.said(o.command("group", "show", group, "--results", "-o", "json")), o.said(o.get("/groups/"+group+"/results"), "results"))
 
-	o.command("schedule", "add", "report", "--expr", "30 2 * * *", "--time-zone", "Europe/Berlin", "--job", "x", "--job-priority", "low",
+	o.command("schedule", "add", "report", "--spec", "30 2 * * *", "--time-zone", "Europe/Berlin", "--job", "x", "--job-priority", "low",
 		"--max-failures", "none", "--keep-runs", "all", "--ends", "2090-01-01T00:00")
 	o.command("schedule", "run", "report")
 	o.same("schedules", o.said(o.command("schedule", "list", "-o", "json")), o.said(o.get("/schedules"), "schedules"))
