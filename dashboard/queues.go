@@ -175,31 +175,13 @@ func (d *Dashboard) readBlocks(ctx context.Context, _ *request, data *queueData)
 
 // settingsOf lists a queue's settings as text.
 func settingsOf(q *admin.Queue) []setRow {
-	always := func(d time.Duration, zero string) string {
-		switch {
-		case d < 0:
-			return "for ever"
-		case d == 0:
-			return zero
-		}
-		return setting(d)
+	settings := admin.Settings()
+	rows := make([]setRow, len(settings))
+	for i := range settings {
+		set := &settings[i]
+		rows[i] = setRow{set.Label(), plain.Clean(cmp.Or(set.Text(q), set.Default())), set.Help}
 	}
-	keepMax := ""
-	if q.KeepDeadMax > 0 {
-		keepMax = ", about " + plain.Number(q.KeepDeadMax) + " of them"
-	}
-	return []setRow{
-		{"Attempts", plain.Number(q.MaxAttempts), "failed attempts before a job is dead"},
-		{"Crashes", plain.Number(q.MaxCrashes), "workers that die with a job before it is dead"},
-		{"Retry", setting(q.RetryDelay) + " to " + setting(q.RetryMaxDelay), "before another attempt"},
-		{"Timeout", always(q.Timeout, "none"), "of an attempt"},
-		{"Keys", q.KeyRetry, "for the jobs of a key while one waits for its retry"},
-		{"Order", map[bool]string{false: "of each key", true: "FIFO: one job after the other"}[q.FIFO], "in which jobs are done"},
-		{"Payload", byteText(q.MaxPayload), "at the most"},
-		{"Dead jobs", always(q.KeepDead, "for ever") + keepMax, "how long they are kept"},
-		{"Done jobs", always(q.KeepDone, "not kept"), "how long they are kept"},
-		{"Notify", cmp.Or(plain.Clean(q.Notify), "the daemons' setting"), "who is notified when it has dead letters or is behind"},
-	}
+	return rows
 }
 
 func (d *Dashboard) pauseQueue(ctx context.Context, r *request) (outcome, error) {

@@ -7,14 +7,13 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/internal/ops/audit"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
@@ -49,6 +48,7 @@ type editField struct {
 	Problem           string   // why Typed is invalid
 	Options           []string // the possible values; nil: any text
 	Long              bool     // it may have several lines
+	More              bool     // it is seldom changed
 	set               func(s *scheduler.Schedule, text string) error
 }
 
@@ -61,7 +61,11 @@ type scheduleForm struct {
 	Was    string   // identifies the settings from which the form was made
 	Kept   []string // settings that cannot be edited here, and why
 	Open   bool
+	More   bool // the fields that are seldom changed have problems
 }
+
+// often are the settings that are shown first.
+var often = []string{"time_zone", "timeout", "job_timeout", "max_attempts", "job_max_attempts", "overlap", "missed", "notify"}
 
 // editForm returns the form with a schedule's current settings. It shows no secrets: hidden
 // parts of a command stay unless a new command is entered.
@@ -69,15 +73,16 @@ func (d *Dashboard) editForm(r *request, s *scheduler.Schedule) *scheduleForm {
 	f := &scheduleForm{Fields: []editField{
 		textField("spec", "Spec", "five fields as in a crontab, @daily, @every 90s, @manual", s.Spec,
 			func(s *scheduler.Schedule) *string { return &s.Spec }),
-		textField("zone", "Zone", "such as Europe/Berlin", s.Zone, func(s *scheduler.Schedule) *string { return &s.Zone }),
-		timeoutField(s), attemptsField(s),
-		textField("overlap", "Overlap", "", s.Overlap, func(s *scheduler.Schedule) *string { return &s.Overlap },
-			"forbid", "allow", "queue", "replace"),
-		textField("missed", "Missed slots", "", s.Missed, func(s *scheduler.Schedule) *string { return &s.Missed }, "skip", "once", "all"),
-		textField("notify", "Notify", "mail addresses and URLs, or none; empty: the daemons' setting", s.Notify,
-			func(s *scheduler.Schedule) *string { return &s.Notify }),
 	}}
-	f.addWork(s, r.hide, d.api.AllowsCommands() && r.who.Login == audit.Token)
+	commands := d.api.AllowsCommands() && r.who.Login == audit.Token
+	settings := scheduler.Settings()
+	for i := range settings {
+		set := &settings[i]
+		if set.Has(s.Work()) && set.Name != "first_run" && (s.Kind == "job" || commands || !set.Runs) {
+			f.Fields = append(f.Fields, settingField(set, s))
+		}
+	}
+	f.addWork(s, r.hide, commands)
 	sum := sha256.New()
 	fmt.Fprintf(sum, "%d %q", s.ID, s.Kind)
 	for i := range f.Fields {
@@ -89,16 +94,14 @@ func (d *Dashboard) editForm(r *request, s *scheduler.Schedule) *scheduleForm {
 	return f
 }
 
-// addWork adds the command and where it runs. Editing these requires what the API requires:
+// addWork adds the command. Editing it requires what the API requires:
 // whoever changes them runs something with a daemon's rights.
 func (f *scheduleForm) addWork(s *scheduler.Schedule, hide, commands bool) {
 	if s.Kind != "job" && !commands {
 		f.Kept = append(f.Kept,
-			"Changing its command and tag requires signing in with a token, and dbcron serve --allow-commands.")
+			"Changing its command, where it runs and its tag requires signing in with a token, and dbcron serve --allow-commands.")
 		return
 	}
-	f.Fields = append(f.Fields, textField("tag", "Tag", "only daemons with this tag run it", s.Tag,
-		func(s *scheduler.Schedule) *string { return &s.Tag }))
 	work := []editField{textField("command", "Command", "", httpapi.ShownCommand(s), func(s *scheduler.Schedule) *string { return &s.Command })}
 	if s.Kind == "job" {
 		work[0].Label = "Job kind"
@@ -124,53 +127,26 @@ func editable(text string) bool {
 		len(url.QueryEscape(strings.ReplaceAll(text, "\n", "\r\n"))) <= editedBytes
 }
 
-// textField returns the field of a setting that is stored as entered.
-func textField(name, label, hint, is string, of func(s *scheduler.Schedule) *string, options ...string) editField {
-	return editField{Name: name, Label: label, Hint: hint, Is: is, Options: options, set: func(s *scheduler.Schedule, typed string) error {
+// textField returns the field of a text that is stored as entered.
+func textField(name, label, hint, is string, of func(s *scheduler.Schedule) *string) editField {
+	return editField{Name: name, Label: label, Hint: hint, Is: is, set: func(s *scheduler.Schedule, typed string) error {
 		*of(s) = typed
 		return nil
 	}}
 }
 
-// timeoutField returns the field for the timeout of an attempt. For a job, the queue has the
-// default.
-func timeoutField(s *scheduler.Schedule) editField {
-	of := func(s *scheduler.Schedule) *time.Duration { return &s.Timeout }
-	f := editField{Name: "timeout", Label: "Timeout", Hint: "such as 30m; empty: none"}
-	if s.Kind == "job" {
-		of = func(s *scheduler.Schedule) *time.Duration { return &s.Job.Timeout }
-		f = editField{Name: "job_timeout", Label: "Timeout of the job", Hint: "such as 30m; empty: the queue's setting"}
-	}
-	if is := *of(s); is > 0 {
-		f.Is = plain.FormatDuration(is)
-	}
-	f.set = func(s *scheduler.Schedule, typed string) (err error) {
-		if strings.HasPrefix(typed, "-") {
-			return fmt.Errorf("%q is negative", plain.Cut(typed, 40))
+// settingField returns the field of a setting.
+func settingField(set *scheduler.Setting, s *scheduler.Schedule) editField {
+	f := editField{Name: set.Name, Label: set.Label(), Hint: set.Help, Is: set.Text(s), set: set.Set, More: !slices.Contains(often, set.Name)}
+	switch set.Kind {
+	case setting.Word, setting.Priority:
+		f.Options = set.Words
+	case setting.Flag:
+		f.Options = []string{"true", "false"}
+	default:
+		if is := set.Default(); is != "" {
+			f.Hint += " Empty: " + is + "."
 		}
-		*of(s), err = plain.ParseDuration(typed)
-		return err
-	}
-	return f
-}
-
-// attemptsField returns the field for the number of attempts. For a job, the queue has the
-// default.
-func attemptsField(s *scheduler.Schedule) editField {
-	of, least := func(s *scheduler.Schedule) *int { return &s.MaxAttempts }, 1
-	f := editField{Name: "max_attempts", Label: "Attempts", Hint: "at a slot that fails"}
-	if s.Kind == "job" {
-		of, least = func(s *scheduler.Schedule) *int { return &s.Job.MaxAttempts }, 0
-		f = editField{Name: "job_max_attempts", Label: "Attempts of the job", Hint: "0: the queue's setting"}
-	}
-	f.Is = strconv.Itoa(max(least, *of(s)))
-	f.set = func(s *scheduler.Schedule, typed string) error {
-		n, err := strconv.Atoi(typed)
-		if err != nil || n < least {
-			return fmt.Errorf("%q is not a number from %d", plain.Cut(typed, 40), least)
-		}
-		*of(s) = n
-		return nil
 	}
 	return f
 }
@@ -212,7 +188,7 @@ func (f *scheduleForm) apply(s *scheduler.Schedule, form url.Values) (changed []
 	for _, p := range s.Problems() {
 		if p.Field == "spec" {
 			if _, err := cronspec.New("@daily", s.Zone, ""); err != nil {
-				p.Field = "zone"
+				p.Field = "time_zone"
 			}
 		}
 		wrong = append(wrong, p)
@@ -246,6 +222,7 @@ func (f *scheduleForm) failed(form url.Values, err error) {
 				one.Problem = plain.Cut(p.Text, 500)
 			}
 		}
+		f.More = f.More || one.More && one.Problem != ""
 	}
 }
 

@@ -51,9 +51,9 @@ func TestEditSchedule(t *testing.T) {
 		}
 		digest := link("schedule", "name", "digest")
 		form := s.get(digest).has("Job kind", `{"to":"<b>ada"}`).editForm()
-		s.edit(digest, form, "spec", "61 * * * *", "zone", "Europe/Nowhere", "job_max_attempts", "many", "notify", "nobody").is(422).
+		s.edit(digest, form, "spec", "61 * * * *", "time_zone", "Europe/Nowhere", "job_max_attempts", "many", "notify", "nobody").is(422).
 			has(`<details id="edit" open>`, `value="61 * * * *"`, `value="Europe/Nowhere"`, `value="many"`, `value="nobody"`,
-				`id="wrong-zone"`, `id="wrong-job_max_attempts"`, "is not a number from 0", `id="wrong-notify"`)
+				`id="wrong-time_zone"`, `id="wrong-job_max_attempts"`, "is not a number from 1", `id="wrong-notify"`)
 		s.edit(digest, form, "job_timeout", "-5m").is(422).has("is negative")
 		s.edit(digest, form, "command", "").is(422).has(`id="wrong-command"`)
 		s.edit(digest, form, "overlap", "sometimes").is(422)
@@ -61,7 +61,7 @@ func TestEditSchedule(t *testing.T) {
 		if is := get("digest"); is.Spec != "@daily" || is.Job.MaxAttempts != 0 || is.Stdin != `{"to":"<b>ada"}` {
 			t.Errorf("it was changed by what is wrong: %+v", is)
 		}
-		a := s.edit(digest, form, "spec", "30 4 * * *", "zone", "Europe/Berlin", "job_timeout", "90m", "job_max_attempts", "3", "overlap", "queue",
+		a := s.edit(digest, form, "spec", "30 4 * * *", "time_zone", "Europe/Berlin", "job_timeout", "90m", "job_max_attempts", "3", "overlap", "queue",
 			"missed", "all", "notify", "none", "tag", "reports", "command", "daily", "stdin", "{\r\n}").is(303)
 		s.get(a.header.Get("Location")).has("Saved.", "30 4 * * *")
 		is := get("digest")
@@ -94,8 +94,8 @@ func TestEditSchedule(t *testing.T) {
 		s.edit(link("schedule", "name", "owned"), form).is(409)
 		if got, want := done(t, db, "schedule.edit"), []string{
 			"digest nothing was changed",
-			"digest spec, zone, job_timeout, job_max_attempts, overlap, missed, notify, tag, command, stdin", // back to the first form
-			"digest spec, zone, job_timeout, job_max_attempts, overlap, missed, notify, tag, command, stdin",
+			"digest spec, time_zone, job_max_attempts, job_timeout, tag, missed, overlap, notify, command, stdin", // back to the first form
+			"digest spec, time_zone, job_max_attempts, job_timeout, tag, missed, overlap, notify, command, stdin",
 		}; !slices.Equal(got, want) {
 			t.Errorf("the audit has %q, want %q", got, want)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/httpapi"
@@ -11,7 +12,6 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
-	"github.com/dbcron/dbcron/wire"
 )
 
 type schedulesData struct {
@@ -156,36 +156,17 @@ func explainSchedule(e *health.Explanation) (why []string) {
 
 // policyOf lists a schedule's policy as text.
 func policyOf(s *scheduler.Schedule) []setRow {
-	rows := []setRow{
-		{"Missed slots", s.Missed, "for slots that pass while no daemon runs"},
-		{"Overlap", s.Overlap, "for slots due while the previous run is under way"},
-		{"Attempts", plain.Number(max(1, s.MaxAttempts)), "at a slot that fails"},
-		{"Tag", s.Tag, "only daemons with this tag run it"},
-	}
-	for _, one := range []struct {
-		name, value, why string
-		set              bool
-	}{
-		{"Timeout", setting(s.Timeout), "after which a run is ended", s.Timeout > 0},
-		{"Stall", setting(s.Stall), "without output, after which it is ended, too", s.Stall > 0},
-		{"Jitter", setting(s.Jitter), "by which slots are spread", s.Jitter > 0},
-		{"Repeatable", "no", "a run whose daemon dies or is stopped is lost, and not begun again", s.Unrepeatable},
-		{"Source", s.Source, "the file that it comes from", s.Source != ""},
-		{"Queue", s.Job.Queue, "of the job that it enqueues", s.Job.Queue != ""},
-		{"Priority", wire.PriorityName(s.Job.Priority), "of that job", s.Kind == "job" && s.Job.Priority != 0},
-		{"Unique key", s.Job.Unique, "of that job: slots are skipped while another has it", s.Job.Unique != ""},
-		{"Unique for", setting(s.Job.UniqueFor), "at least, even if the job ends before", s.Job.UniqueFor > 0},
-		{"User", s.User, "runs the command", s.User != ""},
-		{"Folder", s.Dir, "where the command starts", s.Dir != ""},
-		{"Not before", stamp(s.Starts) + " UTC", "there are no slots before", !s.Starts.IsZero()},
-		{"Not after", stamp(s.Ends) + " UTC", "there are no slots after", !s.Ends.IsZero()},
-		{"After success", s.OnSuccess, "the schedule to start then", s.OnSuccess != ""},
-		{"After failure", s.OnFailure, "the schedule to start then", s.OnFailure != ""},
-		{"Notify", s.Notify, "who is notified when it fails", s.Notify != ""},
-	} {
-		if one.set {
-			rows = append(rows, setRow{one.name, plain.Clean(one.value), one.why})
+	var rows []setRow
+	always := []string{"missed", "overlap", "max_attempts", "tag"}
+	settings := scheduler.Settings()
+	for i := range settings {
+		set := &settings[i]
+		if value := set.Text(s); slices.Contains(always, set.Name) || set.Has(s.Work()) && !set.Ordinary(s) {
+			rows = append(rows, setRow{set.Label(), plain.Clean(value), set.Help})
 		}
+	}
+	if s.Source != "" {
+		rows = append(rows, setRow{"Source", plain.Clean(s.Source), "The file that it comes from."})
 	}
 	return rows
 }

@@ -158,14 +158,6 @@ func boolInt(b bool) int {
 	return 0
 }
 
-// setting formats a duration as settings are written.
-func setting(d time.Duration) string {
-	if d <= 0 {
-		return "0s"
-	}
-	return plain.FormatDuration(d)
-}
-
 func byteText(n int) string {
 	switch {
 	case n < 1<<10:

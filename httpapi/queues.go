@@ -4,16 +4,14 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"time"
 
 	"github.com/dbcron/dbcron/internal/ops/wireof"
+	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
 )
 
-// mostCount is the greatest number in settings.
-const mostCount = 1_000_000
 
 type queuePath struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
@@ -21,64 +19,15 @@ type queuePath struct {
 
 // readQueueChange returns a function that makes the change, or an error about a field.
 func readQueueChange(n *wire.QueueChange) (func(*admin.Queue), error) {
-	var changes []func(*admin.Queue)
-	number := func(n int, to func(*admin.Queue) *int) {
-		if n != 0 {
-			changes = append(changes, func(q *admin.Queue) { *to(q) = n })
-		}
-	}
-	number(n.MaxAttempts, func(q *admin.Queue) *int { return &q.MaxAttempts })
-	number(n.MaxCrashes, func(q *admin.Queue) *int { return &q.MaxCrashes })
-	number(n.MaxPayload, func(q *admin.Queue) *int { return &q.MaxPayload })
-	if n.KeepDeadMax != "" {
-		most, err := n.KeepDeadMax.Number(wire.All, 0, mostCount)
-		if err != nil {
-			return nil, invalid("keep_dead_max", "%v", err)
-		}
-		changes = append(changes, func(q *admin.Queue) { q.KeepDeadMax = most })
-	}
-	if n.FIFO != nil {
-		changes = append(changes, func(q *admin.Queue) { q.FIFO = *n.FIFO })
-	}
-	if n.Notify != nil {
-		changes = append(changes, func(q *admin.Queue) { q.Notify = *n.Notify })
-	}
-	if n.KeyRetry != "" {
-		changes = append(changes, func(q *admin.Queue) { q.KeyRetry = n.KeyRetry })
-	}
-	for _, s := range []struct {
-		field string
-		text  wire.Duration
-		to    func(*admin.Queue) *time.Duration
-	}{
-		{"retry_delay", n.RetryDelay, func(q *admin.Queue) *time.Duration { return &q.RetryDelay }},
-		{"retry_max_delay", n.RetryMaxDelay, func(q *admin.Queue) *time.Duration { return &q.RetryMaxDelay }},
-		{"timeout", n.Timeout, func(q *admin.Queue) *time.Duration { return &q.Timeout }},
-		{"keep_dead", n.KeepDead, func(q *admin.Queue) *time.Duration { return &q.KeepDead }},
-		{"keep_done", n.KeepDone, func(q *admin.Queue) *time.Duration { return &q.KeepDone }},
-		{"poll_min", n.PollMin, func(q *admin.Queue) *time.Duration { return &q.PollMin }},
-		{"poll_max", n.PollMax, func(q *admin.Queue) *time.Duration { return &q.PollMax }},
-	} {
-		if s.text == "" {
-			continue
-		}
-		read := wire.Duration.Finite
-		if s.field == "keep_dead" {
-			read = wire.Duration.Time
-		}
-		d, err := read(s.text)
-		if err != nil {
-			return nil, invalid(s.field, "%v", err)
-		}
-		changes = append(changes, func(q *admin.Queue) { *s.to(q) = d })
+	field, err := setting.Apply(admin.Settings(), &admin.Queue{}, n) // the values are valid, or the error says which is not
+	if err != nil {
+		return nil, invalid(field, "%v", err)
 	}
 	return func(q *admin.Queue) {
 		if q.State == "deleted" { // a deleted queue is taken into use again
 			q.State = "active"
 		}
-		for _, change := range changes {
-			change(q)
-		}
+		_, _ = setting.Apply(admin.Settings(), q, n)
 	}, nil
 }
 

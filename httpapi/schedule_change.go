@@ -7,6 +7,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 	"github.com/dbcron/dbcron/wire"
@@ -18,47 +19,9 @@ func applyChange(n *wire.ScheduleChange, s *scheduler.Schedule) error {
 		return invalid("payload", "there is stdin as well; send one of them")
 	}
 	ifGiven(&s.Spec, n.Spec)
-	ifGiven(&s.Zone, n.TimeZone)
-	ifGiven(&s.DST, n.DST)
 	ifGiven(&s.Kind, n.Kind)
 	ifGiven(&s.Command, n.Command)
 	ifGiven(&s.Stdin, n.Stdin)
-	ifGiven(&s.Dir, n.Dir)
-	ifGiven(&s.User, n.User)
-	ifGiven(&s.Tag, n.Tag)
-	ifGiven(&s.Job.Queue, n.JobQueue)
-	ifGiven(&s.Job.Key, n.JobKey)
-	ifGiven(&s.Job.MaxAttempts, n.JobMaxAttempts)
-	ifGiven(&s.Job.Unique, n.JobUnique)
-	ifGiven(&s.Missed, n.Missed)
-	ifGiven(&s.Overlap, n.Overlap)
-	ifGiven(&s.FirstRun, n.FirstRun)
-	ifGiven(&s.MaxAttempts, n.MaxAttempts)
-	ifGiven(&s.RetryPastNext, n.RetryPastNext)
-	if n.Repeatable != nil {
-		s.Unrepeatable = !*n.Repeatable
-	}
-	for _, c := range []struct {
-		field string
-		text  *wire.Count
-		word  wire.Count
-		means int
-		to    *int
-	}{{"max_failures", n.MaxFailures, wire.Unlimited, 0, &s.MaxFailures}, {"keep_runs", n.KeepRuns, wire.All, -1, &s.KeepRuns}} {
-		if c.text == nil {
-			continue
-		}
-		if *c.to = 0; *c.text == "" {
-			continue
-		}
-		var err error
-		if *c.to, err = c.text.Number(c.word, c.means, mostCount); err != nil {
-			return invalid(c.field, "%v", err)
-		}
-	}
-	ifGiven(&s.OnSuccess, n.OnSuccess)
-	ifGiven(&s.OnFailure, n.OnFailure)
-	ifGiven(&s.Notify, n.Notify)
 	if n.Payload != nil {
 		if s.Kind != "job" {
 			return invalid("payload", "it is for jobs, not for the kind %s; stdin is the input of others", s.Kind)
@@ -71,64 +34,16 @@ func applyChange(n *wire.ScheduleChange, s *scheduler.Schedule) error {
 	if n.Headers != nil {
 		s.Headers = n.Headers
 	}
-	if n.JobPriority != nil {
-		var err error
-		if s.Job.Priority, err = wire.ParsePriority(*n.JobPriority); err != nil {
-			return invalid("job_priority", "%v", err)
-		}
+	if field, err := setting.Apply(scheduler.Settings(), s, n); err != nil {
+		return invalid(field, "%v", err)
 	}
-	if err := applyDurations(n, s); err != nil {
-		return err
-	}
-	if err := givenTime("starts", &s.Starts, n.Starts); err != nil {
-		return err
-	}
-	return givenTime("ends", &s.Ends, n.Ends)
+	return nil
 }
 
 func ifGiven[T any](to, from *T) {
 	if from != nil {
 		*to = *from
 	}
-}
-
-// applyDurations applies the durations. It refuses none where 0 would stand for a default other than none,
-// since nobody who writes none expects that.
-func applyDurations(n *wire.ScheduleChange, s *scheduler.Schedule) error {
-	for _, d := range []struct {
-		field  string
-		text   *wire.Duration
-		to     *time.Duration
-		noneIs bool // 0 means none
-	}{
-		{"job_timeout", n.JobTimeout, &s.Job.Timeout, false},
-		{"job_unique_for", n.JobUniqueFor, &s.Job.UniqueFor, false},
-		{"missed_window", n.MissedWindow, &s.MissedWindow, false},
-		{"retry_delay", n.RetryDelay, &s.RetryDelay, false},
-		{"retry_max_delay", n.RetryMaxDelay, &s.RetryMaxDelay, false},
-		{"timeout", n.Timeout, &s.Timeout, true},
-		{"stall", n.Stall, &s.Stall, true},
-		{"kill_grace", n.KillGrace, &s.KillGrace, false},
-		{"jitter", n.Jitter, &s.Jitter, true},
-		{"keep_for", n.KeepFor, &s.KeepFor, false},
-	} {
-		if d.text == nil {
-			continue
-		}
-		if d.field == "keep_for" && *d.text == wire.Forever {
-			*d.to = -1
-			continue
-		}
-		span, err := readDuration(d.field, *d.text)
-		if err == nil && span == 0 && *d.text != "" && !d.noneIs {
-			err = invalid(d.field, "it is 0; write at least 1ms, or the empty text for what is usual")
-		}
-		if err != nil {
-			return err
-		}
-		*d.to = span
-	}
-	return nil
 }
 
 func givenTime(field string, to *time.Time, text *string) (err error) {

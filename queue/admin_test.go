@@ -52,7 +52,7 @@ func TestEdit(t *testing.T) {
 			"notify, command":  func(q *admin.Queue) { q.Notify = "command:true" },
 			"notify, password": func(q *admin.Queue) { q.Notify = "https://ada:secret@example.org/" },
 			"notify, bytes":    func(q *admin.Queue) { q.Notify = "https://example.org/\xff" },
-			"notify, long":     func(q *admin.Queue) { q.Notify = strings.Repeat(" ", store.MaxNotify+1) },
+			"notify, long":     func(q *admin.Queue) { q.Notify = strings.Repeat(" ", 16_001) },
 		} {
 			_, err := adminOf(c).Edit(t.Context(), "q", bad)
 			want(t, name, err, ErrInvalid)

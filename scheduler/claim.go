@@ -428,7 +428,7 @@ func keepOf(s *Schedule) int64 {
 	if s.KeepFor < 0 {
 		return -1
 	}
-	return cmp.Or(s.KeepFor, defaultKeepFor).Microseconds()
+	return cmp.Or(s.KeepFor, usual.KeepFor).Microseconds()
 }
 
 // moveAll gives locked schedules their next slot. The rows are locked, so a row that does not

@@ -101,7 +101,7 @@ func Cancel(ctx context.Context, db *dialect.DB, id int64, why string) (r Run, e
 		}
 		switch r.State {
 		case "waiting":
-			err = loseAll(ctx, tx, loseRows{{id, "cancelled", reason(why), true, defaultKeepFor.Microseconds()}})
+			err = loseAll(ctx, tx, loseRows{{id, "cancelled", reason(why), true, usual.KeepFor.Microseconds()}})
 			if err == nil && schedule != nil {
 				err = releaseNext(ctx, tx, schedule, &left)
 			}

@@ -1,13 +1,10 @@
 package scheduler
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/dbcron/dbcron/internal/plain"
 )
 
 // A Policy says what happens to slots that cannot run as planned, and how long the history keeps
@@ -89,66 +86,28 @@ type Policy struct {
 const (
 	catchUpLimit = 100 // runs of a schedule that may wait
 	skipWindow   = time.Minute
-
-	defaultKeepRuns = 1000
-	defaultKeepFor  = 30 * 24 * time.Hour
 )
 
-// filled returns the policy with the defaults filled in.
-func (p Policy) filled() Policy {
-	p.Missed = cmp.Or(p.Missed, "once")
-	p.Overlap = cmp.Or(p.Overlap, "forbid")
-	p.FirstRun = cmp.Or(p.FirstRun, "next")
-	p.MaxAttempts = cmp.Or(p.MaxAttempts, 1)
-	p.RetryDelay = cmp.Or(p.RetryDelay, 10*time.Second)
-	p.RetryMaxDelay = cmp.Or(p.RetryMaxDelay, max(time.Hour, p.RetryDelay))
-	p.KeepRuns = cmp.Or(p.KeepRuns, defaultKeepRuns)
-	p.KeepFor = cmp.Or(p.KeepFor, defaultKeepFor)
-	return p
-}
+// usual has the defaults.
+var usual = Schedule{}.filled()
 
-// policyProblems lists what is wrong with a policy whose defaults are filled in.
-func (p *Policy) policyProblems() (all problems) {
-	all.word("missed", p.Missed, "skip", "once", "all")
-	all.word("overlap", p.Overlap, "forbid", "allow", "queue", "replace")
-	all.word("first_run", p.FirstRun, "next", "now")
-	for _, d := range []struct {
-		field string
-		value time.Duration
-	}{
-		{"missed_window", p.MissedWindow},
-		{"retry_delay", p.RetryDelay},
-		{"retry_max_delay", p.RetryMaxDelay},
-		{"timeout", p.Timeout},
-		{"stall", p.Stall},
-		{"kill_grace", p.KillGrace},
-		{"jitter", p.Jitter},
-		{"keep_for", p.KeepFor},
-	} {
+// policyProblems lists what is wrong with settings whose defaults are filled in: with each of them, and with some together.
+func (s *Schedule) policyProblems() (all problems) {
+	for i := range settings {
+		set := &settings[i]
 		switch {
-		case d.value < 0 && d.field != "keep_for":
-			all.add(d.field, "%v is negative", d.value)
-		case d.value > plain.LongestDuration:
-			all.add(d.field, "%v is longer than 100 years", d.value)
-		case d.value > 0 && d.value < time.Millisecond:
-			all.add(d.field, "%v is less than a millisecond", d.value)
+		case set.Name == "dst" || set.Only == jobs: // see cronspec, and jobProblems
+		case !set.Has(s.Work()) && set.Only != "":
+			if !set.Ordinary(s) {
+				all.add(set.Name, "is for %s, not for the kind %s", set.Only, s.Kind)
+			}
+		default:
+			if text := set.Problem(s); text != "" {
+				all.add(set.Name, "%s", text)
+			}
 		}
 	}
-	if p.Stall >= time.Millisecond && p.Stall < time.Second {
-		all.add("stall", "%v is less than a second, in which output is seen once", p.Stall)
-	}
-	for _, n := range []struct {
-		field             string
-		value, from, upTo int
-	}{
-		{"max_attempts", p.MaxAttempts, 1, 1000},
-		{"max_failures", p.MaxFailures, 0, 1_000_000},
-		{"keep_runs", p.KeepRuns, -1, 1_000_000},
-	} {
-		if n.value < n.from || n.value > n.upTo {
-			all.add(n.field, "%d is not from %d to %d", n.value, n.from, n.upTo)
-		}
-	}
+	p := &s.Policy
 	if p.Missed == "all" && p.Overlap == "replace" {
 		all.add("missed", "all runs every slot that was missed, and overlap replace ends all but the last; use once, or overlap queue")
 	}
@@ -158,20 +117,12 @@ func (p *Policy) policyProblems() (all problems) {
 	if !p.Starts.IsZero() && !p.Ends.IsZero() && p.Ends.Before(p.Starts) {
 		all.add("ends", "%s is before the start, %s", p.Ends.Format(time.RFC3339), p.Starts.Format(time.RFC3339))
 	}
-	for field, at := range map[string]time.Time{"starts": p.Starts, "ends": p.Ends} {
-		if !at.IsZero() && (at.Year() < 1971 || at.Year() > 9998) {
-			all.add(field, "%s is not in the years 1971 to 9998", at.Format(time.RFC3339))
-		}
-	}
 	for field, name := range map[string]string{"on_success": p.OnSuccess, "on_failure": p.OnFailure} {
 		if name != "" {
 			if err := CheckName(name); err != nil {
 				all.add(field, "%s", strings.TrimPrefix(err.Error(), ErrInvalid.Error()+": "))
 			}
 		}
-	}
-	if _, err := Targets(p.Notify); err != nil {
-		all.add("notify", "%v", err)
 	}
 	slices.SortFunc(all, func(a, b Problem) int { return strings.Compare(a.Field, b.Field) })
 	return all

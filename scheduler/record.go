@@ -346,7 +346,7 @@ func (s *Scheduler) follow(ctx context.Context, tx *sqlrun.Session, name string,
 // trim deletes surplus runs of a schedule's history. It does so seldom enough to be cheap: on
 // average when the history has grown by a tenth.
 func (s *Scheduler) trim(r *run) {
-	keep := cmp.Or(r.what.KeepRuns, defaultKeepRuns)
+	keep := cmp.Or(r.what.KeepRuns, usual.KeepRuns)
 	if keep < 0 || s.chance() > 10/float64(max(10, keep)) {
 		return
 	}

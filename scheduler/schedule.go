@@ -1,17 +1,17 @@
 package scheduler
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
@@ -93,13 +93,14 @@ func (s *Schedule) Slots() (*cronspec.Schedule, error) { return cronspec.New(s.S
 
 // filled returns the schedule with the defaults filled in.
 func (s Schedule) filled() Schedule {
-	s.Zone = cmp.Or(s.Zone, "UTC")
-	s.DST = cmp.Or(s.DST, string(cronspec.Vixie))
-	s.Kind = cmp.Or(s.Kind, "shell")
-	s.Tag = cmp.Or(s.Tag, "default")
-	s.Job = s.Job.filled()
+	backoff := s.RetryMaxDelay
+	for i := range settingColumns {
+		settingColumns[i].Fill(&s)
+	}
+	if backoff == 0 {
+		s.RetryMaxDelay = max(s.RetryMaxDelay, s.RetryDelay)
+	}
 	s.Starts, s.Ends = s.Starts.Truncate(time.Millisecond), s.Ends.Truncate(time.Millisecond) // as every engine can store it
-	s.Policy = s.Policy.filled()
 	return s
 }
 
@@ -175,12 +176,10 @@ func (s *Schedule) args(now time.Time) (sqlrun.Args, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
-	args := f.settings()
+	args := f.arguments()
 	for name, value := range map[string]any{
-		"name": f.Name, "source": null(f.Source), "key": null(f.Key),
-		"spec": plan.Spec().String(), "zone": plan.Location().String(), "dst": f.DST,
-		"planned": plannedOf(plan.Spec().String(), plan.Location().String(), f.DST),
-		"starts":  micros(f.Starts), "ends": micros(f.Ends), "state": "active", "reason": "",
+		"name": f.Name, "source": null(f.Source), "source_key": null(f.Key), "spec": plan.Spec().String(), "time_zone": plan.Location().String(),
+		"planned": plannedOf(plan.Spec().String(), plan.Location().String(), f.DST), "state": "active", "reason": "",
 	} {
 		args[name] = value
 	}
@@ -197,42 +196,6 @@ func (s *Schedule) args(now time.Time) (sqlrun.Args, error) {
 	}
 	args["due"], args["next"] = micros(due), micros(next)
 	return args, nil
-}
-
-// settings returns the columns that do not depend on the time.
-func (s *Schedule) settings() sqlrun.Args {
-	past := map[bool]string{false: "no", true: "yes"}[s.RetryPastNext]
-	keep := plain.FormatDuration(s.KeepFor)
-	if s.KeepFor < 0 {
-		keep = "forever"
-	}
-	return sqlrun.Args{
-		"kind": s.Kind, "command": s.Command, "stdin": s.Stdin, "env": object(s.Env), "headers": object(s.Headers),
-		"dir": s.Dir, "user": s.User, "tag": s.Tag,
-		"job_queue": s.Job.Queue, "job_key": s.Job.Key, "job_priority": s.Job.Priority,
-		"job_max_attempts": s.Job.MaxAttempts, "job_timeout": plain.FormatDuration(s.Job.Timeout),
-		"job_unique": s.Job.Unique, "job_unique_for": plain.FormatDuration(s.Job.UniqueFor),
-		"missed": s.Missed, "missed_window": plain.FormatDuration(s.MissedWindow), "overlap": s.Overlap, "first_run": s.FirstRun,
-		"max_attempts": s.MaxAttempts, "retry_delay": plain.FormatDuration(s.RetryDelay),
-		"retry_max_delay": plain.FormatDuration(s.RetryMaxDelay), "retry_past_next": past,
-		"repeatable": map[bool]string{false: "yes", true: "no"}[s.Unrepeatable],
-		"timeout":    plain.FormatDuration(s.Timeout), "stall": plain.FormatDuration(s.Stall),
-		"kill_grace": plain.FormatDuration(s.KillGrace), "jitter": plain.FormatDuration(s.Jitter),
-		"max_failures": s.MaxFailures, "keep_runs": s.KeepRuns, "keep_for": keep,
-		"on_success": s.OnSuccess, "on_failure": s.OnFailure, "notify": s.Notify,
-	}
-}
-
-// object encodes a map for the tables: JSON with sorted keys.
-func object(m map[string]string) string {
-	if len(m) == 0 {
-		return "{}"
-	}
-	text, err := json.Marshal(m)
-	if err != nil {
-		return "{}" // strings always encode
-	}
-	return string(text)
 }
 
 func null(s string) any {
@@ -413,61 +376,21 @@ func scanSchedule(rows *sql.Rows) (s Schedule, err error) {
 	return s, err
 }
 
-// scan reads the columns of a schedule, and then more of the row. Errors in the columns' contents,
-// which somebody may have written by hand, are returned in bad.
+// scan reads the columns of a schedule, and then more of the row. Errors in the columns' contents, which somebody may
+// have written by hand, are returned in bad.
 func (s *Schedule) scan(rows *sql.Rows, more ...any) (bad, err error) {
 	var due int64
-	var texts settingTexts
-	fields := append(s.stateFields(&due), s.settingFields(&texts)...)
-	if err := rows.Scan(append(fields, more...)...); err != nil {
+	places, texts := setting.Places(settingColumns)
+	if err := rows.Scan(slices.Concat(s.stateFields(&due), places, more)...); err != nil {
 		return nil, err
 	}
 	s.Due = instantOf(due)
-	return s.read(&texts), nil
+	return setting.Load(settingColumns, s, texts), nil
 }
 
 // stateFields are where stateColumns go.
 func (s *Schedule) stateFields(due *int64) []any {
 	return []any{&s.ID, &s.Name, &s.Source, &s.Key, &s.State, &s.Reason, due, &s.Failures}
-}
-
-// settingTexts are settings whose columns have another type than the fields of a Schedule.
-type settingTexts struct {
-	env, headers, keepFor, retryPastNext, repeatable string
-	starts, ends                                     int64
-	durations                                        [9]string
-}
-
-// settingFields are where settingColumns go: texts and numbers.
-func (s *Schedule) settingFields(t *settingTexts) []any {
-	d := &t.durations
-	return []any{
-		&s.Spec, &s.Zone, &s.DST, &s.Kind, &s.Command, &s.Stdin, &t.env, &t.headers, &s.Dir, &s.User, &s.Tag,
-		&s.Missed, &d[0], &s.Overlap, &s.FirstRun, &s.MaxAttempts, &d[1], &d[2], &t.retryPastNext, &t.repeatable,
-		&d[3], &d[4], &d[5], &t.starts, &t.ends, &s.MaxFailures, &s.KeepRuns, &t.keepFor, &s.OnSuccess, &s.OnFailure,
-		&s.Job.Queue, &s.Job.Key, &s.Job.Priority, &s.Job.MaxAttempts, &d[6], &s.Notify, &d[7], &s.Job.Unique, &d[8],
-	}
-}
-
-// read sets the fields that settingTexts stand for. It returns what is wrong with them.
-func (s *Schedule) read(t *settingTexts) (bad error) {
-	s.Starts, s.Ends = instantOf(t.starts), instantOf(t.ends)
-	s.RetryPastNext, s.Unrepeatable = t.retryPastNext == "yes", t.repeatable == "no"
-	for i, to := range []*time.Duration{
-		&s.MissedWindow, &s.RetryDelay, &s.RetryMaxDelay, &s.Timeout,
-		&s.KillGrace, &s.Jitter, &s.Job.Timeout, &s.Stall, &s.Job.UniqueFor,
-	} {
-		*to = durationOf(t.durations[i], &bad)
-	}
-	switch t.keepFor {
-	case "forever":
-		s.KeepFor = -1
-	case "":
-	default:
-		s.KeepFor = durationOf(t.keepFor, &bad)
-	}
-	s.Env, s.Headers = textsOf("env", t.env, &bad), textsOf("headers", t.headers, &bad)
-	return bad
 }
 
 // instantOf converts µs since 1970; 0 means the zero time.
@@ -476,24 +399,4 @@ func instantOf(us int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(us).UTC()
-}
-
-// durationOf parses a duration and sets *bad if it is malformed.
-func durationOf(text string, bad *error) time.Duration {
-	d, err := plain.ParseDuration(text)
-	if err != nil {
-		*bad = err
-	}
-	return d
-}
-
-// textsOf parses a JSON object of strings and sets *bad if it is malformed.
-func textsOf(column, text string, bad *error) (m map[string]string) {
-	if text == "{}" {
-		return nil
-	}
-	if err := json.Unmarshal([]byte(text), &m); err != nil {
-		*bad = fmt.Errorf("%s is not a JSON object of strings: %w", column, plain.JSONError(err))
-	}
-	return m
 }

@@ -5,10 +5,10 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -21,9 +21,6 @@ import (
 // is. A text in which a column contains it, or is NULL, has another number of parts than there are
 // columns, and means nothing: that row is read column by column.
 const between = "<|>"
-
-// settingsCount is the number of columns of a text.
-var settingsCount = len(new(Schedule).settingFields(new(settingTexts)))
 
 // known caches settings by their text.
 var known settingsCache
@@ -72,26 +69,11 @@ func (k *settingsCache) get(text string) *knownSettings {
 
 func parseSettings(text string) *knownSettings {
 	parts := strings.Split(text, between)
-	if len(parts) != settingsCount {
+	if len(parts) != len(settingColumns) {
 		return nil
 	}
 	var s knownSettings
-	var texts settingTexts
-	for i, field := range s.settingFields(&texts) {
-		var err error
-		switch to := field.(type) {
-		case *string:
-			*to = parts[i]
-		case *int:
-			*to, err = strconv.Atoi(parts[i])
-		case *int64:
-			*to, err = strconv.ParseInt(parts[i], 10, 64)
-		}
-		if err != nil {
-			return nil
-		}
-	}
-	s.bad = s.read(&texts)
+	s.bad = setting.Load(settingColumns, &s.Schedule, parts)
 	filled := s.filled()
 	s.sound = s.bad == nil && len(filled.settingsProblems()) == 0
 	return &s

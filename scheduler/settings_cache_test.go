@@ -53,7 +53,7 @@ func TestSettingsChangeUnderTheCache(t *testing.T) {
 			"spec": "@hourly", "time_zone": "Asia/Tokyo", "dst": "wall", "env": `{"A":"b"}`, "headers": `{"A": "b"}`,
 			"missed": "skip", "overlap": "allow", "first_run": "now", "retry_past_next": "yes", "repeatable": "no", "notify": "none", "dir": "/tmp",
 		}
-		columns := strings.NewReplacer("COALESCE({us ", "", "}, 0)", "", "\n", "", "\t", "", " ", "").Replace(settingColumns)
+		columns := strings.NewReplacer("COALESCE({us ", "", "}, 0)", "", "\n", "", "\t", "", " ", "").Replace(settingsRead)
 		for column := range strings.SplitSeq(columns, ",") {
 			value, argument := values[column], ":to"
 			switch {
@@ -78,12 +78,12 @@ func TestSettingsChangeUnderTheCache(t *testing.T) {
 // The cache forgets when it is full, and keeps nothing that is very long.
 func TestSettingsCacheIsBounded(t *testing.T) {
 	var k settingsCache
-	parts := make([]string, settingsCount)
+	parts := make([]string, len(settingColumns))
 	for i := range parts {
 		parts[i] = "0"
 	}
 	text := func(command string) string {
-		parts[4] = command
+		parts[2] = command
 		return strings.Join(parts, between)
 	}
 	size := knownLongest / 2

@@ -223,8 +223,8 @@ func change(ctx context.Context, tx *sqlrun.Session, s Schedule, old *Schedule, 
 	}
 	args["first_run"] = old.FirstRun
 	args["id"], args["source"] = old.ID, null(old.Source)
-	same := args["spec"] == old.Spec && args["zone"] == old.Zone && args["dst"] == old.DST &&
-		args["starts"] == micros(old.Starts) && args["ends"] == micros(old.Ends) && s.Jitter == old.Jitter
+	same := args["spec"] == old.Spec && args["time_zone"] == old.Zone && args["dst"] == old.DST &&
+		args["starts_at"] == micros(old.Starts) && args["ends_at"] == micros(old.Ends) && s.Jitter == old.Jitter
 	if !same && (s.State == "failed" || s.State == "ended") { // new times reactivate it
 		s.State = ""
 		if args, err = s.args(now); err != nil {
@@ -241,9 +241,9 @@ func change(ctx context.Context, tx *sqlrun.Session, s Schedule, old *Schedule, 
 	if !same || cmp.Or(s.State, "active") != old.State {
 		return true, replanOne(ctx, tx, args, old, now)
 	}
-	was := old.settings()
-	for name, value := range filled.settings() {
-		same = same && (was[name] == value || name == "first_run")
+	was := old.arguments()
+	for name, value := range filled.arguments() {
+		same = same && (was[name] == value || name == "first_run" || name == "spec" || name == "time_zone") // these two as they are stored
 	}
 	if same {
 		return false, nil

@@ -1,6 +1,9 @@
 package scheduler
 
-import "github.com/dbcron/dbcron/internal/sqlrun"
+import (
+	"github.com/dbcron/dbcron/internal/setting"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+)
 
 // This file holds all SQL of the package.
 //
@@ -324,16 +327,9 @@ var (
 	readClock = sqlrun.SQL("scheduler.instant", `SELECT {us {now}}`)
 
 	insert = sqlrun.SQL("scheduler.insert", `
-		INSERT INTO {prefix}schedule (name, source, source_key, spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
-			job_queue, job_key, job_priority, job_max_attempts, job_timeout, job_unique, job_unique_for,
-			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next, repeatable,
-			timeout, stall, kill_grace, jitter, starts_at, ends_at, max_failures, keep_runs, keep_for, on_success, on_failure, notify,
+		INSERT INTO {prefix}schedule (name, source, source_key, `+setting.Columns(settingColumns)+`,
 			state, reason, due_at, next_exec, planned, insert_time, update_time)
-		VALUES (:name, :source, :key, :spec, :zone, :dst, :kind, :command, :stdin, :env, :headers, :dir, :user, :tag,
-			:job_queue, :job_key, :job_priority, :job_max_attempts, :job_timeout, :job_unique, :job_unique_for,
-			:missed, :missed_window, :overlap, :first_run, :max_attempts, :retry_delay, :retry_max_delay, :retry_past_next, :repeatable,
-			:timeout, :stall, :kill_grace, :jitter, {time :starts}, {time :ends},
-			:max_failures, :keep_runs, :keep_for, :on_success, :on_failure, :notify,
+		VALUES (:name, :source, :source_key, `+setting.Values(settingColumns)+`,
 			:state, :reason, {time :due}, {time :next}, :planned, {now}, {now})`)
 
 	list = sqlrun.SQL("scheduler.list", `
@@ -352,12 +348,12 @@ var (
 	// update and replan change a schedule that was read in the same transaction; replan does so
 	// only if no daemon has moved it to another slot since.
 	update = sqlrun.SQL("scheduler.update", `
-		UPDATE {prefix}schedule SET `+settings+`, update_time = {now}
+		UPDATE {prefix}schedule SET `+assigned+`, update_time = {now}
 		WHERE id = :id AND COALESCE(source, '') = COALESCE(:source, '')`)
 
 	replan = sqlrun.SQL("scheduler.replan", `
 		UPDATE {prefix}schedule
-		SET `+settings+`, spec = :spec, time_zone = :zone, dst = :dst, starts_at = {time :starts}, ends_at = {time :ends},
+		SET `+assigned+`,
 			due_at = {time :due}, next_exec = {time :next}, planned = :planned, update_time = {now}, state = :state, reason = :reason, failures = 0
 		WHERE id = :id AND COALESCE(source, '') = COALESCE(:source, '') AND COALESCE({us due_at}, 0) = :seen`)
 
@@ -451,32 +447,22 @@ const pending = `{records rows: name text, path text, due int, nth int, why text
 
 const begunColumns = `id, schedule, {us due_at}, attempt, cause, failures, crashes, fence, lane`
 
-const settings = `kind = :kind, command = :command, stdin = :stdin, env = :env, headers = :headers, dir = :dir, run_as = :user, tag = :tag,
-			job_queue = :job_queue, job_key = :job_key, job_priority = :job_priority, job_max_attempts = :job_max_attempts, job_timeout = :job_timeout,
-			job_unique = :job_unique, job_unique_for = :job_unique_for,
-			missed = :missed, missed_window = :missed_window, overlap = :overlap, first_run = :first_run,
-			max_attempts = :max_attempts, retry_delay = :retry_delay, retry_max_delay = :retry_max_delay, retry_past_next = :retry_past_next, repeatable = :repeatable,
-			timeout = :timeout, stall = :stall, kill_grace = :kill_grace, jitter = :jitter, max_failures = :max_failures,
-			keep_runs = :keep_runs, keep_for = :keep_for, on_success = :on_success, on_failure = :on_failure, notify = :notify`
-
-// settingColumns are what a schedule is told to do; they change seldom. Schedule.settingFields has
-// their order.
-const settingColumns = `spec, time_zone, dst, kind, command, stdin, env, headers, dir, run_as, tag,
-			missed, missed_window, overlap, first_run, max_attempts, retry_delay, retry_max_delay, retry_past_next, repeatable,
-			timeout, kill_grace, jitter, COALESCE({us starts_at}, 0), COALESCE({us ends_at}, 0), max_failures,
-			keep_runs, keep_for, on_success, on_failure,
-			job_queue, job_key, job_priority, job_max_attempts, job_timeout, notify, stall, job_unique, job_unique_for`
+// What a schedule is told to do, as it is written and read: see settings.go.
+var (
+	assigned     = setting.Assignments(settingColumns)
+	settingsRead = setting.Expressions(settingColumns, "")
+)
 
 const stateColumns = `id, name, COALESCE(source, ''), COALESCE(source_key, ''), state, reason, COALESCE({us due_at}, 0), failures`
 
-const columns = stateColumns + `, ` + settingColumns
+var columns = stateColumns + `, ` + settingsRead
 
 const weights = `OCTET_LENGTH(command) + OCTET_LENGTH(stdin) + OCTET_LENGTH(env) + OCTET_LENGTH(headers) + OCTET_LENGTH(dir) + OCTET_LENGTH(reason)`
 
 // lockedColumns are those of a schedule that a daemon has locked. Its settings are one text: see
 // settings_cache.go.
-const lockedColumns = stateColumns + `, COALESCE({us next_exec}, 0), fence, lane, {us {now}},
-			CONCAT_WS('` + between + `', ` + settingColumns + `)`
+var lockedColumns = stateColumns + `, COALESCE({us next_exec}, 0), fence, lane, {us {now}},
+			CONCAT_WS('` + between + `', ` + settingsRead + `)`
 
 const runColumns = `id, schedule, {us due_at}, attempt, cause, state, COALESCE({us due_to}, 0), slots, exec_by, fence, COALESCE({us next_exec}, 0),
 			COALESCE({us started_at}, 0), COALESCE({us finished_at}, 0), COALESCE(exit_code, -1), error, output, COALESCE(cancel, ''), stops`

@@ -132,7 +132,7 @@ func (t *takeover) lock(ctx context.Context, found []expiredRun) error {
 
 // end records that a run ends.
 func (t *takeover) end(c *candidate, r expiredRun, state, why string) {
-	keep := defaultKeepFor.Microseconds()
+	keep := usual.KeepFor.Microseconds()
 	if c != nil {
 		keep = keepOf(&c.Schedule)
 		t.open[c.Name] = slices.DeleteFunc(t.open[c.Name], func(o openRun) bool { return o.id == r.id })

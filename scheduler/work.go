@@ -24,22 +24,17 @@ const maxText = 1 << 20
 // workProblems lists what is wrong with a schedule's work.
 func (s *Schedule) workProblems() (all problems) {
 	all.word("kind", s.Kind, kinds...)
-	command := s.Kind == "shell" || s.Kind == "argv"
 	for _, only := range []struct {
 		field string
 		set   bool
-		for_  bool
+		has   bool
 		what  string
 	}{
-		{"env", len(s.Env) > 0, command, "commands"},
-		{"dir", s.Dir != "", command, "commands"},
-		{"user", s.User != "", command, "commands"},
-		{"stall", s.Stall != 0, command, "commands"},
-		{"kill_grace", s.KillGrace != 0, command, "commands"},
+		{"env", len(s.Env) > 0, s.Work() == commands, commands},
 		{"headers", len(s.Headers) > 0, s.Kind == "http", "requests"},
 		{"stdin", s.Stdin != "", s.Kind != "sql", "commands, requests, functions and jobs"},
 	} {
-		if only.set && !only.for_ {
+		if only.set && !only.has {
 			all.add(only.field, "is for %s, not for the kind %s", only.what, s.Kind)
 		}
 	}

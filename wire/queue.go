@@ -1,44 +1,44 @@
 package wire
 
-// A Queue is the settings of a queue.
+// A Queue is the settings of a queue. Those without words here are in the table of package queue/admin.
 type Queue struct {
 	Name          string   `json:"name" doc:"The name of the queue."`
 	State         string   `json:"state" enum:"active,paused,deleted" doc:"active: its jobs are done. paused: they wait. deleted: it takes no jobs, until it is set again."`
 	Reason        string   `json:"reason,omitempty" doc:"Why the queue is paused, for people."`
 	Blocks        int      `json:"blocks" doc:"The number of blocks of the queue, which is how many workers can share it."`
-	MaxAttempts   int      `json:"max_attempts" doc:"A job is dead after this many failed attempts."`
-	RetryDelay    Duration `json:"retry_delay" doc:"The time before the second attempt. It doubles with each further one."`
-	RetryMaxDelay Duration `json:"retry_max_delay" doc:"The longest time between two attempts."`
-	KeyRetry      string   `json:"key_retry" enum:"hold,pass" doc:"While a job waits for its next attempt, the later jobs of its key wait, too (hold), or are done (pass)."`
-	FIFO          bool     `json:"fifo" doc:"Whether jobs are done one after the other, in the order in which they were enqueued."`
-	Timeout       Duration `json:"timeout" doc:"An attempt fails after this long, or never for none."`
-	MaxCrashes    int      `json:"max_crashes" doc:"A job is dead after this many workers died while they did it."`
-	KeepDead      Duration `json:"keep_dead" doc:"Dead jobs are kept this long, or forever."`
-	KeepDeadMax   Count    `json:"keep_dead_max" doc:"About this many dead jobs are kept, those that were enqueued last, or all."`
-	KeepDone      Duration `json:"keep_done" doc:"Jobs that are done are kept this long. For none they are not."`
-	MaxPayload    int      `json:"max_payload" doc:"The greatest length of a payload, in bytes."`
-	PollMin       Duration `json:"poll_min" doc:"The shortest time between two polls of a worker, after jobs were found, where workers are not notified."`
-	PollMax       Duration `json:"poll_max" doc:"The longest time between two polls of a worker."`
-	Notify        string   `json:"notify,omitempty" doc:"Who is told when the queue has dead letters or is behind, and when that is over: mail addresses and URLs with blanks between, or none. It is left out if the daemons decide."`
+	MaxAttempts   int      `json:"max_attempts"`
+	RetryDelay    Duration `json:"retry_delay"`
+	RetryMaxDelay Duration `json:"retry_max_delay"`
+	KeyRetry      string   `json:"key_retry"`
+	FIFO          bool     `json:"fifo"`
+	Timeout       Duration `json:"timeout"`
+	MaxCrashes    int      `json:"max_crashes"`
+	KeepDead      Duration `json:"keep_dead"`
+	KeepDeadMax   Count    `json:"keep_dead_max"`
+	KeepDone      Duration `json:"keep_done"`
+	MaxPayload    int      `json:"max_payload"`
+	PollMin       Duration `json:"poll_min"`
+	PollMax       Duration `json:"poll_max"`
+	Notify        string   `json:"notify,omitempty"`
 }
 
 // A QueueChange is a change of a queue's settings. What is left out stays as it is.
 type QueueChange struct {
 	Blocks        int      `json:"blocks,omitempty" minimum:"1" maximum:"1000" doc:"The number of blocks of the queue, which is how many workers can share it. A new queue has 16."`
-	MaxAttempts   int      `json:"max_attempts,omitempty" minimum:"1" maximum:"1000000" doc:"A job is dead after this many failed attempts."`
-	RetryDelay    Duration `json:"retry_delay,omitempty" maxLength:"40" doc:"The time before the second attempt. It doubles with each further one." example:"10s"`
-	RetryMaxDelay Duration `json:"retry_max_delay,omitempty" maxLength:"40" doc:"The longest time between two attempts." example:"1h"`
-	KeyRetry      string   `json:"key_retry,omitempty" enum:"hold,pass" doc:"While a job waits for its next attempt, the later jobs of its key wait, too (hold), or are done (pass)."`
-	FIFO          *bool    `json:"fifo,omitempty" doc:"Whether jobs are done one after the other, in the order in which they were enqueued. A queue that exists follows after four seconds."`
-	Timeout       Duration `json:"timeout,omitempty" maxLength:"40" doc:"An attempt fails after this long, or never for none." example:"30s"`
-	MaxCrashes    int      `json:"max_crashes,omitempty" minimum:"1" maximum:"1000000" doc:"A job is dead after this many workers died while they did it."`
-	KeepDead      Duration `json:"keep_dead,omitempty" maxLength:"40" doc:"Dead jobs are kept this long, or forever." example:"30d"`
-	KeepDeadMax   Count    `json:"keep_dead_max,omitempty" maxLength:"40" doc:"About this many dead jobs are kept, those that were enqueued last, up to 1000000, or all."`
-	KeepDone      Duration `json:"keep_done,omitempty" maxLength:"40" doc:"Jobs that are done are kept this long. For none they are not." example:"24h"`
-	MaxPayload    int      `json:"max_payload,omitempty" minimum:"1" maximum:"1073741824" doc:"The greatest length of a payload, in bytes."`
-	PollMin       Duration `json:"poll_min,omitempty" maxLength:"40" doc:"The shortest time between two polls of a worker, after jobs were found, where workers are not notified." example:"2ms"`
-	PollMax       Duration `json:"poll_max,omitempty" maxLength:"40" doc:"The longest time between two polls of a worker." example:"250ms"`
-	Notify        *string  `json:"notify,omitempty" maxLength:"1000" doc:"Who is told when the queue has dead letters or is behind, and when that is over: mail addresses and URLs with blanks between, or none. If it is empty, the daemons decide." example:"mailto:ops@example.org"`
+	MaxAttempts   int      `json:"max_attempts,omitempty" minimum:"1" maximum:"1000000"`
+	RetryDelay    Duration `json:"retry_delay,omitempty" maxLength:"40" example:"10s"`
+	RetryMaxDelay Duration `json:"retry_max_delay,omitempty" maxLength:"40" example:"1h"`
+	KeyRetry      string   `json:"key_retry,omitempty"`
+	FIFO          *bool    `json:"fifo,omitempty"`
+	Timeout       Duration `json:"timeout,omitempty" maxLength:"40" example:"30s"`
+	MaxCrashes    int      `json:"max_crashes,omitempty" minimum:"1" maximum:"1000000"`
+	KeepDead      Duration `json:"keep_dead,omitempty" maxLength:"40" example:"30d"`
+	KeepDeadMax   Count    `json:"keep_dead_max,omitempty" maxLength:"40"`
+	KeepDone      Duration `json:"keep_done,omitempty" maxLength:"40" example:"24h"`
+	MaxPayload    int      `json:"max_payload,omitempty" minimum:"1" maximum:"1073741824"`
+	PollMin       Duration `json:"poll_min,omitempty" maxLength:"40" example:"2ms"`
+	PollMax       Duration `json:"poll_max,omitempty" maxLength:"40" example:"250ms"`
+	Notify        *string  `json:"notify,omitempty" maxLength:"1000" example:"mailto:ops@example.org"`
 }
 
 // QueueCounts are the numbers of a queue's jobs by state.

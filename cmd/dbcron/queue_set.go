@@ -40,9 +40,7 @@ job can have a number of attempts and a timeout of its own.`,
 		},
 	}
 	c.Flags().SortFlags = false
-	for _, s := range queueSettings {
-		s.register(c)
-	}
+	registerSettings(c, queueSettings)
 	return c
 }
 
@@ -51,17 +49,25 @@ job can have a number of attempts and a timeout of its own.`,
 func givenQueueSettings(c *cobra.Command) (func(*admin.Queue), error) {
 	var wrong []string
 	var given []func(*admin.Queue)
-	for _, s := range queueSettings {
-		flag := c.Flags().Lookup(s.flag())
+	for i := range queueSettings {
+		s := &queueSettings[i]
+		flag := c.Flags().Lookup(s.Flag())
 		if !flag.Changed {
 			continue
 		}
+		var only admin.Queue
 		text := flag.Value.String()
-		if err := s.put(&admin.Queue{}, text); err != nil {
-			wrong = append(wrong, fmt.Sprintf("--%s: %v", s.flag(), err))
+		problem := ""
+		if err := s.Set(&only, text); err != nil {
+			problem = err.Error()
+		} else {
+			problem = s.Problem(&only)
+		}
+		if problem != "" {
+			wrong = append(wrong, fmt.Sprintf("--%s: %s", s.Flag(), problem))
 			continue
 		}
-		given = append(given, func(q *admin.Queue) { _ = s.put(q, text) }) // it was validated before
+		given = append(given, func(q *admin.Queue) { _ = s.Set(q, text) }) // it was validated before
 	}
 	if err := refused(wrong); err != nil {
 		return nil, err

@@ -104,8 +104,9 @@ func (d *queueDetail) facts() []fact {
 	if d.q.KeepDone > 0 || d.counts.Done > 0 {
 		facts = append(facts, fact{"done", tally(d.counts.Done).String()})
 	}
-	for _, s := range queueSettings {
-		facts = append(facts, fact{strings.ReplaceAll(s.name, "_", " "), s.get(&d.q)})
+	for i := range queueSettings {
+		s := &queueSettings[i]
+		facts = append(facts, fact{strings.ReplaceAll(s.Name, "_", " "), s.Text(&d.q)})
 	}
 	if len(d.limits) > 0 {
 		facts = append(facts, fact{"limits", strings.Join(d.limits, "\n")})

@@ -50,9 +50,10 @@ func TestQueueUsage(t *testing.T) {
 // TestUsualQueue checks that the documented defaults can be parsed.
 func TestUsualQueue(t *testing.T) {
 	q := usualQueue("x")
-	for _, s := range queueSettings {
-		if err := s.set(&admin.Queue{}, s.usual); err != nil || s.get(&q) != s.usual {
-			t.Errorf("%s: %q becomes %q, %v", s.name, s.usual, s.get(&q), err)
+	for i := range queueSettings {
+		s := &queueSettings[i]
+		if err := s.Set(&admin.Queue{}, s.Usual); err != nil || s.Text(&q) != s.Usual || s.Problem(&q) != "" {
+			t.Errorf("%s: %q becomes %q, %v, %s", s.Name, s.Usual, s.Text(&q), err, s.Problem(&q))
 		}
 	}
 }

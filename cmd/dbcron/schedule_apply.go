@@ -262,9 +262,10 @@ func (f *exportFlags) find(ctx context.Context, db *dialect.DB, names []string) 
 
 // plainer removes defaults from a schedule, since the file need not contain them.
 func plainer(s *scheduler.Schedule) {
-	for _, set := range settings {
-		if set.ordinary(s) {
-			_ = set.set(s, "") // an empty text is always valid
+	for i := range settings {
+		set := &settings[i]
+		if set.Ordinary(s) {
+			_ = set.Set(s, "") // an empty text is always valid
 		}
 	}
 }
@@ -300,9 +301,10 @@ func notForCrontab(s *scheduler.Schedule) error {
 	if s.State == "paused" {
 		extra = append(extra, "it is paused")
 	}
-	for _, set := range settings {
-		if set.name != "time_zone" && !inCrontab(set) && !set.ordinary(s) {
-			extra = append(extra, set.name+": "+set.get(s))
+	for i := range settings {
+		set := &settings[i]
+		if set.Name != "time_zone" && !inCrontab(set) && !set.Ordinary(s) {
+			extra = append(extra, set.Name+": "+set.Text(s))
 		}
 	}
 	if len(extra) == 0 {
@@ -324,9 +326,10 @@ func entryOf(s *scheduler.Schedule, named bool) crontab.Entry {
 	if named {
 		e.Name = s.Name
 	}
-	for _, set := range settings {
-		if inCrontab(set) && !set.ordinary(s) {
-			e.Options = append(e.Options, crontab.Option{Name: set.flag(), Value: set.get(s)})
+	for i := range settings {
+		set := &settings[i]
+		if inCrontab(set) && !set.Ordinary(s) {
+			e.Options = append(e.Options, crontab.Option{Name: set.Flag(), Value: set.Text(s)})
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {

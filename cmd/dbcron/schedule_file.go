@@ -158,14 +158,15 @@ func mailTo(value string) (string, error) {
 // setOption applies an option of a crontab line, which is a setting of the schedule.
 func setOption(s *schedule, o crontab.Option) error {
 	var names []string
-	for _, set := range settings {
+	for i := range settings {
+		set := &settings[i]
 		if !inCrontab(set) {
 			continue
 		}
-		if names = append(names, set.flag()); set.flag() != strings.ReplaceAll(o.Name, "_", "-") {
+		if names = append(names, set.Flag()); set.Flag() != strings.ReplaceAll(o.Name, "_", "-") {
 			continue
 		}
-		if err := set.set(s, o.Value); err != nil {
+		if err := set.Set(s, o.Value); err != nil {
 			return fmt.Errorf("%s: %w", o.Name, err)
 		}
 		return nil
@@ -175,7 +176,7 @@ func setOption(s *schedule, o crontab.Option) error {
 
 // inCrontab reports whether a crontab line may have a setting as an option. Its zone comes from CRON_TZ, and it
 // enqueues no jobs.
-func inCrontab(s setting) bool { return s.name != "time_zone" && !strings.HasPrefix(s.name, "job_") }
+func inCrontab(s *scheduler.Setting) bool { return s.Name != "time_zone" && s.Has("commands") }
 
 // parseCrontab parses the file in the format given by a flag, or else indicated by its path. It refuses a file
 // whose format is ambiguous.

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,11 +42,9 @@ func (f *scheduleFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.payload, "payload", "", "of the job, as `JSON` (default: schedule, due and run_id of the slot)")
 	flags.StringVar(&f.stdin, "stdin", "", "`text` for the command's standard input, or the function's input")
 	flags.StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` for the command's environment; may be repeated")
-	for _, s := range settings {
-		if !f.edit || s.name != "first_run" { // it is not new
-			s.register(c)
-		}
-	}
+	registerSettings(c, slices.DeleteFunc(slices.Clone(settings), func(s scheduler.Setting) bool {
+		return f.edit && s.Name == "first_run" // it is not new
+	}))
 }
 
 // any reports whether anything is given besides the name.
@@ -54,8 +53,8 @@ func (f *scheduleFlags) any() bool {
 	for _, flag := range []string{"spec", "http", "header", "body", "sql", "func", "job", "payload", "stdin", "env"} {
 		given = given || f.changed(flag)
 	}
-	for _, s := range settings {
-		given = given || f.changed(s.flag())
+	for i := range settings {
+		given = given || f.changed(settings[i].Flag())
 	}
 	return given
 }
@@ -87,12 +86,13 @@ func (f *scheduleFlags) apply(s *scheduler.Schedule) error {
 	s.Env = f.merge("env", s.Env, f.env, "=", "NAME=VALUE")
 	s.Headers = f.merge("headers", s.Headers, f.headers, ":", "'Name: value'")
 	f.input(s)
-	for _, set := range settings {
-		if !f.changed(set.flag()) {
+	for i := range settings {
+		set := &settings[i]
+		if !f.changed(set.Flag()) {
 			continue
 		}
-		if err := set.set(s, f.text(set.flag())); err != nil {
-			f.fail(set.name, "%v", err)
+		if err := set.Set(s, f.text(set.Flag())); err != nil {
+			f.fail(set.Name, "%v", err)
 		}
 	}
 	return f.refuse(s)
@@ -241,8 +241,6 @@ func flagOf(field, kind string) string {
 		return "--" + inputFlag(kind)
 	case "job": // several flags
 		return "--job-…"
-	case "time_zone":
-		return "--time-zone"
 	}
 	return "--" + strings.ReplaceAll(field, "_", "-")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -137,7 +138,7 @@ func timeOrAgo(flag, text string, now time.Time) (time.Time, error) {
 	if ago, err := plain.ParseDuration(text); err == nil && ago > 0 {
 		return now.Add(-ago), nil
 	}
-	at, _, err := parseTime(text, time.Local)
+	at, _, err := setting.ParseTime(text, time.Local)
 	if err != nil {
 		return at, usagef("--%s: %v, or how long ago, such as 12h", flag, err)
 	}

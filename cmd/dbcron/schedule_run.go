@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/ops/health"
+	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
@@ -175,11 +176,11 @@ func (f *backfillFlags) window(ctx context.Context, db *dialect.DB, s *scheduler
 	if err != nil {
 		return from, to, fmt.Errorf("%s: %w", s.Name, err)
 	}
-	from, _, err = parseTime(f.from, plan.Location())
+	from, _, err = setting.ParseTime(f.from, plan.Location())
 	if err != nil {
 		return from, to, usagef("--from: %v", err)
 	}
-	to, day, err := parseTime(f.to, plan.Location())
+	to, day, err := setting.ParseTime(f.to, plan.Location())
 	if err != nil {
 		return from, to, usagef("--to: %v", err)
 	}

@@ -97,9 +97,10 @@ func (d *scheduleDetail) facts() []fact {
 		{"env", pairs(d.s.Env, "=")},
 		{"headers", pairs(d.s.Headers, ": ")},
 	}
-	for _, set := range settings {
-		if set.name != "time_zone" && !set.ordinary(&d.s) {
-			facts = append(facts, fact{strings.ReplaceAll(set.name, "_", " "), set.get(&d.s)})
+	for i := range settings {
+		set := &settings[i]
+		if set.Name != "time_zone" && !set.Ordinary(&d.s) {
+			facts = append(facts, fact{strings.ReplaceAll(set.Name, "_", " "), set.Text(&d.s)})
 		}
 	}
 	slots := make([]string, len(d.slots))

@@ -36,7 +36,9 @@ func TestSettings(t *testing.T) {
 		switch field.Interface().(type) {
 		case string:
 			field.SetString("word")
-		case int, time.Duration:
+		case int:
+			field.SetInt(7)
+		case time.Duration:
 			field.SetInt(int64(7 * time.Hour))
 		case bool:
 			field.SetBool(true)
@@ -46,9 +48,9 @@ func TestSettings(t *testing.T) {
 		if f.Name == "Job.Priority" {
 			s.Job.Priority = queue.Low // there are four
 		}
-		var of []setting
+		var of []scheduler.Setting
 		for _, set := range settings {
-			if !set.ordinary(&s) {
+			if !set.Ordinary(&s) {
 				of = append(of, set)
 			}
 		}
@@ -57,19 +59,19 @@ func TestSettings(t *testing.T) {
 			continue
 		}
 		set, want := of[0], s
-		text := set.get(&s)
-		if err := set.set(&s, ""); err != nil || !reflect.DeepEqual(s, scheduler.Schedule{}) {
-			t.Errorf("%s: %s is not taken back", f.Name, set.name)
+		text := set.Text(&s)
+		if err := set.Set(&s, ""); err != nil || !reflect.DeepEqual(s, scheduler.Schedule{}) {
+			t.Errorf("%s: %s is not taken back", f.Name, set.Name)
 		}
-		if err := set.set(&s, text); err != nil || !reflect.DeepEqual(s, want) {
+		if err := set.Set(&s, text); err != nil || !reflect.DeepEqual(s, want) {
 			t.Errorf("%s: %q is read as %+v, %v", f.Name, text, s, err)
 		}
 		if strings.HasPrefix(f.Name, "Job.") {
 			want.Kind = "job" // others do not show them
 		}
 		row, err := json.Marshal(wireof.Schedule(&want))
-		if err != nil || !strings.Contains(string(row), `"`+set.name+`":`) {
-			t.Errorf("%s is not in %s", set.name, row)
+		if err != nil || !strings.Contains(string(row), `"`+set.Name+`":`) {
+			t.Errorf("%s is not in %s", set.Name, row)
 		}
 	}
 }
@@ -80,11 +82,11 @@ func TestSettingWords(t *testing.T) {
 		{"keep_runs", "", ""},
 		{"keep_for", "forever", "forever"},
 		{"keep_for", "1w", "7d"},
-		{"timeout", "none", ""},
-		{"timeout", "0s", ""},
+		{"timeout", "none", "none"},
+		{"timeout", "0s", "none"},
 		{"timeout", "1h30m", "1h30m"},
-		{"max_failures", "none", ""},
-		{"max_failures", "0", ""},
+		{"max_failures", "none", "none"},
+		{"max_failures", "0", "none"},
 		{"starts", "2026-11-20T10:00", "2026-11-20T09:00:00Z"},
 		{"starts", "", ""},
 		{"keep_runs", "0", "error"},
@@ -96,9 +98,9 @@ func TestSettingWords(t *testing.T) {
 		{"ends", "2026-10-25T02:30", "error"}, // the clocks show it twice
 	} {
 		s := scheduler.Schedule{Zone: "Europe/Berlin"}
-		set := settings[slices.IndexFunc(settings, func(set setting) bool { return set.name == c.name })]
-		err := set.set(&s, c.text)
-		if got := set.get(&s); err == nil && got != c.want || err != nil && c.want != "error" {
+		set := settings[slices.IndexFunc(settings, func(set scheduler.Setting) bool { return set.Name == c.name })]
+		err := set.Set(&s, c.text)
+		if got := set.Text(&s); err == nil && got != c.want || err != nil && c.want != "error" {
 			t.Errorf("%s %q: got %q, %v; want %q", c.name, c.text, got, err, c.want)
 		}
 	}

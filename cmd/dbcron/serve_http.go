@@ -17,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/dashboard"
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/setting"
 )
 
 const (
@@ -91,7 +92,7 @@ func (f *httpFlags) check(once bool) (err error) {
 	if f.schedules < 0 || f.schedules > mostMetrics {
 		return usagef("--metrics-schedules: %d is not 0 to %d", f.schedules, mostMetrics)
 	}
-	if f.bytes, err = readSize(f.maxBody); err != nil {
+	if f.bytes, err = setting.ParseSize(f.maxBody); err != nil {
 		return usagef("--max-body: %v", err)
 	}
 	return nil

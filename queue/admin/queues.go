@@ -8,6 +8,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -48,6 +49,14 @@ type Queue struct {
 
 	Blocks int // how many blocks its jobs are divided into; see [Client.Resize]
 }
+
+// A Setting is one of the settings of queues: a flag of dbcron queue set, and a field of the API.
+type Setting = setting.Setting[Queue]
+
+// Settings lists the settings of queues but for Name, State, Reason and Blocks, in the order in which they are shown.
+func Settings() []Setting { return settings }
+
+var settings = setting.Through(store.Table, func(q *Queue) *store.Settings { return (*store.Settings)(q) })
 
 // Queue returns a queue's settings, or ErrNotFound.
 func (c *Client) Queue(ctx context.Context, name string) (Queue, error) {

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/internal/ops/manifest"
+	"github.com/dbcron/dbcron/internal/setting"
+	"github.com/dbcron/dbcron/scheduler"
 )
 
 // message matches each line of an error.
@@ -106,9 +108,9 @@ var (
 		"[1s]":     "is a list, not a duration",
 		"{a: 1s}":  "is a mapping, not a duration",
 		"soon":     `"soon" is not a duration; write for example`,
-		"-5s":      `"-5s" is not a duration; write for example`,
+		"-5s":      `"-5s" is negative`,
 		"5 min":    `"5 min" is not a duration; write for example`,
-		"1us":      "1µs is less than a millisecond",
+		"1us":      "1µs is less than ",
 		"15300w":   `"15300w" is `, // too long for a time.Duration
 		"36501d":   `"36501d" is longer than 100 years; use a shorter one`,
 		"!!str 1s": "must be in quotes",
@@ -126,7 +128,7 @@ var (
 		"[1]":                  "is a list, not a number",
 		"{a: 1}":               "is a mapping, not a number",
 		"!!int 3":              "must be in quotes",
-		"1000001":              "1000001 is not from",
+		"1000001":              `"1000001" is not a number from 1 to 1000`,
 		"99999999999999999999": "is the number 99999999999999999999; write a whole number",
 	}
 	notFlag = map[string]string{
@@ -140,16 +142,15 @@ var (
 		"!a true": "must be in quotes",
 	}
 	notInstant = map[string]string{
-		"2026-01-01":                     `"2026-01-01" has no time of day; write for example 2026-01-01 00:00`,
+		"2026-01-01":                     `"2026-01-01" has no time of day; write for example 2026-01-01T00:00`,
 		"2026":                           "is the number 2026; write for example",
-		"tomorrow":                       `is the text "tomorrow"; write for example`,
+		"tomorrow":                       `"tomorrow" is not a time such as`,
 		"true":                           "is the truth value true; write for example",
 		"":                               "is empty; write for example",
 		"[2026-01-01 00:00]":             "is a list, not a time",
 		"{a: b}":                         "is a mapping, not a time",
-		"2026-02-30 00:00":               `is the text "2026-02-30 00:00"; write for example`,
-		"2026-01-01 24:00":               `is the text "2026-01-01 24:00"; write for example`,
-		"2026-01-01 00:00:00.5":          "is the date 2026-01-01 00:00:00.5; write for example",
+		"2026-02-30 00:00":               `"2026-02-30 00:00" is not a time such as`,
+		"2026-01-01 24:00":               `"2026-01-01 24:00" is not a time such as`,
 		"2026-01-01T00:00:00.1234Z":      "is finer than a millisecond; use at most three digits",
 		"1970-01-01 00:00":               "1970-01-01T00:00:00Z is not in the years 1971 to 9998",
 		"9999-01-01T00:00:00Z":           "9999-01-01T00:00:00Z is not in the years 1971 to 9998",
@@ -242,12 +243,12 @@ func TestEveryKey(t *testing.T) {
 			"{kind: x, payload: {a: 1}}": "payload is a mapping, not a text",
 			"{kind: x, priority: high}":  `priority: "high" is not known; use urgent, normal, low, idle`,
 			"{kind: x, priority: 1}":     "priority is the number 1, not a text",
-			"{kind: x, max_attempts: 0}": "max_attempts is 0; use at least 1", "{kind: x, max_attempts: -1}": "max_attempts: -1 is not 0 to 1000000",
+			"{kind: x, max_attempts: 0}": "max_attempts is 0; use at least 1", "{kind: x, max_attempts: -1}": `max_attempts: "-1" is not a number from 1 to 1000000`,
 			`{kind: x, unique: " u"}`:                "unique: ",
 			"{kind: x, unique_for: 1h}":              "unique_for: there is no unique key",
-			"{kind: x, unique: u, unique_for: 0s}":   "unique_for is 0",
+			"{kind: x, unique: u, unique_for: 0s}":   "unique_for: is 0",
 			"{kind: x, unique: u, unique_for: 367d}": "unique_for: 8808h0m0s is not 0 to",
-			"{kind: x, timeout: 5}":                  "timeout is the number 5; write a duration", "{kind: x, timeout: 0s}": "timeout is 0",
+			"{kind: x, timeout: 5}":                  "timeout is the number 5; write a duration", "{kind: x, timeout: 0s}": "timeout: is 0",
 			"{kind: x, queu: x}": `unknown key "queu" in job; did you mean queue?`, "{kind: x, kind: y}": `the key "kind" is on line 5 already`,
 		},
 		"stdin": text(map[string]string{`"\0"`: "stdin: is not UTF-8 text without NUL"}),
@@ -261,34 +262,42 @@ func TestEveryKey(t *testing.T) {
 		"missed": text(map[string]string{
 			"never": `"never" is not known; use skip, once, all`,
 		}),
-		"missed_window": duration(zero),
-		"overlap":       text(map[string]string{"maybe": `"maybe" is not known; use forbid`}),
-		"first_run":     text(map[string]string{"soon": `"soon" is not known; use next, now`}),
+		"overlap":   text(map[string]string{"maybe": `"maybe" is not known; use forbid`}),
+		"first_run": text(map[string]string{"soon": `"soon" is not known; use next, now`}),
 		"max_attempts": some(notNumber, nil, map[string]string{
-			"0": "is 0; use at least 1", "-1": "-1 is not from 1 to 1000", "1001": "1001 is not from 1 to 1000",
+			"0": "is 0; use at least 1", "-1": `"-1" is not a number from 1 to 1000`, "1001": `"1001" is not a number from 1 to 1000`,
 		}),
-		"retry_delay":     duration(zero),
 		"retry_max_delay": duration(some(zero, nil, map[string]string{"9s": "9s is less than the retry_delay of 10s", "1us": ""})),
-		"retry_past_next": notFlag,
 		"repeatable": {
 			"off": "is the truth value off", "1": "is the number 1; write true or false",
 			"": "is empty; write true or false", "[true]": "is a list, not true or false",
 		},
-		"timeout":      duration(nil),
-		"kill_grace":   duration(zero),
-		"stall":        duration(nil),
-		"jitter":       duration(nil),
-		"starts":       notInstant,
-		"ends":         notInstant,
-		"max_failures": some(notNumber, nil, map[string]string{"0": "is 0; use at least 1", "-1": "-1 is not from 0"}),
+		"max_failures": some(notNumber, nil, map[string]string{"0": "is 0; use at least 1", "-1": `"-1" is not a number from 1 to 1000000, or none`}),
 		"keep_runs": some(notNumber, nil, map[string]string{
-			"0": "is 0; use at least 1", "-1": "-1 is negative; write all", "-5": "write all", "forever": "a whole number",
+			"0": "is 0; use at least 1", "-1": `"-1" is not a number from 1 to 1000000, or all`, "forever": "a whole number",
 		}),
 		"keep_for":   duration(some(zero, nil, map[string]string{"all": `"all" is not a duration`})),
 		"on_success": text(names),
 		"on_failure": text(names),
 		"notify":     text(map[string]string{"ops": `"ops" is no target`}),
 		"paused":     notFlag,
+	}
+	for _, s := range scheduler.Settings() {
+		switch {
+		case wrong[s.Name] != nil || strings.HasPrefix(s.Name, "job_"):
+		case s.Kind == setting.Duration && slices.Contains(s.Words, "none"):
+			wrong[s.Name] = duration(nil)
+		case s.Kind == setting.Duration:
+			wrong[s.Name] = duration(zero)
+		case s.Kind == setting.Count:
+			wrong[s.Name] = notNumber
+		case s.Kind == setting.Flag:
+			wrong[s.Name] = notFlag
+		case s.Kind == setting.Instant:
+			wrong[s.Name] = notInstant
+		default:
+			wrong[s.Name] = text(nil)
+		}
 	}
 	for _, key := range knownKeys(t) {
 		if len(wrong[key]) == 0 {
@@ -380,7 +389,7 @@ func TestUnknownKeys(t *testing.T) {
 		`3: unknown key "foo"; use one of defaults, schedules`)
 	check(t, "defaults: {sepc: x, timout: 1s, foo: 1}\nschedules: []",
 		`1: unknown key "sepc"; did you mean spec?`, `1: unknown key "timout"; did you mean timeout?`,
-		`1: unknown key "foo"; use one of spec, time_zone`)
+		`1: unknown key "foo"; use one of spec, env, time_zone`)
 	check(t, "defaults:\n  name: a\n  shell: b\n  stdin: c\n  http: {}\nschedules: []",
 		"2: name is of one schedule", "3: shell is of one schedule", "4: stdin is of one schedule", "5: http is of one schedule")
 }
@@ -471,7 +480,7 @@ func TestSchedule(t *testing.T) {
 			"6: ends: 2026-02-01T12:00:00Z is before the start",
 		},
 		"- name: a\n  shell: x\n  spec: '@daily'\n  time_zone: Europe/Berlin\n  starts: 2026-03-29 02:30\n  ends: 2026-10-25 02:30": {
-			`6: starts: "2026-03-29 02:30" is never shown in Europe/Berlin`, `7: ends: "2026-10-25 02:30" is shown twice in Europe/Berlin`,
+			`6: starts: the clocks of Europe/Berlin show 2026-03-29 02:30:00 never`, `7: ends: the clocks of Europe/Berlin show 2026-10-25 02:30:00 twice`,
 		},
 		"- name: a\n  shell: x\n  spec: '@daily'\n  retry_delay: 2h\n  retry_max_delay: 1h": {"6: retry_max_delay: 1h0m0s is less"},
 		"- name: a\n  shell: x\n  spec: '@daily'\n  missed: all\n  overlap: replace":        {"5: missed: all runs every slot"},
@@ -494,7 +503,7 @@ func TestDefaultsErrors(t *testing.T) {
 		"defaults:\n  retry_max_delay: 1m\nschedules:\n- name: a\n  retry_delay: 5m\n  spec: '@daily'\n  shell: x":               {"4: retry_max_delay: 1m0s is less than the retry_delay of 5m0s"},
 		"defaults:\n  tag: a b\nschedules: [{name: a, tag: c, shell: x, spec: '@daily'}]":                                        {"2: tag: \"a b\" is not a tag"},
 		"defaults: &d\n  tag: a\n  <<: *d" + two:                                                                                 {"3: <<: a mapping is merged into itself; remove one of both"},
-		"defaults:\n  starts: 2026-03-29 02:30\nschedules:\n- {name: a, spec: '@daily', shell: x,\n   time_zone: Europe/Berlin}": {"2: starts: \"2026-03-29 02:30\" is never shown in Europe/Berlin"},
+		"defaults:\n  starts: 2026-03-29 02:30\nschedules:\n- {name: a, spec: '@daily', shell: x,\n   time_zone: Europe/Berlin}": {"2: starts: the clocks of Europe/Berlin show 2026-03-29 02:30:00 never"},
 	} {
 		check(t, text, want...)
 	}

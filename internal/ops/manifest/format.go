@@ -111,7 +111,7 @@ func pairsOf(s *schedule) ([]pair, error) {
 	}
 	var pairs []pair
 	for _, k := range keys {
-		if k.use != efforts || s.Kind != "job" {
+		if k.set == nil || k.set.Not == "" || k.set.Not != s.Work() {
 			pairs = append(pairs, pair{k.name, k.write(s)})
 		}
 		if k.name == "spec" {
@@ -148,7 +148,7 @@ func write(all [][]pair) []byte {
 // default would apply to that schedule, too.
 func common(all [][]pair) (defaults []pair) {
 	for _, k := range keys {
-		if k.use != general && k.use != efforts || slices.Contains([]string{"spec", "starts", "ends", "paused"}, k.name) {
+		if k.set == nil || k.set.Only != "" || slices.Contains([]string{"starts", "ends", "on_success", "on_failure"}, k.name) {
 			continue
 		}
 		counts := map[string]int{}
@@ -195,20 +195,6 @@ func indented(text, by string) string {
 		}
 	}
 	return strings.Join(lines, "\n")
-}
-
-func writeFlag(is bool) string {
-	if is {
-		return "true"
-	}
-	return ""
-}
-
-func writeNumber(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
 }
 
 // writeText writes a text as people would: without unnecessary quotes. Go's escapes are valid

@@ -128,18 +128,16 @@ func (it *item) readKey(k key, e entry) {
 
 // takes reports whether a default applies to the schedule.
 func (it *item) takes(k key, e entry) bool {
-	switch k.use {
-	case commands:
-		return it.runsCommand()
-	case efforts:
-		return it.Kind != "job"
-	case follow:
+	switch {
+	case k.name == "env":
+		return it.Work() == "commands"
+	case k.name == "on_success", k.name == "on_failure":
 		return !e.value.is(it.Name) // otherwise a failing alarm would start itself
+	case k.set != nil:
+		return k.set.Has(it.Work())
 	}
 	return true
 }
-
-func (it *item) runsCommand() bool { return it.Kind == "shell" || it.Kind == "argv" }
 
 // tellProblems reports what the scheduler would refuse, with its line in the file. Problems of
 // a default alone are reported once, at the default.

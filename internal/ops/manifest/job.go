@@ -1,8 +1,10 @@
 package manifest
 
 import (
-	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/wire"
+	"strings"
+
+	"github.com/dbcron/dbcron/internal/setting"
+	"github.com/dbcron/dbcron/scheduler"
 )
 
 // readJob reads the job that a schedule enqueues.
@@ -22,28 +24,13 @@ func (it *item) readJob(e entry) bool {
 		case "payload":
 			it.at["stdin"] = e
 			it.Stdin, right = it.readText(e)
-		case "queue":
-			it.at["job_queue"] = e
-			it.Job.Queue, right = it.readText(e)
-		case "key":
-			it.at["job_key"] = e
-			it.Job.Key, right = it.readText(e)
-		case "priority":
-			it.Job.Priority, right = it.readPriority(e)
-		case "max_attempts":
-			it.at["job_max_attempts"] = e
-			it.Job.MaxAttempts, right = it.readSomeNumber(e)
-		case "timeout":
-			it.at["job_timeout"] = e
-			it.Job.Timeout, right = it.readSomeDuration(e)
-		case "unique":
-			it.at["job_unique"] = e
-			it.Job.Unique, right = it.readText(e)
-		case "unique_for":
-			it.at["job_unique_for"] = e
-			it.Job.UniqueFor, right = it.readSomeDuration(e)
 		default:
-			it.tellUnknown(e, " in job"+suggest(e.key, jobKeys, nil))
+			if set := setting.Named(scheduler.Settings(), inJob+e.key); set != nil {
+				it.at[set.Name] = e
+				right = it.readSetting(e, set)
+			} else {
+				it.tellUnknown(e, " in job"+suggest(e.key, jobKeys(), nil))
+			}
 		}
 		ok = ok && right
 	}
@@ -53,28 +40,24 @@ func (it *item) readJob(e entry) bool {
 	return ok && found
 }
 
-func (it *item) readPriority(e entry) (int, bool) {
-	text, ok := it.readText(e)
-	if !ok || text == "" {
-		return 0, ok
+// jobKeys returns the keys of job.
+func jobKeys() []string {
+	names := []string{"kind", "payload"}
+	for _, set := range scheduler.Settings() {
+		if name, ok := strings.CutPrefix(set.Name, inJob); ok {
+			names = append(names, name)
+		}
 	}
-	n, err := wire.ParsePriority(text)
-	if err != nil {
-		it.fail(e.line, "%s: %v", e.key, err)
-	}
-	return n, err == nil
+	return names
 }
 
 func writeJob(s *schedule) string {
-	return writeMapping([]pair{
-		{"kind", writeText(s.Command)},
-		{"queue", writeText(s.Job.Queue)},
-		{"payload", writeLines(s.Stdin)},
-		{"key", writeText(s.Job.Key)},
-		{"priority", wire.PriorityName(s.Job.Priority)},
-		{"max_attempts", writeNumber(s.Job.MaxAttempts)},
-		{"timeout", plain.FormatDuration(s.Job.Timeout)},
-		{"unique", writeText(s.Job.Unique)},
-		{"unique_for", plain.FormatDuration(s.Job.UniqueFor)},
-	})
+	all := []pair{{"kind", writeText(s.Command)}, {"payload", writeLines(s.Stdin)}}
+	settings := scheduler.Settings()
+	for i := range settings {
+		if name, ok := strings.CutPrefix(settings[i].Name, inJob); ok {
+			all = append(all, pair{name, writeSetting(s, &settings[i])})
+		}
+	}
+	return writeMapping(all)
 }

@@ -4,19 +4,16 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
 )
 
 // Queue returns a queue's settings.
 func Queue(q *admin.Queue) wire.Queue {
-	return wire.Queue{
-		Name: q.Name, State: q.State, Reason: q.Reason, Blocks: q.Blocks, MaxAttempts: q.MaxAttempts,
-		RetryDelay: wire.DurationOf(q.RetryDelay), RetryMaxDelay: wire.DurationOf(q.RetryMaxDelay), KeyRetry: q.KeyRetry, FIFO: q.FIFO,
-		Timeout: wire.DurationOf(q.Timeout), MaxCrashes: q.MaxCrashes, KeepDead: wire.DurationOf(q.KeepDead), KeepDeadMax: wire.CountOf(q.KeepDeadMax, wire.All, 0),
-		KeepDone: wire.DurationOf(q.KeepDone), MaxPayload: q.MaxPayload,
-		PollMin: wire.DurationOf(q.PollMin), PollMax: wire.DurationOf(q.PollMax), Notify: q.Notify,
-	}
+	w := wire.Queue{Name: q.Name, State: q.State, Reason: q.Reason, Blocks: q.Blocks}
+	setting.Show(admin.Settings(), q, "", &w)
+	return w
 }
 
 // QueueCounts returns the numbers of a queue's jobs.

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -11,22 +12,12 @@ import (
 // Schedule returns all of a schedule, also what may be secret.
 func Schedule(s *scheduler.Schedule) wire.Schedule {
 	w := wire.Schedule{
-		Name: s.Name, Source: s.Source, Spec: s.Spec, TimeZone: s.Zone, DST: s.DST, State: s.State, Reason: text(s.Reason),
-		Failures: s.Failures, Tag: s.Tag, Kind: s.Kind, Command: s.Command, Stdin: s.Stdin, Env: s.Env, Headers: s.Headers, Dir: s.Dir, User: s.User,
-		Missed: s.Missed, MissedWindow: wire.GivenDuration(s.MissedWindow), Overlap: s.Overlap, FirstRun: s.FirstRun,
-		MaxAttempts: s.MaxAttempts, RetryDelay: wire.DurationOf(s.RetryDelay), RetryMaxDelay: wire.DurationOf(s.RetryMaxDelay),
-		RetryPastNext: s.RetryPastNext, Repeatable: !s.Unrepeatable, Timeout: wire.DurationOf(s.Timeout), Stall: wire.DurationOf(s.Stall),
-		KillGrace: wire.GivenDuration(s.KillGrace), Jitter: wire.DurationOf(s.Jitter), Starts: wire.At(s.Starts), Ends: wire.At(s.Ends),
-		MaxFailures: wire.CountOf(s.MaxFailures, wire.Unlimited, 0), KeepRuns: wire.CountOf(s.KeepRuns, wire.All, -1), KeepFor: wire.DurationOf(s.KeepFor),
-		OnSuccess: s.OnSuccess, OnFailure: s.OnFailure, Notify: s.Notify,
+		Name: s.Name, Source: s.Source, Spec: s.Spec, State: s.State, Reason: text(s.Reason), Failures: s.Failures,
+		Kind: s.Kind, Command: s.Command, Stdin: s.Stdin, Env: s.Env, Headers: s.Headers,
 	}
+	setting.Show(scheduler.Settings(), s, s.Work(), &w)
 	if s.State == "active" { // otherwise it will not run
 		w.Next = wire.At(s.Due)
-	}
-	if s.Kind == "job" {
-		w.JobQueue, w.JobKey, w.JobPriority = s.Job.Queue, s.Job.Key, wire.PriorityName(s.Job.Priority)
-		w.JobMaxAttempts, w.JobTimeout = s.Job.MaxAttempts, wire.GivenDuration(s.Job.Timeout)
-		w.JobUnique, w.JobUniqueFor = s.Job.Unique, wire.GivenDuration(s.Job.UniqueFor)
 	}
 	return w
 }

@@ -1,6 +1,9 @@
 package store
 
-import "github.com/dbcron/dbcron/internal/sqlrun"
+import (
+	"github.com/dbcron/dbcron/internal/setting"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+)
 
 // Queues and their settings.
 var (
@@ -42,9 +45,7 @@ var (
 		UPDATE {prefix}queue SET ordered = 'yes', update_time = {now} WHERE queue_id = :queue AND ordered <> 'yes'`)
 
 	SetQueue = sqlrun.SQL("queue.set", `
-		UPDATE {prefix}queue SET state = :state, reason = :reason, key_retry = :key_retry, max_attempts = :max_attempts, max_crashes = :max_crashes,
-			retry_delay = :retry_delay, retry_max_delay = :retry_max_delay, timeout = :timeout, max_payload = :max_payload,
-			keep_dead = :keep_dead, keep_dead_max = :keep_dead_max, keep_done = :keep_done, poll_min = :poll_min, poll_max = :poll_max, notify = :notify, update_time = {now}
+		UPDATE {prefix}queue SET state = :state, reason = :reason, `+setting.Assignments(stored)+`, update_time = {now}
 		WHERE queue_id = :queue`)
 
 	// QueueUses returns what prevents a queue from being deleted. Routes to it are set with the
@@ -61,8 +62,8 @@ var (
 		UPDATE {prefix}queue SET state = 'deleted', reason = '', update_time = {now} WHERE queue_id = :queue`)
 )
 
-const queueColumns = `q.queue_id, q.name, q.state, q.reason, q.ordered, q.key_retry, q.max_attempts, q.max_crashes, q.retry_delay, q.retry_max_delay,
-			q.timeout, q.max_payload, q.keep_dead, q.keep_dead_max, q.keep_done, q.poll_min, q.poll_max, q.notify`
+// queueColumns are what scanQueue reads of the table of queues.
+var queueColumns = `q.queue_id, q.name, q.state, q.reason, q.ordered, ` + setting.Expressions(stored, "q.")
 
 // withGenerations selects a row for each generation of blocks of some queues, and a row without
 // blocks for a queue that was written by hand and has none yet.

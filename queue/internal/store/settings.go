@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/address"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -59,37 +59,67 @@ func ReadQueue(ctx context.Context, on *sqlrun.Session, stmt *sqlrun.Stmt, name 
 	return found[0], nil
 }
 
+// Table is what can be set of a queue, in the order of the columns.
+var Table = setting.Definite(
+	setting.Of("key_retry", setting.OneOf("hold", "pass"), func(q *Settings) *string { return &q.KeyRetry },
+		"hold", "While a job waits for its next attempt, the later jobs of its key wait, too (hold), or are done (pass)."),
+	setting.Of("fifo", setting.Bool(), func(q *Settings) *bool { return &q.FIFO },
+		"false", "Whether jobs are done one after the other, in the order in which they were enqueued.").Elsewhere(), // a column of its blocks
+	setting.Of("max_attempts", setting.Number(mostNumber), func(q *Settings) *int { return &q.MaxAttempts },
+		"10", "A job is dead after this many failed attempts."),
+	setting.Of("max_crashes", setting.Number(mostNumber), func(q *Settings) *int { return &q.MaxCrashes },
+		"3", "A job is dead after this many workers died while they did it."),
+	setting.Of("retry_delay", span("none"), func(q *Settings) *time.Duration { return &q.RetryDelay },
+		"10s", "The time before the second attempt; it doubles with each further one."),
+	setting.Of("retry_max_delay", span("none"), func(q *Settings) *time.Duration { return &q.RetryMaxDelay },
+		"1h", "The longest time between two attempts."),
+	setting.Of("timeout", span("none"), func(q *Settings) *time.Duration { return &q.Timeout },
+		"none", "An attempt fails after this long."),
+	setting.Of("max_payload", setting.Bytes(), func(q *Settings) *int { return &q.MaxPayload },
+		"1MiB", "The greatest size of a payload."),
+	setting.Of("keep_dead", span("none", "forever"), func(q *Settings) *time.Duration { return &q.KeepDead },
+		"90d", "How long dead jobs are kept."),
+	setting.Of("keep_dead_max", setting.NumberOr("all", 0, mostNumber), func(q *Settings) *int { return &q.KeepDeadMax },
+		"all", "About how many dead jobs are kept, those that were enqueued last."),
+	setting.Of("keep_done", span("none"), func(q *Settings) *time.Duration { return &q.KeepDone },
+		"none", "How long jobs that are done are kept."),
+	setting.Of("poll_min", setting.SpanOf(time.Millisecond, time.Hour), func(q *Settings) *time.Duration { return &q.PollMin },
+		"2ms", "The shortest time between two polls of a worker, after jobs were found, where workers are not notified."),
+	setting.Of("poll_max", setting.SpanOf(time.Millisecond, time.Hour), func(q *Settings) *time.Duration { return &q.PollMax },
+		"250ms", "The longest time between two polls of a worker."),
+	setting.Of("notify", setting.Targets(), func(q *Settings) *string { return &q.Notify },
+		"", "Who is notified when the queue has dead letters or is behind, and when that is over: "+
+			"mail addresses and URLs with commas between, or none.").
+		Else("the daemons' setting"),
+)
+
+// span is a length of time without a least one.
+func span(words ...string) setting.Form[time.Duration] {
+	return setting.SpanOf(1, plain.LongestDuration, words...)
+}
+
+// stored are those that are columns.
+var stored = setting.Stored(Table)
+
+// mostNumber is the greatest number in settings.
+const mostNumber = 1_000_000
+
 func scanQueue(rows *sql.Rows) (*Queue, error) {
 	q := Queue{Generations: make([]Generation, 1)}
 	g := &q.Generations[0]
-	var ordered, retry, most, timeout, keep, keepDone, pollMin, pollMax string
-	err := rows.Scan(&q.ID, &q.Name, &q.State, &q.Reason, &ordered, &q.KeyRetry, &q.MaxAttempts, &q.MaxCrashes, &retry, &most,
-		&timeout, &q.MaxPayload, &keep, &q.KeepDeadMax, &keepDone, &pollMin, &pollMax, &q.Notify,
-		&g.Number, &g.First, &g.Blocks, &g.From, &g.FIFO)
-	q.Blocks, q.FIFO = g.Blocks, g.FIFO
-	g.From += ResizeAfter.Microseconds()
-	q.Ordered = ordered == "yes" || q.FIFO
-	for _, d := range []struct {
-		text string
-		is   *time.Duration
-	}{
-		{retry, &q.RetryDelay},
-		{most, &q.RetryMaxDelay},
-		{timeout, &q.Timeout},
-		{keepDone, &q.KeepDone},
-		{pollMin, &q.PollMin},
-		{pollMax, &q.PollMax},
-	} {
-		if err == nil {
-			*d.is, err = plain.ParseDuration(d.text)
-		}
-	}
-	if q.KeepDead = -1; err == nil && keep != "forever" {
-		q.KeepDead, err = plain.ParseDuration(keep)
+	var ordered string
+	places, texts := setting.Places(stored)
+	places = append([]any{&q.ID, &q.Name, &q.State, &q.Reason, &ordered}, places...)
+	err := rows.Scan(append(places, &g.Number, &g.First, &g.Blocks, &g.From, &g.FIFO)...)
+	if err == nil {
+		err = setting.Load(stored, &q.Settings, texts)
 	}
 	if err != nil {
 		err = fmt.Errorf("queue %q: %w", q.Name, err)
 	}
+	q.Blocks, q.FIFO = g.Blocks, g.FIFO
+	g.From += ResizeAfter.Microseconds()
+	q.Ordered = ordered == "yes" || q.FIFO
 	return &q, err
 }
 
@@ -110,70 +140,37 @@ func SelectQueues(ctx context.Context, db *sqlrun.Session, stmt *sqlrun.Stmt, ar
 
 // Defaults returns the settings of a new queue: the defaults of the table's columns.
 func Defaults(name string) Settings {
-	return Settings{
-		Name: name, State: "active", KeyRetry: "hold", MaxAttempts: 10, MaxCrashes: 3, RetryDelay: 10 * time.Second, RetryMaxDelay: time.Hour,
-		MaxPayload: DefaultMaxPayload, KeepDead: 90 * 24 * time.Hour, PollMin: 2 * time.Millisecond, PollMax: 250 * time.Millisecond,
+	q := Settings{Name: name, State: "active"}
+	for i := range Table {
+		_ = Table[i].Set(&q, "") // a test checks that defaults are valid
 	}
+	return q
 }
 
 // Check returns an [InvalidError] about the first invalid setting.
 func (q *Settings) Check() error {
-	switch {
-	case q.State != "active" && q.State != "paused" && q.State != "deleted":
+	if q.State != "active" && q.State != "paused" && q.State != "deleted" {
 		return Invalid("state", "%q is not active, paused or deleted", q.State)
-	case q.KeyRetry != "hold" && q.KeyRetry != "pass":
-		return Invalid("key_retry", "%q is not hold or pass", q.KeyRetry)
-	case q.MaxAttempts < 1 || q.MaxAttempts > 1_000_000:
-		return Invalid("max_attempts", "%d is not 1 to 1000000", q.MaxAttempts)
-	case q.MaxCrashes < 1 || q.MaxCrashes > 1_000_000:
-		return Invalid("max_crashes", "%d is not 1 to 1000000", q.MaxCrashes)
-	case q.MaxPayload < 1 || q.MaxPayload > 1<<30:
-		return Invalid("max_payload", "%d is not 1 byte to 1 GiB", q.MaxPayload)
-	case len(q.Notify) > MaxNotify:
-		return Invalid("notify", "it is longer than %d bytes", MaxNotify)
 	}
-	if _, err := address.ParseTargets(q.Notify); err != nil {
-		return Invalid("notify", "%v", err)
+	for i := range Table {
+		if text := Table[i].Problem(q); text != "" {
+			return Invalid(Table[i].Name, "%s", text)
+		}
 	}
-	return q.checkTimes()
-}
-
-// checkTimes checks the settings about time, and the limits on what is kept.
-func (q *Settings) checkTimes() error {
 	switch {
-	case q.RetryDelay < 0 || q.RetryDelay > plain.LongestDuration:
-		return Invalid("retry_delay", "%v is not 0 to 100 years", q.RetryDelay)
-	case q.RetryMaxDelay < q.RetryDelay || q.RetryMaxDelay > plain.LongestDuration:
-		return Invalid("retry_max_delay", "%v is not retry_delay (%v) to 100 years", q.RetryMaxDelay, q.RetryDelay)
-	case q.Timeout < 0 || q.Timeout > plain.LongestDuration:
-		return Invalid("timeout", "%v is not 0 to 100 years", q.Timeout)
-	case q.KeepDead > plain.LongestDuration:
-		return Invalid("keep_dead", "%v is longer than 100 years", q.KeepDead)
-	case q.KeepDeadMax < 0 || q.KeepDeadMax > 1_000_000:
-		return Invalid("keep_dead_max", "%d is not 0 to 1000000", q.KeepDeadMax)
-	case q.KeepDone < 0 || q.KeepDone > plain.LongestDuration:
-		return Invalid("keep_done", "%v is not 0 to 100 years", q.KeepDone)
-	case q.PollMin < time.Millisecond || q.PollMin > time.Hour:
-		return Invalid("poll_min", "%v is not 1ms to 1h", q.PollMin)
-	case q.PollMax < q.PollMin || q.PollMax > time.Hour:
-		return Invalid("poll_max", "%v is not poll_min (%v) to 1h", q.PollMax, q.PollMin)
+	case q.RetryMaxDelay < q.RetryDelay:
+		return Invalid("retry_max_delay", "%v is less than the retry_delay of %v", q.RetryMaxDelay, q.RetryDelay)
+	case q.PollMax < q.PollMin:
+		return Invalid("poll_max", "%v is less than the poll_min of %v", q.PollMax, q.PollMin)
 	}
 	return nil
 }
 
 // Args returns the arguments of [SetQueue].
 func (q *Settings) Args(queue int) sqlrun.Args {
-	keep := "forever"
-	if q.KeepDead >= 0 {
-		keep = plain.FormatDuration(q.KeepDead)
-	}
-	return sqlrun.Args{
-		"queue": queue, "state": q.State, "reason": q.Reason, "key_retry": q.KeyRetry, "max_attempts": q.MaxAttempts, "max_crashes": q.MaxCrashes,
-		"retry_delay": plain.FormatDuration(q.RetryDelay), "retry_max_delay": plain.FormatDuration(q.RetryMaxDelay),
-		"timeout":     plain.FormatDuration(q.Timeout),
-		"max_payload": q.MaxPayload, "keep_dead": keep, "keep_dead_max": q.KeepDeadMax, "keep_done": plain.FormatDuration(q.KeepDone),
-		"poll_min": plain.FormatDuration(q.PollMin), "poll_max": plain.FormatDuration(q.PollMax), "notify": q.Notify,
-	}
+	args := sqlrun.Args{"queue": queue, "state": q.State, "reason": q.Reason}
+	setting.Args(stored, q, args)
+	return args
 }
 
 const (
@@ -182,9 +179,6 @@ const (
 
 	// DefaultMaxPayload is the maximum size of a payload in a new queue, in bytes.
 	DefaultMaxPayload = 1 << 20
-
-	// MaxNotify is the maximum size of Queue.Notify in bytes.
-	MaxNotify = 16_000
 )
 
 // SettingsAge is the maximum age of what a producer knows of a queue.
