@@ -12,7 +12,6 @@ import (
 	"github.com/dbcron/dbcron/wire"
 )
 
-
 type queuePath struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
 }
