@@ -9,7 +9,7 @@ LONGEST := ./queue ./cmd/dbcron ./faults ./scheduler ./sqlschema
 VERSION  ?= $(or $(shell git describe --tags --always --dirty 2>/dev/null),devel)
 PKG      ?= $(LONGEST) ./...
 # Tests wait for databases and leases more than for a processor. The linter runs vet.
-PARALLEL ?= 8
+PARALLEL ?= 6
 # The packages whose goroutines share memory.
 RACED    := ./queue/... ./scheduler ./lock ./httpapi/... ./internal/guardian ./internal/ops/notify
 ARGS     ?=
