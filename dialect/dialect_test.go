@@ -143,6 +143,10 @@ func TestTxRetriesTheWhole(t *testing.T) {
 		add := sqlrun.Unlisted(`UPDATE x SET n = n + 1 WHERE id = :id`)
 		locked := [2]chan struct{}{make(chan struct{}), make(chan struct{})}
 		var attempts atomic.Int32
+		patience := 300 * time.Millisecond // the other waits for this one to end
+		if db.Dialect.SkipLocked != "" {
+			patience = time.Minute // it does not
+		}
 		together(t, 2, func(i int) error {
 			once := sync.OnceFunc(func() { close(locked[i]) })
 			return db.Tx(context.Background(), func(ctx context.Context, tx *sqlrun.Session) error {
@@ -153,7 +157,7 @@ func TestTxRetriesTheWhole(t *testing.T) {
 				once()
 				select {
 				case <-locked[1-i]:
-				case <-time.After(300 * time.Millisecond): // the other waits for this one to end
+				case <-time.After(patience):
 				}
 				_, err := tx.Exec(ctx, add, sqlrun.Args{"id": 2 - i})
 				return err
@@ -162,8 +166,8 @@ func TestTxRetriesTheWhole(t *testing.T) {
 		if got := strings.Join(db.List(t, `SELECT n FROM x ORDER BY id`, nil), " "); got != "2 2" {
 			t.Errorf("the counters are %s, want 2 2", got)
 		}
-		if db.Dialect.SkipLocked != "" && attempts.Load() != 3 {
-			t.Errorf("%d attempts, want 3: there was no deadlock", attempts.Load())
+		if db.Dialect.SkipLocked != "" && attempts.Load() < 3 { // a busy server may refuse one more
+			t.Errorf("%d attempts, want 3 at least: there was no deadlock", attempts.Load())
 		}
 	})
 }

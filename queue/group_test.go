@@ -553,10 +553,12 @@ func TestGroupsInBulk(t *testing.T) {
 		if got := counts(t, c, id); got != "sealed 4 0 0 0" || err != nil {
 			t.Errorf("retried: %s, %+v, %v", got, r, err)
 		}
-		r, err = adminOf(c).Bulk(t.Context(), admin.BulkCancel, admin.Filter{State: admin.StateDelayed}, admin.BulkOptions{})
-		if got := counts(t, c, id); got != "done 0 0 0 4" || err != nil {
-			t.Errorf("cancelled: %s, %+v, %v", got, r, err)
-		}
+		_, err = adminOf(c).Bulk(t.Context(), admin.BulkCancel, admin.Filter{State: admin.StateDelayed}, admin.BulkOptions{})
+		must(t, err)
+		eventually(t, "all are cancelled", func() bool {
+			_ = c.concludeAny(t.Context()) // as workers do, if somebody has held the group's row for a moment
+			return counts(t, c, id) == "done 0 0 0 4"
+		})
 		if n := rowsOf(t, db); n != 1 { // the callback
 			t.Errorf("%d jobs are left", n)
 		}
