@@ -178,6 +178,7 @@ func TestBatch(t *testing.T) {
 		s.post("/api/v1/jobs/batch", object{"jobs": []object{{"kind": "x", "queue": "fresh"}, large}}).is(413).at("body.jobs[1].payload")
 		s.post("/api/v1/jobs/batch", object{"jobs": []object{large}}).is(413).at("body.jobs[0].payload")
 		s.post("/api/v1/jobs", large).is(413).at("body.payload")
+		s.post("/api/v1/jobs", object{"kind": "x", "timeout": "2h"}).is(422).at("body.timeout")
 		if n := rows(t, db, "job"); n != mostJobs {
 			t.Errorf("%d jobs", n)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -109,9 +110,11 @@ func (s *source) queue(ctx context.Context, name string, j *Job) (*store.Queue, 
 	}
 	q, err := s.c.readOn(ctx, s.on(ctx), name)
 	switch {
-	case errors.Is(err, ErrNotFound) && len(j.Payload) > store.DefaultMaxPayload: // a job that is refused creates no queue
-		return nil, tooLarge(j, name, store.DefaultMaxPayload)
 	case errors.Is(err, ErrNotFound):
+		fresh := store.Defaults(name)
+		if err := j.within(&fresh); err != nil { // a job that is refused creates no queue
+			return nil, err
+		}
 		return s.create(ctx, name)
 	case err == nil && s.tx == nil:
 		s.c.remember(q)
@@ -172,8 +175,8 @@ func (s *source) fits(ctx context.Context, q *store.Queue, j *Job) error {
 	switch {
 	case q.State == "deleted":
 		return fmt.Errorf("%w: %q", ErrDeleted, q.Name)
-	case len(j.Payload) > q.MaxPayload:
-		return tooLarge(j, q.Name, q.MaxPayload)
+	case j.within(&q.Settings) != nil:
+		return j.within(&q.Settings)
 	case q.FIFO && j.Priority != 0 && j.Priority != Normal:
 		return invalid("priority", "queue %q is FIFO: its jobs have no priority, and go in the order in which they are enqueued", q.Name)
 	case j.Key != "" && !q.Ordered:
@@ -182,9 +185,18 @@ func (s *source) fits(ctx context.Context, q *store.Queue, j *Job) error {
 	return nil
 }
 
-func tooLarge(j *Job, queue string, limit int) error {
-	return fmt.Errorf("%w: payload: it has %d bytes, and queue %q takes %d; store it elsewhere and enqueue its name, or raise max_payload",
-		ErrTooLarge, len(j.Payload), queue, limit)
+// within returns an error if a job exceeds what a queue takes. A callback was accepted with its group: its timeout is cut.
+func (j *Job) within(q *store.Settings) error {
+	longest := q.LongestTimeout()
+	switch {
+	case len(j.Payload) > q.MaxPayload:
+		return fmt.Errorf("%w: payload: it has %d bytes, and queue %q takes %d; store it elsewhere and enqueue its name, or raise max_payload",
+			ErrTooLarge, len(j.Payload), q.Name, q.MaxPayload)
+	case longest > 0 && j.Timeout > longest && j.callbackOf == 0:
+		return invalid("timeout", "%s is longer than queue %q takes, %s; leave it out for the timeout of the queue, or raise max_timeout",
+			plain.FormatDuration(j.Timeout), q.Name, plain.FormatDuration(longest))
+	}
+	return nil
 }
 
 // order records that a queue has keys. Readers of jobs see that before the first job with a key, or

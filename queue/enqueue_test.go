@@ -28,7 +28,11 @@ import (
 func TestEnqueueInvalid(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		_, err := adminOf(c).Edit(t.Context(), "small", func(q *admin.Queue) { q.MaxPayload = 10 })
+		_, err := adminOf(c).Edit(t.Context(), "small", func(q *admin.Queue) { q.MaxPayload, q.MaxTimeout = 10, time.Minute })
+		must(t, err)
+		_, err = adminOf(c).Edit(t.Context(), "long", func(q *admin.Queue) { q.Timeout = 2 * time.Hour })
+		must(t, err)
+		_, err = adminOf(c).Edit(t.Context(), "any", func(q *admin.Queue) { q.MaxTimeout = 0 })
 		must(t, err)
 		_, err = adminOf(c).Edit(t.Context(), "gone", func(q *admin.Queue) { q.State = "deleted" })
 		must(t, err)
@@ -71,7 +75,10 @@ func TestEnqueueInvalid(t *testing.T) {
 			"negative attempts":  {with(func(j *Job) { j.MaxAttempts = -1 }), ErrInvalid},
 			"too many attempts":  {with(func(j *Job) { j.MaxAttempts = math.MaxInt32 + 1 }), ErrInvalid},
 			"negative timeout":   {with(func(j *Job) { j.Timeout = -1 }), ErrInvalid},
-			"long timeout":       {with(func(j *Job) { j.Timeout = math.MaxInt64 }), ErrInvalid},
+			"long timeout":       {with(func(j *Job) { j.Queue, j.Timeout = "any", math.MaxInt64 }), ErrInvalid},
+			"longer than usual":  {with(func(j *Job) { j.Timeout = time.Hour + 1 }), ErrInvalid},
+			"longer than small":  {with(func(j *Job) { j.Queue, j.Timeout = "small", time.Minute+1 }), ErrInvalid},
+			"longer than long":   {with(func(j *Job) { j.Queue, j.Timeout = "long", 2*time.Hour+1 }), ErrInvalid},
 			"trace of two lines": {with(func(j *Job) { j.Trace = "a\nb" }), ErrInvalid},
 			"long trace":         {with(func(j *Job) { j.Trace = strings.Repeat("a", 513) }), ErrInvalid},
 			"deleted":            {with(func(j *Job) { j.Queue = "gone" }), ErrDeleted},
@@ -97,7 +104,9 @@ func TestEnqueueInvalid(t *testing.T) {
 		for _, job := range []Job{ // just within bounds
 			with(func(j *Job) { j.RunAt = latest }), // which is long after dbtest.Start
 			with(func(j *Job) { j.Delay = plain.LongestDuration }),
-			with(func(j *Job) { j.Timeout = plain.LongestDuration }),
+			with(func(j *Job) { j.Timeout = time.Hour }),
+			with(func(j *Job) { j.Queue, j.Timeout = "long", 2*time.Hour }),
+			with(func(j *Job) { j.Queue, j.Timeout = "any", plain.LongestDuration }),
 			with(func(j *Job) { j.Key, j.Kind = strings.Repeat("😀", 200), strings.Repeat("😀", 200) }),
 			with(func(j *Job) { j.Queue, j.Payload = "small", []byte(`"12345678"`) }),
 			with(func(j *Job) { j.Trace = traceOf("within bounds") }),

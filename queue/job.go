@@ -48,7 +48,7 @@ type Job struct {
 	Delay       time.Duration // the job starts no sooner than this from now
 	RunAt       time.Time     // or no sooner than this, by the database's clock
 	MaxAttempts int           // failed attempts after which it is dead; 0: the queue's setting
-	Timeout     time.Duration // of an attempt; 0: the queue's setting
+	Timeout     time.Duration // of an attempt, up to the queue's MaxTimeout; 0: the queue's setting
 	Trace       string        // a W3C traceparent, passed on to the handler; other texts are refused
 
 	// Endpoint is the URL to which the job is sent, in a queue whose jobs are sent by HTTP; if it

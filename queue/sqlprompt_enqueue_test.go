@@ -85,7 +85,20 @@ func TestPromptEnqueuesWith(t *testing.T) {
 		if i := mailed(t, c, with(further{}), admin.StateReady); i.Priority != Normal || i.MaxAttempts != 0 || i.Timeout != 0 || i.Unique != "" {
 			t.Errorf("got %+v", i)
 		}
-		_, err = adminOf(c).Edit(t.Context(), "mail", func(q *admin.Queue) { q.FIFO = true })
+		with(further{timeout: "3600"})
+		for timeout, set := range map[string]func(*admin.Queue){
+			"60":     func(q *admin.Queue) { q.MaxTimeout, q.Timeout = time.Minute, 0 },
+			"7200":   func(q *admin.Queue) { q.MaxTimeout, q.Timeout = time.Minute, 2*time.Hour },
+			"864000": func(q *admin.Queue) { q.MaxTimeout, q.Timeout = 0, 0 },
+		} {
+			_, err = adminOf(c).Edit(t.Context(), "mail", set)
+			must(t, err)
+			with(further{timeout: timeout})
+			if id, err := p.with(t.Context(), further{timeout: timeout + ".001"}); timeout != "864000" && (err == nil || !strings.Contains(err.Error(), "max_timeout")) {
+				t.Errorf("a timeout of more than %s: %d, %v", timeout, id, err)
+			}
+		}
+		_, err = adminOf(c).Edit(t.Context(), "mail", func(q *admin.Queue) { q.FIFO, q.MaxTimeout = true, time.Hour })
 		must(t, err)
 		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, sqlrun.Args{"us": -store.ResizeAfter.Microseconds() - 1})
 		for _, bad := range []further{
@@ -94,6 +107,7 @@ func TestPromptEnqueuesWith(t *testing.T) {
 			{priority: "5"},
 			{attempts: "-1"},
 			{timeout: "-1"},
+			{timeout: "3600.001"},
 			{uniqueFor: "1"},
 			{unique: "'x'", uniqueFor: "-1"},
 			{unique: "'x'", uniqueFor: "31622401"},

@@ -174,9 +174,13 @@ func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
 	}
 }
 
-// timeout returns the timeout of an attempt: that of the job, its kind, or its queue.
+// timeout returns the timeout of an attempt: that of the job, its kind, or its queue. That of the job is cut to what the queue
+// takes: the job may be older than the setting, or written by hand.
 func (b *block) timeout(d *Delivery) time.Duration {
 	limit := d.Timeout
+	if longest := b.q.set.LongestTimeout(); longest > 0 {
+		limit = min(limit, longest)
+	}
 	if h := b.q.w.handlerOf(d.Kind); h != nil {
 		limit = cmp.Or(limit, h.retry.Timeout)
 	}

@@ -185,6 +185,22 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
+// The timeout that a stored job has brought is no longer than what its queue takes now.
+func TestStoredTimeoutIsCut(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, func(q *admin.Queue) { impatient(q); q.MaxAttempts = 1 })
+		id := enqueue(t, c, Job{Kind: "waits", Timeout: time.Hour})
+		edit(t, c, func(q *admin.Queue) { q.MaxTimeout = 10 * time.Millisecond })
+		w := worker(t, c, WorkerOptions{})
+		handle(t, w, "waits", func(ctx context.Context, _ *Delivery) error { <-ctx.Done(); return ctx.Err() })
+		start(t, w)
+		if i := becomes(t, c, id, admin.StateDead); !strings.Contains(i.Error, ErrTimeout.Error()+": 10ms") || i.Timeout != time.Hour {
+			t.Errorf("it failed with %q, and has a timeout of %v", i.Error, i.Timeout)
+		}
+	})
+}
+
 // Batches have all jobs that are there up to their most, and each job its outcome.
 func TestBatches(t *testing.T) {
 	memory(t, func(t *testing.T, db *dbtest.DB) {

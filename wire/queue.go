@@ -12,6 +12,7 @@ type Queue struct {
 	KeyRetry      string   `json:"key_retry"`
 	FIFO          bool     `json:"fifo"`
 	Timeout       Duration `json:"timeout"`
+	MaxTimeout    Duration `json:"max_timeout"`
 	MaxCrashes    int      `json:"max_crashes"`
 	KeepDead      Duration `json:"keep_dead"`
 	KeepDeadMax   Count    `json:"keep_dead_max"`
@@ -31,6 +32,7 @@ type QueueChange struct {
 	KeyRetry      string   `json:"key_retry,omitempty"`
 	FIFO          *bool    `json:"fifo,omitempty"`
 	Timeout       Duration `json:"timeout,omitempty" maxLength:"40" example:"30s"`
+	MaxTimeout    Duration `json:"max_timeout,omitempty" maxLength:"40" example:"2h"`
 	MaxCrashes    int      `json:"max_crashes,omitempty" minimum:"1" maximum:"1000000"`
 	KeepDead      Duration `json:"keep_dead,omitempty" maxLength:"40" example:"30d"`
 	KeepDeadMax   Count    `json:"keep_dead_max,omitempty" maxLength:"40"`

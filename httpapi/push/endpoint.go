@@ -43,10 +43,11 @@ type Endpoint struct {
 	Secret    string // signs requests: whsec_ and a key of 24 to 64 bytes in base64
 	OldSecret string // signs them, too, while receivers migrate to the new secret; "": none
 
-	wrong error  // from an invalid change
-	id    int    // of the queue
-	state string // of the queue
-	limit time.Duration
+	wrong error         // from an invalid change
+	id    int           // of the queue
+	state string        // of the queue
+	limit time.Duration // the timeout of the queue
+	most  time.Duration // its max_timeout; 0: none
 	tries int
 }
 
@@ -223,12 +224,13 @@ func (s *Endpoints) Delete(ctx context.Context, name string) error {
 
 // scanEndpoint reads a row, which may have been written by hand; check reports what is wrong with it.
 func scanEndpoint(rows *sql.Rows) (e Endpoint, err error) {
-	var limit, timeout string
-	err = rows.Scan(&e.id, &e.Queue, &e.state, &limit, &e.tries, &e.URL, &e.Format, &e.Concurrency, &e.Batch, &timeout, &e.Secret, &e.OldSecret)
+	var limit, most, timeout string
+	err = rows.Scan(&e.id, &e.Queue, &e.state, &limit, &most, &e.tries, &e.URL, &e.Format, &e.Concurrency, &e.Batch, &timeout, &e.Secret, &e.OldSecret)
 	if err != nil {
 		return e, err
 	}
 	e.Timeout, _ = plain.ParseDuration(timeout) // 0 is invalid
 	e.limit, _ = plain.ParseDuration(limit)
+	e.most, _ = plain.ParseDuration(most)
 	return e, nil
 }

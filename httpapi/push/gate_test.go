@@ -42,7 +42,7 @@ func TestDeafEndpoint(t *testing.T) {
 				}
 				point(t, db, c, "q", url, func(e *Endpoint) { e.Concurrency, e.Batch = k.concurrency, k.batch })
 				for range 3 * k.concurrency * k.batch {
-					enqueue(t, c, queue.Job{Endpoint: hangs.URL, Timeout: 24 * time.Hour})
+					enqueue(t, c, queue.Job{Endpoint: hangs.URL, Timeout: time.Hour})
 				}
 				start(t, db, Options{})
 				hangs.wait(t, 1)
@@ -102,19 +102,20 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// A job's own timeout has a limit, unless somebody who may change the queue has set a longer one. Where others wait for its
-// request it is no longer than what is usual.
+// A job's own timeout is no longer than what its queue takes. Where others wait for its request it is no longer than what is usual.
 func TestOwnTimeouts(t *testing.T) {
-	for _, k := range []struct{ own, queue, endpoint, want, beside time.Duration }{
-		{0, 0, time.Second, time.Second, time.Second},
-		{time.Millisecond, time.Minute, time.Second, time.Millisecond, time.Millisecond},
-		{time.Minute, 0, time.Second, time.Minute, time.Second},
-		{24 * time.Hour, 0, time.Second, time.Hour, time.Second},
-		{24 * time.Hour, 0, 2 * time.Hour, 2 * time.Hour, 2 * time.Hour},
-		{24 * time.Hour, 3 * time.Hour, time.Second, 3 * time.Hour, 3 * time.Hour},
-		{0, 48 * time.Hour, time.Second, 24 * time.Hour, 24 * time.Hour},
+	for _, k := range []struct{ own, queue, most, endpoint, want, beside time.Duration }{
+		{0, 0, time.Hour, time.Second, time.Second, time.Second},
+		{time.Millisecond, time.Minute, time.Hour, time.Second, time.Millisecond, time.Millisecond},
+		{time.Minute, 0, time.Hour, time.Second, time.Minute, time.Second},
+		{24 * time.Hour, 0, time.Hour, time.Second, time.Hour, time.Second},
+		{24 * time.Hour, 0, time.Second, 2 * time.Hour, time.Second, time.Second},
+		{24 * time.Hour, 3 * time.Hour, time.Hour, time.Second, 3 * time.Hour, 3 * time.Hour},
+		{48 * time.Hour, 0, 0, time.Second, 24 * time.Hour, time.Second},
+		{48 * time.Hour, 0, 30 * time.Hour, time.Second, 24 * time.Hour, time.Second},
+		{0, 48 * time.Hour, time.Hour, time.Second, 24 * time.Hour, 24 * time.Hour},
 	} {
-		e, d := &Endpoint{limit: k.queue, Timeout: k.endpoint}, &queue.Delivery{Job: queue.Job{Timeout: k.own}}
+		e, d := &Endpoint{limit: k.queue, most: k.most, Timeout: k.endpoint}, &queue.Delivery{Job: queue.Job{Timeout: k.own}}
 		p := &parcel{jobs: []*queue.Delivery{d}, beside: true}
 		if got, beside := limitOf(e, d), p.limit(e); got != k.want || beside != k.beside {
 			t.Errorf("%+v: got %v and %v", k, got, beside)

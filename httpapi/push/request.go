@@ -79,16 +79,15 @@ func triesOf(e *Endpoint, d *queue.Delivery) int {
 	return e.tries
 }
 
-// longestOwnTimeout limits the timeout of a job itself, unless its queue or the endpoint has a longer one: whoever enqueues a job
-// should not keep a slot for a day.
-const longestOwnTimeout = time.Hour
-
-// limitOf returns the timeout of a request: the job's, its queue's, or the endpoint's.
+// limitOf returns the timeout of a request: the job's, which the queue cuts, its queue's, or the endpoint's.
 func limitOf(e *Endpoint, d *queue.Delivery) time.Duration {
-	if d.Timeout > 0 {
-		return min(d.Timeout, max(longestOwnTimeout, usualLimit(e)))
+	switch {
+	case d.Timeout == 0:
+		return usualLimit(e)
+	case e.most == 0:
+		return min(d.Timeout, longestTimeout)
 	}
-	return usualLimit(e)
+	return min(d.Timeout, max(e.most, e.limit), longestTimeout)
 }
 
 // usualLimit is the timeout of a request for jobs without one: their queue's, or the endpoint's.

@@ -29,6 +29,7 @@ type Queue struct {
 	RetryDelay    time.Duration // delay before the second attempt; doubles with each further one
 	RetryMaxDelay time.Duration // between two attempts at the most
 	Timeout       time.Duration // of an attempt; 0: none
+	MaxTimeout    time.Duration // the longest timeout that a job may bring, unless Timeout is longer; 0: any
 	MaxPayload    int           // bytes
 	KeepDead      time.Duration // how long dead jobs are kept; negative: always
 	KeepDeadMax   int           // about how many dead jobs are kept, those enqueued last; 0: all

@@ -24,6 +24,7 @@ type Settings struct {
 	RetryDelay    time.Duration
 	RetryMaxDelay time.Duration
 	Timeout       time.Duration
+	MaxTimeout    time.Duration
 	MaxPayload    int
 	KeepDead      time.Duration
 	KeepDeadMax   int
@@ -75,6 +76,8 @@ var Table = setting.Definite(
 		"1h", "The longest time between two attempts."),
 	setting.Of("timeout", span("none"), func(q *Settings) *time.Duration { return &q.Timeout },
 		"none", "An attempt fails after this long."),
+	setting.Of("max_timeout", span("none"), func(q *Settings) *time.Duration { return &q.MaxTimeout },
+		"1h", "The longest timeout that a job may bring, unless that of the queue is longer."),
 	setting.Of("max_payload", setting.Bytes(), func(q *Settings) *int { return &q.MaxPayload },
 		"1MiB", "The greatest size of a payload."),
 	setting.Of("keep_dead", span("none", "forever"), func(q *Settings) *time.Duration { return &q.KeepDead },
@@ -166,6 +169,14 @@ func (q *Settings) Check() error {
 	return nil
 }
 
+// LongestTimeout returns the longest timeout that a job may bring; 0: any.
+func (q *Settings) LongestTimeout() time.Duration {
+	if q.MaxTimeout == 0 {
+		return 0
+	}
+	return max(q.MaxTimeout, q.Timeout)
+}
+
 // Args returns the arguments of [SetQueue].
 func (q *Settings) Args(queue int) sqlrun.Args {
 	args := sqlrun.Args{"queue": queue, "state": q.State, "reason": q.Reason}
@@ -173,13 +184,8 @@ func (q *Settings) Args(queue int) sqlrun.Args {
 	return args
 }
 
-const (
-	// DefaultQueue is the queue of jobs that name none and have no route.
-	DefaultQueue = "default"
-
-	// DefaultMaxPayload is the maximum size of a payload in a new queue, in bytes.
-	DefaultMaxPayload = 1 << 20
-)
+// DefaultQueue is the queue of jobs that name none and have no route.
+const DefaultQueue = "default"
 
 // SettingsAge is the maximum age of what a producer knows of a queue.
 const SettingsAge = 2 * time.Second

@@ -697,6 +697,8 @@ enqueuing: BEGIN
     DECLARE v_i, v_try, v_taken, v_made INT DEFAULT 0;
     DECLARE v_queue, v_limit, v_first, v_blocks INT;
     DECLARE v_state, v_ordered VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
+    DECLARE v_usual, v_most VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin; -- timeouts
+    DECLARE v_usual_us, v_most_us BIGINT;
     DECLARE v_tick, v_passed BIGINT; -- µs since 2020, and since the statement began
     DECLARE v_had, v_job BIGINT; -- under which id this has taken the unique key, and who has it
     DECLARE v_over, v_again INT DEFAULT 0;
@@ -739,12 +741,18 @@ enqueuing: BEGIN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: run_at: it is after the year 9998';
     END IF;
 
-    SELECT queue_id, state, ordered, max_payload INTO v_queue, v_state, v_ordered, v_limit FROM {prefix}queue WHERE name = p_queue;
+    SELECT queue_id, state, ordered, max_payload, max_timeout, timeout INTO v_queue, v_state, v_ordered, v_limit, v_most, v_usual FROM {prefix}queue WHERE name = p_queue;
     IF LENGTH(p_payload) > COALESCE(v_limit, 1048576) THEN
         SET v_wrong = CONCAT('{name}enqueue_with: payload: it has ', LENGTH(p_payload), ' bytes, and the queue takes ', COALESCE(v_limit, 1048576), '; see max_payload');
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = v_wrong;
     ELSEIF v_state = 'deleted' THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: the queue was deleted';
+    ELSEIF p_timeout > 0 AND COALESCE(v_most, '1h') <> '' THEN
+        CALL {prefix}sql_us(COALESCE(v_most, '1h'), v_most_us);
+        CALL {prefix}sql_us(COALESCE(v_usual, ''), v_usual_us);
+        IF p_timeout * 1000000 > GREATEST(v_most_us, v_usual_us) THEN
+            SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: timeout: it is longer than the queue takes; leave it out, or raise max_timeout';
+        END IF;
     END IF;
 
     WHILE p_id IS NULL DO

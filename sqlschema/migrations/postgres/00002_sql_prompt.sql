@@ -483,10 +483,13 @@ BEGIN
         RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: unique_for: there is no unique_key that it is about';
     END IF;
 
-    SELECT t.queue_id, t.state, t.ordered, t.max_payload INTO q FROM {prefix}queue AS t WHERE t.name = queue;
+    SELECT t.queue_id, t.state, t.ordered, t.max_payload, t.max_timeout, t.timeout INTO q FROM {prefix}queue AS t WHERE t.name = queue;
     IF size > COALESCE(q.max_payload, 1048576) THEN
         RAISE invalid_parameter_value USING MESSAGE = format('{name}enqueue: payload: it has %s bytes, and queue "%s" takes %s; store it elsewhere and enqueue its name, or raise max_payload',
             size, queue, COALESCE(q.max_payload, 1048576));
+    ELSIF us > 0 AND COALESCE(q.max_timeout, '1h') <> '' AND us > GREATEST({prefix}sql_us(COALESCE(q.max_timeout, '1h')), {prefix}sql_us(q.timeout)) THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('{name}enqueue: timeout: it is longer than queue "%s" takes, %s; leave it out, or raise max_timeout',
+            queue, COALESCE(q.max_timeout, '1h'));
     ELSIF q.state = 'deleted' THEN
         RAISE object_not_in_prerequisite_state USING MESSAGE = format('{name}enqueue: queue "%s" was deleted', queue);
     END IF;
