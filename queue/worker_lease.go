@@ -385,14 +385,8 @@ func (w *Worker) forfeit(why string) bool {
 		}
 	}
 	for id, d := range w.out {
-		d.ctx.end(cause)
-		if d.began != 0 && since(d.began) >= w.proven && (w.lone.d != d || w.lone.began) {
-			w.lease.past.clear(d)
-		}
 		delete(w.out, id)
-		if w.lone.d != d || w.lone.began {
-			w.acquit(d)
-		}
+		w.bereave(d, cause)
 	}
 	w.heedLone()
 	w.adjourn(instant.Now())
@@ -400,6 +394,19 @@ func (w *Worker) forfeit(why string) bool {
 	w.limits.loseLimits()
 	w.work.Broadcast() // handlers that have a job and wait for the lease: see stillMine
 	return true
+}
+
+// bereave ends a checked out job whose row has a name of this worker that is over. What ran for long enough did
+// not end the process. mu is held.
+func (w *Worker) bereave(d *Delivery, cause error) {
+	d.ctx.end(cause)
+	if w.lone.d == d && !w.lone.began {
+		return // see heedLone
+	}
+	if d.began != 0 && since(d.began) >= w.proven {
+		w.lease.past.clear(d)
+	}
+	w.acquit(d)
 }
 
 // forgo gives up a checked-out job that has not started. mu is held.

@@ -212,11 +212,11 @@ func keepOf(q *store.Queue) int64 {
 	return q.KeepDead.Microseconds()
 }
 
-// moved records that a move was committed. mu is held.
-func (w *Worker) moved(m *move) {
+// moved records that a move was committed under a name of this worker. mu is held.
+func (w *Worker) moved(m *move, node string) {
 	d, b := m.d, m.d.b
 	if m.out {
-		w.checkedOut(m)
+		w.checkedOut(m, node)
 		return
 	}
 	if !m.here {

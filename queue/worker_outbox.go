@@ -71,8 +71,8 @@ type outbox struct {
 	serve    []*block                  // blocks that need a flusher
 	needs    bool                      // the last one was chosen because it was neediest
 	remnants map[*block]bool           // blocks that are gone, with unwritten outcomes
-	out      map[store.JobID]*Delivery // checked out jobs
-	rows     map[store.JobID]*Delivery // running rows that are this worker's, until they are deleted
+	out      map[store.JobID]*Delivery // checked out jobs whose rows have this worker's present name
+	rows     map[store.JobID]*Delivery // running rows under that name, until they are deleted
 	toHand   []*Delivery               // checked out, and cancelled because the worker is stopping
 	ends     concluder
 	book     refusalBook
@@ -191,7 +191,7 @@ func (w *Worker) tookWritten(t *round) {
 	w.tookEnds(t)
 	w.tookDeletions(t)
 	for i := range t.moved {
-		w.moved(&t.moved[i])
+		w.moved(&t.moved[i], t.node)
 	}
 	for _, x := range t.refused {
 		w.setAside(x)

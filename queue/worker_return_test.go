@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -23,14 +24,20 @@ type flapping struct {
 	off   atomic.Bool
 	begun chan int64    // the jobs that begin
 	goOn  chan struct{} // closed when they may end
-	deaf  atomic.Bool   // they do not heed that they were lost
+	deaf  atomic.Bool   // those that begin do not heed that they are lost
 	stop  func()
+
+	stalls atomic.Pointer[func(op string)] // before each round trip
 }
 
 func flap(t *testing.T, db *dbtest.DB, adjust ...func(w *Worker)) *flapping {
 	t.Helper()
 	f := &flapping{begun: make(chan int64, 100), goOn: make(chan struct{})}
-	broken := db.Broken(t, &dbtest.Fault{Random: func() (bool, bool) { return f.off.Load(), false }})
+	broken := db.Broken(t, &dbtest.Fault{Random: func() (bool, bool) { return f.off.Load(), false }, Stall: func(op string) {
+		if stall := f.stalls.Load(); stall != nil {
+			(*stall)(op)
+		}
+	}})
 	broken.Pool().SetMaxOpenConns(5)
 	f.w = worker(t, client(t, broken, Options{}), WorkerOptions{})
 	f.w.slow = time.Millisecond
@@ -38,12 +45,13 @@ func flap(t *testing.T, db *dbtest.DB, adjust ...func(w *Worker)) *flapping {
 		change(f.w)
 	}
 	must(t, f.w.HandleOthers(func(ctx context.Context, d *Delivery) error {
+		deaf := f.deaf.Load()
 		f.begun <- d.ID
 		select {
 		case <-f.goOn:
 			return nil
 		case <-ctx.Done():
-			if f.deaf.Load() {
+			if deaf {
 				<-f.goOn
 			}
 			return ctx.Err()
@@ -77,21 +85,10 @@ func rowBecomes(t *testing.T, db *dbtest.DB, want string) {
 	})
 }
 
-// openOnServers leaves a test of flapping to the long proofs on servers: on a busy machine it has stood still there,
-// which is not explained yet. Seen: the process's new name has leased both blocks, and the row of the job that it ran
-// under its old one stays suspect, with the old name and fence, and the job does not begin again.
-func openOnServers(t *testing.T, db *dbtest.DB) {
-	t.Helper()
-	if dbtest.SeveralWriters(db.Dialect) {
-		dbtest.OnlyLong(t, "stands still on a busy machine, not explained yet")
-	}
-}
-
 // A process that lives buries no job by losing its lease, however often: neither one that it trusted,
 // nor one that was on trial. The latter is trusted from then on if its handler has ended.
 func TestFlaps(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		openOnServers(t, db)
 		for _, state := range []string{rowRunning, rowSuspect, rowAlone} {
 			survives(t, db, state, state == rowSuspect) // alone it would wait for the handler that is deaf
 		}
@@ -138,7 +135,6 @@ func survives(t *testing.T, db *dbtest.DB, state string, deaf bool) {
 // for long enough is trusted, though that could not be written.
 func TestChargeTakenBack(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
-		openOnServers(t, db)
 		for _, proven := range []bool{false, true} {
 			f := flap(t, db)
 			f.w.proven = longWait
@@ -164,6 +160,105 @@ func TestChargeTakenBack(t *testing.T) {
 			f.stop()
 			other.stop()
 		}
+	})
+}
+
+// The answer to a job's check-out may come after its worker has lost its lease. The row is then an orphan as any
+// other, whether its handler still runs or not: the job begins again, and what ran for long enough is trusted.
+func TestCheckedOutTooLate(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		for _, late := range []bool{false, true} { // the answer comes when the job has begun again
+			f := flap(t, db, func(w *Worker) {
+				w.slow = longWait
+				w.c.db.Pool().SetMaxOpenConns(20) // some stand still
+			})
+			f.w.proven = longWait
+			f.deaf.Store(true)
+			id := enqueue(t, f.w.c, Job{Kind: "x"})
+			received(t, "the job begins", f.begun)
+			f.deaf.Store(false)
+			goOn := make(chan struct{})
+			release := sync.OnceFunc(func() { close(goOn) })
+			defer release()
+			d := checkOutStalled(t, f, id, goOn)
+			rowBecomes(t, db, "running 0 0 free")
+			f.w.mu.Lock()
+			f.w.proven = 0
+			f.w.mu.Unlock()
+			f.cut(t, db)
+			if late {
+				f.off.Store(false)
+				received(t, "the job begins again", f.begun)
+			}
+			release()
+			eventually(t, "the answer has come", func() bool {
+				f.w.mu.Lock()
+				defer f.w.mu.Unlock()
+				return !d.moving && !d.b.serving
+			})
+			if !late {
+				f.off.Store(false)
+				received(t, "the job begins again", f.begun)
+			}
+			f.w.mu.Lock()
+			out, row := f.w.out[d.at()], f.w.rows[d.at()]
+			_, proven := f.w.lease.past.proven[d.at()]
+			f.w.mu.Unlock()
+			if out == nil || out == d || row != out || !proven {
+				t.Errorf("late %v: it has %p as out, and the row is that of %p; the lost one is %p, and proven: %v", late, out, row, d, proven)
+			}
+			close(f.goOn)
+			empty(t, db)
+			f.stop()
+		}
+	})
+}
+
+// checkOutStalled has a worker check a job out that it runs, in a round that reads more jobs. The round stands
+// still when the former is committed.
+func checkOutStalled(t *testing.T, f *flapping, id int64, goOn <-chan struct{}) (d *Delivery) {
+	t.Helper()
+	var out atomic.Bool
+	stall := func(op string) {
+		switch {
+		case strings.Contains(op, "job_running") && strings.Contains(op, "INSERT"):
+			out.Store(true)
+		case out.Load() && strings.Contains(op, "payload") && !strings.Contains(op, "job_running"):
+			<-goOn
+		}
+	}
+	f.stalls.Store(&stall)
+	f.w.mu.Lock()
+	defer f.w.mu.Unlock()
+	for _, unit := range f.w.slots {
+		if len(unit) > 0 && unit[0].ID == id {
+			d = unit[0]
+		}
+	}
+	d.b.reads.Rouse()
+	f.w.checkOut(d, d.Crashes)
+	return d
+}
+
+// A process that has no blocks of a queue takes back what others are charged with for it all the same, and hands
+// over what has its name and is unknown to it.
+func TestReturnsWithoutBlocks(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		w := worker(t, client(t, db, Options{}), WorkerOptions{})
+		handle(t, w, "x", func(context.Context, *Delivery) error { return nil })
+		start(t, w)
+		drainNode(t, db, w)
+		w.mu.Lock()
+		w.lease.past.lost("host:1:before")
+		w.mu.Unlock()
+		ghost(t, db, "other", time.Hour)
+		for id, row := range []string{"suspect', 'other', 1, 'before", "running', '" + nameOf(w) + "', 0, '"} {
+			byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job_running (queue_id, divided, id, kind, state, lock_by, crashes, charged)
+				VALUES (1, 0, %d, 'x', '%s')`, 1+id, row))
+		}
+		eventually(t, "it says so", func() bool {
+			return slices.Equal(db.List(t, chargesOf+` ORDER BY id`, nil), []string{"suspect 0 1 free", "handed 0 0 free"})
+		})
 	})
 }
 

@@ -155,9 +155,6 @@ func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glan
 		}
 	}
 	w.mu.Unlock()
-	if len(mine) == 0 && len(g.out) == 0 {
-		return nil
-	}
 	if s.failed != nil {
 		return s.failed
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -521,6 +522,47 @@ func TestDrainedNodes(t *testing.T) {
 		shared(t, c)
 		change("no", name(first), name(second))
 		shared(t, c, 4, 4)
+	})
+}
+
+// drainNode has a worker drained, and waits until it has no blocks of its first queue.
+func drainNode(t *testing.T, db *dbtest.DB, w *Worker) {
+	t.Helper()
+	db.Do(t, `UPDATE {prefix}node SET drained_at = {now}, drained_by = 'me' WHERE name = :name`, sqlrun.Args{"name": nameOf(w)})
+	eventually(t, "it is drained", func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.lease.drained != nil && len(w.queues[0].blocks) == 0
+	})
+}
+
+// A drained worker takes no blocks either that nobody else takes.
+func TestDrainedLeavesVacantBlocks(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		w := worker(t, client(t, db, Options{}), WorkerOptions{})
+		handle(t, w, "x", func(context.Context, *Delivery) error { return nil })
+		start(t, w)
+		drainNode(t, db, w)
+		fences := db.List(t, `SELECT SUM(fence) FROM {prefix}queue_block`, nil)
+		rounds := 0
+		eventually(t, "blocks have been free for long", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			rounds = w.sharings
+			for divided, v := range w.queues[0].vacant {
+				v.from = instant.Now().Add(-2 * vacantAfter)
+				w.queues[0].vacant[divided] = v
+			}
+			return len(w.queues[0].vacant) > 0
+		})
+		eventually(t, "it has looked at them", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.sharings >= rounds+2
+		})
+		if now := db.List(t, `SELECT SUM(fence) FROM {prefix}queue_block`, nil); !slices.Equal(now, fences) {
+			t.Errorf("the blocks' fences were %q, and are %q", fences, now)
+		}
 	})
 }
 

@@ -119,7 +119,7 @@ func (w *Worker) handLate(ctx context.Context, b *block, node string, moves []mo
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range moves {
-		w.moved(&moves[i])
+		w.moved(&moves[i], node)
 	}
 	return nil
 }

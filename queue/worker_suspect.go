@@ -254,9 +254,9 @@ func keepIn(d *Delivery) {
 	}
 }
 
-// checkedOut records that a job has a row of its own: its block can leave without it. mu is
-// held.
-func (w *Worker) checkedOut(m *move) {
+// checkedOut records that a job has a row of its own, under a name of this worker: its block can leave
+// without it. mu is held.
+func (w *Worker) checkedOut(m *move, node string) {
 	d, b := m.d, m.d.b
 	d.moving = false
 	b.forget = append(b.forget, d.ID)
@@ -264,7 +264,7 @@ func (w *Worker) checkedOut(m *move) {
 	w.relieve(d)
 	switch {
 	case m.here:
-		w.goOn(d)
+		w.goOn(d, node)
 	case d.pinned: // deleted by its handler's transaction
 	default: // deleted by somebody else
 		d.ctx.end(fmt.Errorf("%w: its row is gone", ErrLost))
@@ -285,15 +285,21 @@ func (w *Worker) checkedOut(m *move) {
 	}
 }
 
-// goOn continues a job that now has a row of its own. mu is held.
-func (w *Worker) goOn(d *Delivery) {
+// goOn continues a job that now has a row of its own. If the lease was lost before that was known, the row has
+// the name that is over: it is an orphan, which this worker may have taken over already. mu is held.
+func (w *Worker) goOn(d *Delivery, node string) {
 	b := d.b
 	d.from = tableRunning
-	w.out[d.at()], w.rows[d.at()] = d, d
 	if d.counted {
 		d.counted = false
 		b.active--
 	}
+	if node != w.lease.node {
+		d.ended = d.ended || d.began == 0
+		w.bereave(d, ErrLost)
+		return
+	}
+	w.out[d.at()], w.rows[d.at()] = d, d
 	switch {
 	case d.began != 0:
 	case b.gone:

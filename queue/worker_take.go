@@ -45,7 +45,7 @@ func (w *Worker) vacantBlocks(q *workQueue, all []workerRow, name string, rows [
 	defer w.mu.Unlock()
 	at, had := instant.Now(), q.vacant
 	q.vacant, vacant = map[int]vacancy{}, map[int]bool{}
-	may := !q.busy && !w.closing && !othersMove(all, name)
+	may := !q.busy && !w.closing && w.lease.drained == nil && !othersMove(all, name)
 	for _, r := range rows {
 		if !r.Free() {
 			continue
