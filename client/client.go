@@ -48,6 +48,7 @@ const (
 	prefix      = "/api/v1"
 	longestWait = 30 * time.Second // between tries, whatever Retry-After says
 	mostProblem = 64 << 10         // bytes of an error that are read
+	mostAnswer  = 3 << 29          // bytes of an answer that are read: the largest payload has 1 GiB, and a third more in base64
 )
 
 // New returns a client of the daemon at an address such as http://127.0.0.1:8686. It sends nothing.
@@ -60,7 +61,7 @@ func New(baseURL string, opt Options) (*Client, error) {
 	opt.Tries = max(1, cmp.Or(opt.Tries, 6))
 	opt.Delay = cmp.Or(opt.Delay, 200*time.Millisecond)
 	if opt.HTTPClient == nil {
-		opt.HTTPClient = &http.Client{}
+		opt.HTTPClient = &http.Client{CheckRedirect: sameOrigin}
 		if usual, ok := http.DefaultTransport.(*http.Transport); ok {
 			own := usual.Clone()
 			own.MaxIdleConnsPerHost = 32 // there is one host
@@ -68,6 +69,17 @@ func New(baseURL string, opt Options) (*Client, error) {
 		}
 	}
 	return &Client{base: strings.TrimRight(u.String(), "/") + prefix, opt: opt}, nil
+}
+
+// sameOrigin refuses to follow a redirect to another host, or from https to http: it would get the token.
+func sameOrigin(r *http.Request, via []*http.Request) error {
+	if first := via[0].URL; r.URL.Scheme != first.Scheme || r.URL.Host != first.Host {
+		return fmt.Errorf("it redirects to %s://%s, which does not get the token; if that is the daemon, use that address", r.URL.Scheme, r.URL.Host)
+	}
+	if len(via) >= 10 {
+		return errors.New("it redirects in a circle")
+	}
+	return nil
 }
 
 // CloseIdleConnections closes connections that are not in use.
@@ -81,6 +93,20 @@ type call struct {
 	key          string        // Idempotency-Key
 	again        bool          // it is safe to repeat
 	wait         time.Duration // how long the daemon may wait before it answers
+}
+
+// A Request is a request of the API for which Client has no method: see its OpenAPI document.
+type Request struct {
+	Method string     // GET, POST, PUT or DELETE
+	Path   string     // below /api/v1, with escaped segments: /queues/mail
+	Query  url.Values // optional
+	Body   any        // encoded as JSON; nil: none
+	Again  bool       // it is safe to send it more than once
+}
+
+// Do sends a request, and decodes the answer into out: from JSON, or as it is into a *[]byte. out is nil if there is none.
+func (c *Client) Do(ctx context.Context, r Request, out any) error {
+	return c.do(ctx, &call{method: r.Method, path: r.Path, query: r.Query, in: r.Body, out: out, again: r.Again})
 }
 
 // do sends a request, with retries, until it is answered.
@@ -175,7 +201,14 @@ func decode(body io.Reader, out any) error {
 		_, err := io.Copy(io.Discard, body)
 		return err
 	}
-	text, err := io.ReadAll(body)
+	text, err := io.ReadAll(io.LimitReader(body, mostAnswer+1))
+	if err == nil && len(text) > mostAnswer {
+		err = errors.New("the answer is too long")
+	}
+	if raw, ok := out.(*[]byte); ok {
+		*raw = text
+		return err
+	}
 	if err != nil || len(text) == 0 {
 		return err
 	}

@@ -53,8 +53,9 @@ func (a *API) makeRoom(ctx context.Context, w *reply, of answerSize) error {
 
 // weighAnswer takes room for an answer with a payload that needs more than a list.
 func weighAnswer(ctx context.Context, payload int) {
-	if extra := 3*payload - listSize; extra > 0 {
-		senderOf(ctx).reply.answer.Take(extra)
+	w := senderOf(ctx).reply
+	if extra := 3*payload - listSize; extra > 0 && w != nil { // without HTTP the answer stays here
+		w.answer.Take(extra)
 	}
 }
 

@@ -98,8 +98,10 @@ type API struct {
 
 	endpoints *push.Endpoints
 
+	operations map[string]*Operation // by id
+
 	mux     *http.ServeMux
-	docs    huma.API
+	docs    huma.API          // nil: it answers no requests, and only does operations
 	routes  map[string]*route // by the mux's pattern
 	bodies  *bodies
 	answers *pool // for what is answered
@@ -129,25 +131,31 @@ func New(db *dialect.DB, opt Options) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
+	return a, a.on(db)
+}
+
+// on makes the API that of a database.
+func (a *API) on(db *dialect.DB) (err error) {
+	opt := a.opt
 	a.db, a.tokens, a.endpoints = db, NewTokens(db), push.NewEndpoints(db)
 	if a.queues, err = queue.New(db, queue.Options{
 		Node: opt.Node, Version: a.opt.Version, Logger: a.log,
 		Doorbell: opt.Doorbell, LeaseLost: opt.LeaseLost,
 	}); err != nil {
-		return nil, err
+		return err
 	}
 	if a.admin, err = admin.New(db, admin.Options{}); err != nil {
-		return nil, err
+		return err
 	}
 	a.sample = newSampler(db, a.admin)
 	a.hub = &hub{db: db, sample: a.sample, log: a.log, followers: map[*follower]struct{}{}}
 	if a.locks, err = lock.New(db, lock.Options{}); err != nil {
-		return nil, err
+		return err
 	}
 	a.pulls = newPulls(db, a.queues, a.admin, a.log)
 	a.pulls.logDone = opt.LogDone
 	a.answers.freed = a.pulls.resume
-	return a, nil
+	return nil
 }
 
 // Document returns the OpenAPI document, as JSON.
@@ -162,8 +170,32 @@ func Document(version string) ([]byte, error) {
 // Flush waits until workers have been notified of enqueued jobs. Call it after the last request.
 func (a *API) Flush(ctx context.Context) error { return a.queues.Flush(ctx) }
 
-// describe makes an API without a database, which only knows its operations.
+// describe makes an API without a database, which only knows its operations and their document.
 func describe(opt Options) (*API, error) {
+	a, err := prepare(opt)
+	if err != nil {
+		return nil, err
+	}
+	a.docs = humago.New(a.mux, a.config())
+	a.routes["GET "+prefix+"/openapi.json"] = &route{}
+	a.routes["GET "+prefix+"/openapi.yaml"] = &route{}
+	a.registerAll()
+	return a, nil
+}
+
+// registerAll registers all operations.
+func (a *API) registerAll() {
+	for _, describe := range []func(){
+		a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.nodes, a.pushing, a.claiming,
+		a.claims, a.overall, a.events, a.routing, a.topics, a.groups,
+		a.schedules, a.locking, a.audit, a.settings,
+	} {
+		describe()
+	}
+}
+
+// prepare makes an API that knows nothing but its options.
+func prepare(opt Options) (*API, error) {
 	opt.Version = cmp.Or(opt.Version, "devel")
 	opt.MaxBody = cmp.Or(opt.MaxBody, 16<<20)
 	opt.Timeout = cmp.Or(opt.Timeout, time.Minute)
@@ -186,21 +218,10 @@ func describe(opt Options) (*API, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &API{
+	return &API{
 		opt: opt, proxies: proxies, log: opt.Logger, mux: http.NewServeMux(), routes: map[string]*route{},
-		bodies: newBodies(opt.MaxBody), answers: newPool(answersSize),
-	}
-	a.docs = humago.New(a.mux, a.config())
-	a.routes["GET "+prefix+"/openapi.json"] = &route{}
-	a.routes["GET "+prefix+"/openapi.yaml"] = &route{}
-	for _, describe := range []func(){
-		a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.limits, a.nodes, a.pushing, a.claiming,
-		a.claims, a.overall, a.events, a.routing, a.topics, a.groups,
-		a.schedules, a.locking, a.audit, a.settings,
-	} {
-		describe()
-	}
-	return a, nil
+		bodies: newBodies(opt.MaxBody), answers: newPool(answersSize), operations: map[string]*Operation{},
+	}, nil
 }
 
 // checkOrigin returns an error unless origin is a scheme and a host.
@@ -282,6 +303,10 @@ type operation struct {
 // register adds an operation. Its handler's errors become problems.
 func register[I, O any](a *API, o operation, handle func(ctx context.Context, in *I) (*O, error)) {
 	handle = audited(a, &o, handle)
+	addOperation(a, &o, handle)
+	if a.docs == nil {
+		return
+	}
 	_, hasBody := reflect.TypeFor[I]().FieldByName("Body")
 	if o.scope == "" {
 		panic("operation " + o.id + " has no scope") // it would be open to everybody
@@ -340,6 +365,9 @@ func (a *API) operation(o *operation) *huma.Operation {
 
 // rawAnswer documents an answer of any media type.
 func (a *API) rawAnswer(path string) {
+	if a.docs == nil {
+		return
+	}
 	a.docs.OpenAPI().Paths[prefix+path].Get.Responses["200"].Content = map[string]*huma.MediaType{
 		"application/json":         {Schema: &huma.Schema{}},
 		"application/octet-stream": {Schema: &huma.Schema{}},

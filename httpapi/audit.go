@@ -84,10 +84,17 @@ func audited[I, O any](a *API, o *operation, handle func(ctx context.Context, in
 		}
 		who := senderOf(ctx)
 		e.Actor, e.Login = audit.ThisHost, audit.None
-		if who.bearer != nil {
+		switch {
+		case who.here != nil:
+			e.Actor, e.Login, e.Source = who.here.Name, audit.OS, audit.CLI
+		case who.bearer != nil:
 			e.Actor, e.Login = who.bearer.name, who.bearer.Login()
 		}
-		if failed := audit.Write(ctx, a.db, e); failed != nil {
+		failed := audit.Write(ctx, a.db, e)
+		switch {
+		case failed != nil && who.here != nil:
+			who.here.Unaudited(failed)
+		case failed != nil:
 			a.log.Error("http: done, and not written to the audit", "action", e.Action, "object", e.Object, "actor", e.Actor, "err", failed)
 		}
 		return out, err

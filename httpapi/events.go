@@ -35,6 +35,9 @@ func (a *API) events() {
 			"ready: everything up to now has been sent. reset: more runs were missed than are sent; read their history. " +
 			"An event may come twice; reconnecting with Last-Event-ID loses no run. Up to 100 can listen at a daemon, 20 of them with one token; it ends the stream when it ends.",
 	}, a.follow)
+	if a.docs == nil {
+		return
+	}
 	a.docs.OpenAPI().Paths[prefix+"/events"].Get.Responses["200"].Content = map[string]*huma.MediaType{
 		"text/event-stream": {Schema: &huma.Schema{Type: huma.TypeString}},
 	}

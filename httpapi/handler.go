@@ -88,7 +88,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case p != nil:
 		write(out, p)
 	case !ended:
-		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callerKey{}, sender{r, out.token, out.bearer, out}), a.opt.Timeout)
+		ctx, cancel := context.WithTimeout(context.WithValue(r.Context(), callerKey{}, sender{r, out.token, out.bearer, out, nil}), a.opt.Timeout)
 		defer cancel()
 		a.mux.ServeHTTP(out, r.WithContext(ctx))
 	}
@@ -117,6 +117,7 @@ type sender struct {
 	token   string // its token's name
 	bearer  *Bearer
 	reply   *reply
+	here    *Operator // who uses the API without HTTP, and then nothing else is set but token
 }
 
 // account identifies a named sender: a token, or a user of a proxy.

@@ -81,13 +81,14 @@ type payloadOutput struct {
 }
 
 type jobsInput struct {
-	Queue  string `path:"queue" minLength:"1" maxLength:"200"`
-	State  string `query:"state" enum:"ready,delayed,running,dead,done" default:"ready" doc:"The state of the jobs. Only queues with keep_done have jobs that are done."`
-	Kind   string `query:"kind" maxLength:"200" doc:"Only jobs of this kind."`
-	Key    string `query:"key" maxLength:"200" doc:"Only jobs with this ordering key."`
-	Where  string `query:"where" maxLength:"2000" doc:"Only jobs whose payload fulfils this condition, such as $.user.id = 42." example:"$.user.id = 42"`
-	Cursor string `query:"cursor" maxLength:"1200" doc:"The next_cursor of the answer before. The list goes on after it."`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The greatest number of jobs in the answer. There can be fewer, and a next_cursor all the same, if the jobs are large."`
+	Queue     string `path:"queue" minLength:"1" maxLength:"200"`
+	State     string `query:"state" enum:"ready,delayed,running,dead,done" default:"ready" doc:"The state of the jobs. Only queues with keep_done have jobs that are done."`
+	Kind      string `query:"kind" maxLength:"200" doc:"Only jobs of this kind."`
+	Key       string `query:"key" maxLength:"200" doc:"Only jobs with this ordering key."`
+	Where     string `query:"where" maxLength:"2000" doc:"Only jobs whose payload fulfils this condition, such as $.user.id = 42." example:"$.user.id = 42"`
+	OlderThan string `query:"older_than" maxLength:"40" doc:"Only jobs that were enqueued longer ago than this." example:"1h"`
+	Cursor    string `query:"cursor" maxLength:"1200" doc:"The next_cursor of the answer before. The list goes on after it."`
+	Limit     int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The greatest number of jobs in the answer. There can be fewer, and a next_cursor all the same, if the jobs are large."`
 }
 
 type jobsOutput struct {
@@ -196,8 +197,13 @@ func oneJob[O any](a *API, o operation, do func(ctx context.Context, name string
 
 func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
 	f := admin.Filter{Queue: in.Queue, State: admin.State(in.State), Kind: in.Kind, Key: in.Key, Where: in.Where, Limit: in.Limit}
-	f.LongestPayload, f.MaxBytes = longestListed, mostListed
+	if senderOf(ctx).here == nil { // otherwise the memory is that of who asked
+		f.LongestPayload, f.MaxBytes = longestListed, mostListed
+	}
 	err := checkNames("queue", in.Queue, "kind", in.Kind, "key", in.Key)
+	if err == nil {
+		f.OlderThan, err = readDuration("older_than", in.OlderThan)
+	}
 	if err == nil {
 		f.After, err = readIDCursor(in.Cursor)
 	}
@@ -231,13 +237,15 @@ type batchOutput struct {
 type bulkInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
 	Body  struct {
-		Action string `json:"action" enum:"retry,cancel,delete" doc:"What is done: retry dead or delayed jobs, cancel ready, delayed or running ones, or delete dead ones or those that are done."`
-		State  string `json:"state,omitempty" enum:"ready,delayed,running,dead,done" doc:"The state of the jobs. Default: dead, or ready for cancel."`
-		Kind   string `json:"kind,omitempty" maxLength:"200" doc:"Only jobs of this kind."`
-		Key    string `json:"key,omitempty" maxLength:"200" doc:"Only jobs with this ordering key."`
-		Where  string `json:"where,omitempty" maxLength:"2000" doc:"Only jobs whose payload fulfils this condition, such as $.user.id = 42."`
-		Limit  int    `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"The greatest number of jobs. Default: 10000."`
-		DryRun bool   `json:"dry_run,omitempty" doc:"Whether to count the jobs only, and change nothing."`
+		Action    string        `json:"action" enum:"retry,cancel,delete" doc:"What is done: retry dead or delayed jobs, cancel ready, delayed or running ones, or delete dead ones or those that are done."`
+		State     string        `json:"state,omitempty" enum:"ready,delayed,running,dead,done" doc:"The state of the jobs. Default: dead, or ready for cancel."`
+		Kind      string        `json:"kind,omitempty" maxLength:"200" doc:"Only jobs of this kind."`
+		Key       string        `json:"key,omitempty" maxLength:"200" doc:"Only jobs with this ordering key."`
+		Where     string        `json:"where,omitempty" maxLength:"2000" doc:"Only jobs whose payload fulfils this condition, such as $.user.id = 42."`
+		OlderThan wire.Duration `json:"older_than,omitempty" maxLength:"40" doc:"Only jobs that were enqueued longer ago than this." example:"1h"`
+		After     string        `json:"after,omitempty" pattern:"^[1-9][0-9]*$" maxLength:"19" doc:"Only jobs with greater ids than this one."`
+		Limit     int           `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"The greatest number of jobs. Default: 10000."`
+		DryRun    bool          `json:"dry_run,omitempty" doc:"Whether to count the jobs only, and change nothing."`
 	} `nameHint:"Bulk"`
 }
 
@@ -323,6 +331,15 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 		b.Limit = usualBulk
 	}
 	f := admin.Filter{Queue: in.Queue, State: admin.State(b.State), Kind: b.Kind, Key: b.Key, Where: b.Where, Limit: b.Limit}
+	var err error
+	if f.OlderThan, err = readDuration("older_than", b.OlderThan); err != nil {
+		return nil, err
+	}
+	if b.After != "" {
+		if f.After, err = readID("after", b.After); err != nil {
+			return nil, err
+		}
+	}
 	r, err := a.admin.Bulk(ctx, admin.BulkAction(b.Action), f, admin.BulkOptions{DryRun: b.DryRun})
 	d := deedOf(ctx)
 	d.action, d.count, d.detail, d.nothing = "job."+b.Action, r.Done, audit.FilterText(b.State, b.Kind, b.Key, b.Where), b.DryRun

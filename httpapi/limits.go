@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue"
@@ -14,7 +15,7 @@ import (
 
 type limitPath struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
-	Kind  string `path:"kind" minLength:"1" maxLength:"200"`
+	Kind  string `path:"kind" minLength:"1" maxLength:"200" doc:"The kind of the jobs that are limited."`
 }
 
 type limitsOutput struct {
@@ -23,11 +24,18 @@ type limitsOutput struct {
 	} `nameHint:"Limits"`
 }
 
+type allLimitsOutput struct {
+	Body struct {
+		Limits     []wire.Limit `json:"limits" nullable:"false" doc:"The limits, by queue and kind: that of all jobs of a queue first."`
+		NextCursor string       `json:"next_cursor,omitempty" doc:"If it is there, there may be more: send it as cursor."`
+	} `nameHint:"AllLimits"`
+}
+
 type limitOutput struct{ Body wire.Limit }
 
 type setLimitInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
-	Kind  string `path:"kind" minLength:"1" maxLength:"200"`
+	Kind  string `path:"kind" minLength:"1" maxLength:"200" doc:"The kind of the jobs that are limited."`
 	Body  wire.LimitChange
 }
 
@@ -41,6 +49,10 @@ func (a *API) limits() {
 	const all, ofKind = "/queues/{queue}/limits", "/queues/{queue}/limits/{kind}"
 	const what = "What is not given stays as it is. Workers learn of it within three seconds; jobs that run by then are not stopped."
 	notFound := []int{http.StatusNotFound}
+	register(a, operation{
+		id: "list-all-limits", method: http.MethodGet, path: "/limits", tag: "queues", scope: ScopeRead, answer: answerList,
+		summary: "List the limits of all queues and kinds",
+	}, a.allLimits)
 	register(a, operation{
 		id: "list-limits", method: http.MethodGet, path: all, tag: "queues", scope: ScopeRead, answer: answerList, errors: notFound,
 		summary: "List the limits of a queue, that of all its jobs first",
@@ -92,6 +104,23 @@ func (a *API) limits() {
 		}
 		return nil, a.admin.DeleteLimit(ctx, in.Queue, in.Kind)
 	})
+}
+
+func (a *API) allLimits(ctx context.Context, in *page) (*allLimitsOutput, error) {
+	var name, kind string
+	if err := readCursor(in.Cursor, &name, &kind); err != nil {
+		return nil, err
+	}
+	found, err := a.admin.Limits(ctx, name, strings.TrimPrefix(kind, "="), in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := &allLimitsOutput{}
+	out.Body.Limits = wireof.Each(found, wireof.Limit)
+	if n := len(found); n == in.Limit {
+		out.Body.NextCursor = cursorOf(found[n-1].Queue, "="+found[n-1].Kind) // a cursor has no empty names
+	}
+	return out, nil
 }
 
 // limitsOf lists the limits of a queue, which must exist.

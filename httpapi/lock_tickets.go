@@ -121,6 +121,9 @@ func (a *API) tickets() {
 
 // heldAnswer documents the conflict of an operation.
 func (a *API) heldAnswer(path string) {
+	if a.docs == nil {
+		return
+	}
 	doc := a.docs.OpenAPI()
 	schema := doc.Components.Schemas.Schema(reflect.TypeFor[heldProblem](), true, "HeldProblem")
 	doc.Paths[prefix+path].Post.Responses["409"].Content = map[string]*huma.MediaType{"application/problem+json": {Schema: schema}}

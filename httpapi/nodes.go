@@ -24,6 +24,8 @@ func newNodesOutput(found []scheduler.Node) *nodesOutput {
 	return out
 }
 
+type nodeWorkOutput struct{ Body wire.NodeWork }
+
 type nodePath struct {
 	Name string `path:"name" minLength:"1" maxLength:"200" doc:"The name of one, or what the names of several begin with before a colon, such as host:pid."`
 }
@@ -48,6 +50,17 @@ func (a *API) nodes() {
 			out.Body.NextCursor = cursorOf(found[n-1].Name)
 		}
 		return out, nil
+	})
+	register(a, operation{
+		id: "node-work", method: http.MethodGet, path: "/nodes/{name}/work", tag: "nodes", scope: ScopeRead, errors: notFound,
+		summary: "Tell how much a process has begun and not ended",
+		more:    "A process that is drained has ended its work when this is nothing, or it is gone.",
+	}, func(ctx context.Context, in *nodePath) (*nodeWorkOutput, error) {
+		if err := checkNames("name", in.Name); err != nil {
+			return nil, err
+		}
+		runs, jobs, err := scheduler.Begun(ctx, a.db, in.Name)
+		return &nodeWorkOutput{wire.NodeWork{Runs: runs, Jobs: jobs}}, err
 	})
 	register(a, operation{
 		id: "drain-node", method: http.MethodPost, path: "/nodes/{name}/drain", tag: "nodes", scope: ScopeOperate, errors: notFound,

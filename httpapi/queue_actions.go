@@ -29,18 +29,13 @@ type pauseInput struct {
 type purgeInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
 	Body  struct {
-		State  string `json:"state" enum:"ready,delayed,dead,all" doc:"The state of the jobs that are removed."`
+		State  string `json:"state" enum:"ready,delayed,dead,done,all" doc:"The state of the jobs that are removed. all leaves those that are done and kept."`
 		Limit  int    `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"The greatest number of jobs. Default: 10000."`
 		DryRun bool   `json:"dry_run,omitempty" doc:"Whether to count the jobs only, and remove none."`
 	} `nameHint:"Purge"`
 }
 
-type purgeOutput struct {
-	Body struct {
-		Removed int  `json:"removed" doc:"The number of jobs that were removed, or would be in a dry run."`
-		All     bool `json:"all" doc:"Whether these were all. If not, there are more than the limit: send it again."`
-	} `nameHint:"PurgeResult"`
-}
+type purgeOutput struct{ Body wire.PurgeResult }
 
 type statsInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
@@ -114,8 +109,13 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 	for _, part := range []struct {
 		state admin.State
 		what  admin.BulkAction
-	}{{admin.StateReady, admin.BulkCancel}, {admin.StateDelayed, admin.BulkCancel}, {admin.StateDead, admin.BulkDelete}} {
-		if in.Body.State != "all" && in.Body.State != string(part.state) || left == 0 {
+	}{
+		{admin.StateReady, admin.BulkCancel},
+		{admin.StateDelayed, admin.BulkCancel},
+		{admin.StateDead, admin.BulkDelete},
+		{admin.StateDone, admin.BulkDelete},
+	} {
+		if (in.Body.State != "all" || part.state == admin.StateDone) && in.Body.State != string(part.state) || left == 0 {
 			continue
 		}
 		r, err := a.admin.Bulk(ctx, part.what, admin.Filter{Queue: in.Queue, State: part.state, Limit: left},

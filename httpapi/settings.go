@@ -12,6 +12,9 @@ import (
 
 // settings takes the words of settings, and the values that they can have, from the tables.
 func (a *API) settings() {
+	if a.docs == nil {
+		return
+	}
 	schemas := a.docs.OpenAPI().Components.Schemas.Map()
 	describeSettings(schemas, scheduler.Settings(), "Schedule", "ScheduleDetail", "ScheduleChange")
 	describeSettings(schemas, admin.Settings(), "Queue", "QueueStatus", "QueueDetail", "QueueChange")

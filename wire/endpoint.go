@@ -4,12 +4,12 @@ package wire
 type Endpoint struct {
 	Queue       string   `json:"queue" doc:"The queue whose jobs are sent."`
 	URL         string   `json:"url,omitempty" doc:"Where jobs are sent that name no endpoint of their own. Without it those become dead letters. Only the scope admin sees its query."`
-	Format      string   `json:"format" enum:"plain,cloudevents" doc:"plain: a request has the payload and dbcron's headers. cloudevents: it has those of a CloudEvent, too."`
+	Format      string   `json:"format" table:",rare" enum:"plain,cloudevents" doc:"plain: a request has the payload and dbcron's headers. cloudevents: it has those of a CloudEvent, too."`
 	Concurrency int      `json:"concurrency" doc:"The number of requests that each daemon sends at a time."`
-	Batch       int      `json:"batch" doc:"The greatest number of jobs in a request, as a JSON array. With 1, each request is a job."`
+	Batch       int      `json:"batch" table:"-" doc:"The greatest number of jobs in a request, as a JSON array. With 1, each request is a job."`
 	Timeout     Duration `json:"timeout" doc:"A request fails after this long, if neither the job nor the queue says."`
-	Secret      string   `json:"secret,omitempty" doc:"The key that signs requests, if it was made now. It is not shown again."`
-	OldSecret   bool     `json:"old_secret" doc:"Whether requests are also signed with the secret before."`
+	Secret      string   `json:"secret,omitempty" table:"-" doc:"The key that signs requests, if it was made now. It is not shown again."`
+	OldSecret   bool     `json:"old_secret" table:"-" doc:"Whether requests are also signed with the secret before."`
 }
 
 // An EndpointDetail is an endpoint, how it is, and some of its newest answers.

@@ -19,15 +19,17 @@ type CreatedGroup struct {
 
 // A Group is a number of jobs that end with a callback.
 type Group struct {
-	ID       string      `json:"id" doc:"The id of the group. Ids grow with the time at which groups were created."`
-	Name     string      `json:"name,omitempty" doc:"The name of the group, for people."`
-	State    string      `json:"state" enum:"open,sealed,done" doc:"open: jobs are added, and it does not end yet. sealed: it ends when none of its jobs is pending. done: it has ended."`
-	Created  Instant     `json:"created" doc:"When the group was created."`
-	Ended    Instant     `json:"ended,omitzero" doc:"When the group ended."`
-	Callback string      `json:"callback,omitempty" doc:"The kind of the job that is enqueued when the group has ended."`
-	Keep     Duration    `json:"keep" doc:"The group and its results are kept this long after its end, or forever."`
-	Error    string      `json:"error,omitempty" doc:"Why the callback could not be enqueued."`
-	Jobs     *GroupCount `json:"jobs,omitempty" doc:"What has become of the jobs of the group. Lists leave it out."`
+	ID              string          `json:"id" doc:"The id of the group. Ids grow with the time at which groups were created."`
+	Name            string          `json:"name,omitempty" table:",rare" doc:"The name of the group, for people."`
+	State           string          `json:"state" enum:"open,sealed,done" doc:"open: jobs are added, and it does not end yet. sealed: it ends when none of its jobs is pending. done: it has ended."`
+	Created         Instant         `json:"created" doc:"When the group was created."`
+	Ended           Instant         `json:"ended,omitzero" doc:"When the group ended."`
+	Callback        string          `json:"callback,omitempty" table:",rare" doc:"The kind of the job that is enqueued when the group has ended."`
+	Keep            Duration        `json:"keep" table:"-" doc:"The group and its results are kept this long after its end, or forever."`
+	Error           string          `json:"error,omitempty" table:",rare" doc:"Why the callback could not be enqueued."`
+	CallbackQueue   string          `json:"callback_queue,omitempty" table:"-" doc:"The queue of that job, if it names one. Lists leave it out."`
+	CallbackPayload json.RawMessage `json:"callback_payload,omitempty" table:"-" doc:"The payload of that job, if it is JSON. Lists leave it out."`
+	Jobs            *GroupCount     `json:"jobs,omitempty" table:"-" doc:"What has become of the jobs of the group. Lists leave it out."`
 }
 
 // A GroupCount says what has become of a group's jobs.
@@ -44,6 +46,6 @@ type GroupResult struct {
 	Queue  string          `json:"queue" doc:"The queue of the job."`
 	Kind   string          `json:"kind" doc:"The kind of the job."`
 	State  string          `json:"state" enum:"pending,done,dead,cancelled" doc:"What has become of the job."`
-	Result json.RawMessage `json:"result,omitempty" doc:"The result of the job: any JSON."`
-	Error  string          `json:"error,omitempty" doc:"Why the job is dead."`
+	Result json.RawMessage `json:"result,omitempty" table:",rare" doc:"The result of the job: any JSON."`
+	Error  string          `json:"error,omitempty" table:",rare" doc:"Why the job is dead."`
 }

@@ -80,6 +80,12 @@ type BulkResult struct {
 	All    bool   `json:"all" doc:"Whether these were all. If not, there are more than the limit: send it again."`
 }
 
+// A PurgeResult says how many jobs of a queue were removed.
+type PurgeResult struct {
+	Removed int  `json:"removed" doc:"The number of jobs that were removed, or would be in a dry run."`
+	All     bool `json:"all" doc:"Whether these were all. If not, there are more than the limit: send it again."`
+}
+
 // A Refusal says that the database refuses to store what became of a job. The job's worker keeps
 // trying.
 type Refusal struct {

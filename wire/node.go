@@ -8,6 +8,12 @@ type Node struct {
 	Tags      []string `json:"tags,omitempty" doc:"The process runs the schedules that have one of these tags. It is left out if it runs none."`
 	Started   Instant  `json:"started" doc:"When the process started."`
 	Until     Instant  `json:"until,omitzero" doc:"When the process counts as lost, unless it is heard of before."`
-	Drained   Instant  `json:"drained,omitzero" doc:"Since when the process takes no new work."`
+	Drained   Instant  `json:"drained,omitzero" table:"-" doc:"Since when the process takes no new work."`
 	DrainedBy string   `json:"drained_by,omitempty" doc:"Who drained the process."`
+}
+
+// NodeWork is what a process has begun and not ended.
+type NodeWork struct {
+	Runs int `json:"runs" doc:"The number of runs of schedules that the process has begun."`
+	Jobs int `json:"jobs" doc:"The number of blocks of queues that the process has, and of its jobs that run for long."`
 }

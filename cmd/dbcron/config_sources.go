@@ -20,7 +20,7 @@ const (
 )
 
 // notSettings lists the flags that are about one invocation.
-var notSettings = []string{"help", "config", "check", "once"}
+var notSettings = []string{"help", "config", "check", "once", "allow-http"}
 
 // A configuration holds the settings of a file and the environment. Each of serve's flags is one, so there is
 // no second list of settings.

@@ -143,7 +143,7 @@ func (s *configuration) checkEnvironment() {
 // notOurs lists variables that dbcron gives to commands, or that others give to it: the daemon was started by
 // such a command, by a test, or by Kubernetes, which names variables after its services.
 var notOurs = []string{
-	"DBCRON_CONFIG", "DBCRON_DATABASE_URL", "DBCRON_DATABASE_URL_FILE",
+	"DBCRON_CONFIG", "DBCRON_URL", "DBCRON_DATABASE_URL", "DBCRON_DATABASE_URL_FILE",
 	"DBCRON_SCHEDULE", "DBCRON_RUN_ID", "DBCRON_DUE", "DBCRON_ATTEMPT", "DBCRON_FENCE", "DBCRON_CAUSE_*",
 	"DBCRON_JOB_ID", "DBCRON_QUEUE", "DBCRON_KIND", "DBCRON_KEY", "DBCRON_GROUP", "DBCRON_CALLBACK_OF", "DBCRON_MAX_ATTEMPTS",
 	"DBCRON_API", "DBCRON_TOKEN", "DBCRON_SECRET", // of clients

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -26,11 +27,14 @@ type databaseFlags struct {
 
 	fromFile configuredDatabase // named in the config file
 	reading  bool               // the command only reads, so any server will do
+
+	allowHTTP bool // a token may be sent without encryption
 }
 
 func (f *databaseFlags) register(root *cobra.Command) {
 	flags := root.PersistentFlags()
-	flags.StringVar(&f.url, "url", "", "database URL; for one with a password use DBCRON_DATABASE_URL, which ps does not show")
+	flags.StringVar(&f.url, "url", "", "URL of the database, or of a daemon; for one with a password use DBCRON_DATABASE_URL, which ps does not show")
+	flags.BoolVar(&f.allowHTTP, "allow-http", false, "send the token to a daemon's http:// URL, although it can be read on the way")
 	flags.StringVar(&f.prefix, "prefix", "dbcron_", "what the names of all tables begin with")
 	flags.StringVar(&f.schema, "schema", "", "PostgreSQL: the schema of the tables (default: the first of the search_path that has them)")
 	durationVar(flags, &f.connectTimeout, "connect-timeout", 30*time.Second,
@@ -55,7 +59,7 @@ func (p *program) findDatabase() (rawURL, from string, err error) {
 	if p.url != "" {
 		return p.url, "--url", nil
 	}
-	for _, name := range []string{"DBCRON_DATABASE_URL", "DBCRON_DATABASE_URL_FILE", "DATABASE_URL"} {
+	for _, name := range []string{"DBCRON_URL", "DBCRON_DATABASE_URL", "DBCRON_DATABASE_URL_FILE", "DATABASE_URL"} {
 		switch value := p.getenv(name); {
 		case value == "":
 		case name == "DBCRON_DATABASE_URL_FILE":
@@ -118,6 +122,9 @@ func (p *program) connect(ctx context.Context, opt dialect.Options,
 	rawURL, err := p.databaseURL()
 	if err != nil {
 		return nil, err
+	}
+	if isDaemon(rawURL) {
+		return nil, usagef("%s is the URL of a daemon, and this takes the database: leave out --url and DBCRON_URL, or give the database's URL", plain.URL(rawURL))
 	}
 	d, err := engines.ForURL(rawURL)
 	if err != nil {

@@ -1,16 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
-	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func (p *program) job() *cobra.Command {
@@ -29,19 +30,6 @@ such for a while (dbcron queue set --keep-done). docs/queue-cli.md has examples.
 // usualQueueName is the default queue of commands about jobs.
 const usualQueueName = "default"
 
-// queueFlag adds --queue to a command about jobs.
-func queueFlag(c *cobra.Command, to *string) {
-	c.Flags().StringVar(to, "queue", usualQueueName, "`name` of the jobs' queue")
-}
-
-func jobID(text string) (int64, error) {
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id < 1 {
-		return 0, usagef("%q is not a job's id; dbcron job list shows them", text)
-	}
-	return id, nil
-}
-
 func (p *program) jobRetry() *cobra.Command {
 	return p.eachJob(&cobra.Command{
 		Use:   "retry [ID…]",
@@ -54,7 +42,7 @@ its unique key.`,
 		Example: `  dbcron job retry 4711
   dbcron job retry --queue mail --state dead --kind welcome --dry-run
   dbcron job retry --queue mail --state dead --kind welcome --yes`,
-	}, admin.BulkRetry, []admin.State{admin.StateDead, admin.StateDelayed}, "will be tried", (*admin.Client).Retry)
+	}, "retry", []string{"dead", "delayed"}, "will be tried")
 }
 
 func (p *program) jobCancel() *cobra.Command {
@@ -68,7 +56,7 @@ a worker begins at this moment may still be done.
 Exit code 4: a job with one of the ids is dead already.`,
 		Example: `  dbcron job cancel 4711
   dbcron job cancel --queue mail --state delayed --where '$.user.id = 42'`,
-	}, admin.BulkCancel, []admin.State{admin.StateReady, admin.StateDelayed, admin.StateRunning}, "was cancelled", (*admin.Client).Cancel)
+	}, "cancel", []string{"ready", "delayed", "running"}, "was cancelled")
 }
 
 func (p *program) jobDelete() *cobra.Command {
@@ -81,14 +69,12 @@ that are done and kept (--keep-done): those with these ids or all that a filter 
 Exit code 4: a job with one of the ids is neither dead nor done.`,
 		Example: `  dbcron job delete 4711
   dbcron job delete --queue mail --kind welcome`,
-	}, admin.BulkDelete, []admin.State{admin.StateDead, admin.StateDone}, "was deleted", (*admin.Client).Delete)
+	}, "delete", []string{"dead", "done"}, "was deleted")
 }
 
 // eachJob makes a command that acts on listed jobs, or on those selected by a filter, in the given states.
-func (p *program) eachJob(c *cobra.Command, what admin.BulkAction, states []admin.State, done string,
-	one func(c *admin.Client, ctx context.Context, name string, id int64) error,
-) *cobra.Command {
-	var filter jobFilter
+func (p *program) eachJob(c *cobra.Command, what string, states []string, done string) *cobra.Command {
+	b := bulk{op: "bulk-jobs", given: values{"queue": usualQueueName, "action": what, "state": states[0]}}
 	var how bulkFlags
 	c.Long += `
 
@@ -100,68 +86,85 @@ dbcron job list. Then it asks before; --yes spares that, and --dry-run only tell
 there are. It deals with what is there now, in small transactions, and when it is
 interrupted it can be called again.`
 	c.Args = cobra.ArbitraryArgs
+	t := twin{flags: map[string]string{"action": "", "limit": "", "dry_run": "", "state": ""}}
+	names := t.addFlags(c, operations()[b.op], b.given, nil)
+	c.Flags().StringVar(new(string), "state", states[0], "`state` that they are in: "+plain.Or(states))
+	c.Flags().IntVarP(&b.most, "count", "n", 0, "how many jobs at the most (default all)")
+	how.add(c)
 	c.RunE = func(c *cobra.Command, args []string) error {
+		selecting := slices.DeleteFunc(append([]string{"state", "count"}, names...), func(name string) bool {
+			return name == "queue" || !c.Flag(name).Changed
+		})
 		if len(args) == 0 {
-			if err := filter.choose(c, states); err != nil {
+			b.given["state"] = c.Flag("state").Value.String()
+			if err := b.check(c, states, selecting); err != nil {
 				return err
+			}
+			if _, err := operations()[b.op].Input(b.given); err != nil {
+				return p.worded(err)
 			}
 			if err := how.check(p); err != nil {
 				return err
 			}
-			return p.withAdmin(c.Context(), func(q *admin.Client) error {
-				return p.doBulks(c.Context(), q, []bulk{{what, filter.filter}}, how)
-			}, filter.filter.Queue)
+			return p.withAPI(c.Context(), func() error { return p.doBulks(c.Context(), []bulk{b}, how) })
 		}
-		for _, name := range append([]string{"dry-run", "output"}, filterNames...) {
+		for _, name := range append([]string{"dry-run", "output"}, selecting...) {
 			if c.Flag(name).Changed {
 				return usagef("--%s goes with a filter, and there are ids as well", name)
 			}
 		}
-		ids := make([]int64, len(args))
-		for i, text := range args { // validate all before acting on any
-			var err error
-			if ids[i], err = jobID(text); err != nil {
-				return err
+		p.named = []string{"id"}
+		for _, id := range args { // validate all before acting on any
+			if _, err := operations()["get-job"].Input(values{"queue": b.given["queue"], "id": id}); err != nil {
+				return p.worded(err)
 			}
 		}
-		var of []string // queues of the jobs
-		if c.Flag("queue").Changed {
-			of = []string{filter.filter.Queue}
-		}
-		return p.withAdmin(c.Context(), func(q *admin.Client) error { return p.doEach(c.Context(), q, of, ids, string(what), done, one) }, of...)
+		return p.withAPI(c.Context(), func() error {
+			id, in := what+"-job-by-id", values{}
+			if c.Flag("queue").Changed {
+				id, in = what+"-job", values{"queue": b.given["queue"]}
+				if _, err := p.do(c.Context(), "get-queue", in); err != nil { // report it once, not for each job
+					return err
+				}
+			}
+			return p.doEach(c.Context(), id, in, args, done)
+		})
 	}
-	filter.add(c, string(states[0]), states, 0, "how many jobs at the most (default all)")
-	how.add(c)
 	return c
 }
 
-// doEach acts on some jobs, of one queue or of any.
-func (p *program) doEach(ctx context.Context, c *admin.Client, of []string, ids []int64, what, done string,
-	one func(c *admin.Client, ctx context.Context, name string, id int64) error,
-) error {
-	for _, name := range of {
-		if _, err := c.Queue(ctx, name); err != nil { // report it once, not for each job
-			return err
+// check validates a filter, which must not be empty: that would select all jobs.
+func (b *bulk) check(c *cobra.Command, states, selecting []string) error {
+	for _, name := range selecting { // an unset variable in a script must not mean all jobs
+		if c.Flag(name).Value.String() == "" {
+			return usagef("--%s is empty; leave it out if it is not to select jobs", name)
 		}
 	}
+	if _, err := notNegative(cmp.Or(b.given["older_than"], "1s")); err != nil {
+		return usagef("--older-than: %v", err)
+	}
+	switch {
+	case !slices.ContainsFunc(selecting, func(name string) bool { return name != "count" && name != "after" }):
+		return usagef("choose jobs by their ids or by at least one of --state, --kind, --key, --where and --older-than")
+	case c.Flag("count").Changed && b.most < 1:
+		return usagef("-n %d: use 1 or more, or leave it out for all", b.most)
+	case !slices.Contains(states, b.given["state"]):
+		return usagef("--state: %q is not known; use %s", b.given["state"], plain.Or(states))
+	}
+	return nil
+}
+
+// doEach acts on some jobs, of one queue or of any.
+func (p *program) doEach(ctx context.Context, id string, in values, jobs []string, done string) error {
 	var failed []error
-	for _, id := range ids {
-		i, err := admin.Job{Queue: strings.Join(of, "")}, error(nil)
-		if len(of) == 0 {
-			i, err = c.Find(ctx, id)
-		}
-		if err == nil {
-			err = p.did(ctx, one(c, ctx, i.Queue, id), "job."+what, fmt.Sprint(i.Queue, "/", id), 1, "")
-		}
-		switch {
+	for _, in["id"] = range jobs {
+		_, err := p.do(ctx, id, in)
+		switch code := codeOf(err); {
 		case err == nil:
-			fmt.Fprintf(p.err, "dbcron: job %d %s\n", id, done)
-		case errors.Is(err, admin.ErrAmbiguous):
-			failed = append(failed, exitError{exitConflict, err})
-		case errors.Is(err, queue.ErrState):
-			text := strings.TrimPrefix(err.Error(), queue.ErrState.Error()+": ")
-			failed = append(failed, exitError{exitConflict, errors.New(text)})
-		case errors.Is(err, queue.ErrNotFound), errors.Is(err, queue.ErrDeleted):
+			fmt.Fprintf(p.err, "dbcron: job %s %s\n", in["id"], done)
+		case code == exitConflict:
+			failed = append(failed, exitError{code, errors.New(strings.TrimPrefix(err.Error(), queue.ErrState.Error()+": "))})
+		case code == exitNotFound:
 			failed = append(failed, err)
 		default: // the next would fail, too
 			return errors.Join(append(failed, err)...)

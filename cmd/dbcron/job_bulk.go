@@ -5,29 +5,27 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/ops/audit"
-	"github.com/dbcron/dbcron/internal/ops/wireof"
-	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
 )
 
 // A bulk is an action on all jobs selected by a filter.
 type bulk struct {
-	what   admin.BulkAction
-	filter admin.Filter
+	op    string // bulk-jobs or purge-queue
+	given values // of the operation, and action
+	most  int    // 0: all
 }
 
 // bulkFlags say how to carry out a bulk.
 type bulkFlags struct {
 	dryRun, yes bool
 	output      string
-	action      string // in the audit log; default: derived from the bulk
 }
 
 func (f *bulkFlags) add(c *cobra.Command) {
@@ -48,23 +46,16 @@ func (f *bulkFlags) check(p *program) error {
 	return nil
 }
 
-// choose reads a filter, which must not be empty: that would select all jobs.
-func (f *jobFilter) choose(c *cobra.Command, states []admin.State) error {
-	if !slices.ContainsFunc([]string{"state", "kind", "key", "where", "older-than"}, func(name string) bool { return c.Flag(name).Changed }) {
-		return usagef("choose jobs by their ids or by at least one of --state, --kind, --key, --where and --older-than")
-	}
-	if c.Flag("count").Changed && f.filter.Limit < 1 {
-		return usagef("-n %d: use 1 or more, or leave it out for all", f.filter.Limit)
-	}
-	return f.read(c, states)
-}
-
 // doBulks asks for confirmation and acts, or shows what it would do.
-func (p *program) doBulks(ctx context.Context, c *admin.Client, all []bulk, f bulkFlags) (err error) {
+func (p *program) doBulks(ctx context.Context, all []bulk, f bulkFlags) (err error) {
 	var rows []wire.BulkResult
 	if f.dryRun || !f.yes {
-		if rows, err = p.countBulks(ctx, c, all); err != nil {
-			return err
+		for _, b := range all {
+			r, err := p.bulkPart(ctx, &b, true, min(cmp.Or(b.most, countLimit), countLimit))
+			if err != nil {
+				return err
+			}
+			rows = append(rows, r)
 		}
 	}
 	if !f.dryRun {
@@ -73,14 +64,9 @@ func (p *program) doBulks(ctx context.Context, c *admin.Client, all []bulk, f bu
 		}
 		rows = nil
 		for _, b := range all {
-			var r admin.BulkResult
-			r, err = p.doBulk(ctx, c, b)
-			if err == nil || r.Done > 0 {
-				action, detail := cmp.Or(f.action, "job."+string(b.what)),
-					audit.FilterText(string(b.filter.State), b.filter.Kind, b.filter.Key, b.filter.Where)
-				_ = p.did(ctx, nil, action, b.filter.Queue, r.Done, detail)
-			}
-			if rows = append(rows, wireof.BulkResult(b.what, &b.filter, false, &r)); err != nil {
+			var r wire.BulkResult
+			r, err = p.doBulk(ctx, &b)
+			if rows = append(rows, r); err != nil {
 				break // report what was done nevertheless
 			}
 		}
@@ -92,21 +78,6 @@ func (p *program) doBulks(ctx context.Context, c *admin.Client, all []bulk, f bu
 		fmt.Fprintln(p.err, "dbcron: "+story(&rows[i]))
 	}
 	return err
-}
-
-// countBulks counts the jobs that bulks would act on.
-func (p *program) countBulks(ctx context.Context, c *admin.Client, all []bulk) (rows []wire.BulkResult, err error) {
-	for _, b := range all {
-		if b.filter.Limit == 0 || b.filter.Limit > countLimit {
-			b.filter.Limit = countLimit
-		}
-		r, err := c.Bulk(ctx, b.what, b.filter, admin.BulkOptions{DryRun: true})
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, wireof.BulkResult(b.what, &b.filter, true, &r))
-	}
-	return rows, nil
 }
 
 // confirm asks at the terminal, if there is something to do.
@@ -123,19 +94,53 @@ func (p *program) confirm(rows []wire.BulkResult) bool {
 	return slices.Contains([]string{"y", "yes"}, strings.ToLower(p.answer(strings.Join(parts, ", ")+"? [y/N]")))
 }
 
-// doBulk carries out one bulk and shows its progress.
-func (p *program) doBulk(ctx context.Context, c *admin.Client, b bulk) (admin.BulkResult, error) {
-	doing := map[admin.BulkAction]string{admin.BulkRetry: "retrying", admin.BulkCancel: "cancelling", admin.BulkDelete: "deleting"}[b.what]
+// bulkPart acts on some of the jobs, or counts them.
+func (p *program) bulkPart(ctx context.Context, b *bulk, dryRun bool, most int) (r wire.BulkResult, err error) {
+	given := maps.Clone(b.given)
+	given["limit"], given["dry_run"] = strconv.Itoa(most), strconv.FormatBool(dryRun)
+	r = wire.BulkResult{Action: given["action"], Queue: given["queue"], State: given["state"], DryRun: dryRun}
+	if b.op == "purge-queue" {
+		delete(given, "action")
+	}
+	answer, err := p.do(ctx, b.op, given)
+	switch answer := answer.(type) {
+	case *wire.BulkResult:
+		r = *answer
+	case *wire.PurgeResult:
+		r.Done, r.All = answer.Removed, answer.All
+	}
+	return r, err
+}
+
+// doBulk carries out one bulk, part by part, and shows its progress.
+func (p *program) doBulk(ctx context.Context, b *bulk) (sum wire.BulkResult, err error) {
+	doing := map[string]string{"retry": "retrying", "cancel": "cancelling", "delete": "deleting"}[b.given["action"]]
 	so := p.begin(ctx, task{
-		what: fmt.Sprintf("%s %s jobs of %s", doing, b.filter.State, oneLine(b.filter.Queue, 200)), unit: "jobs",
+		what: fmt.Sprintf("%s %s jobs of %s", doing, b.given["state"], oneLine(b.given["queue"], 200)), unit: "jobs",
 		left: func(ctx context.Context) (int, error) {
-			r, err := c.Bulk(ctx, b.what, b.filter, admin.BulkOptions{DryRun: true})
+			r, err := p.bulkPart(ctx, b, true, mostInPart)
 			return r.Done, err
 		},
 	})
 	defer so.end()
-	return c.Bulk(ctx, b.what, b.filter, admin.BulkOptions{Progress: func(r admin.BulkResult) { so.at(r.Done) }})
+	for part := countLimit; ; {
+		if b.most > 0 {
+			part = min(part, b.most-sum.Done)
+		}
+		r, err := p.bulkPart(ctx, b, false, part)
+		r.Done, r.Gone = r.Done+sum.Done, r.Gone+sum.Gone
+		moved := r.Done+r.Gone > sum.Done+sum.Gone
+		if sum = r; err != nil || r.All || r.Done == b.most && b.most > 0 || !moved && part == mostInPart {
+			return sum, err
+		}
+		if so.at(sum.Done); !moved { // at the head are jobs that stay, and it looks beyond them
+			part = mostInPart
+		}
+	}
 }
+
+// mostInPart is how many jobs an operation acts on at the most.
+const mostInPart = 100_000
 
 // jobsOf describes the jobs that a result is about.
 func jobsOf(r *wire.BulkResult) string {
@@ -166,7 +171,7 @@ func story(r *wire.BulkResult) string {
 }
 
 func (p *program) queuePurge() *cobra.Command {
-	f := bulkFlags{action: "queue.purge"}
+	var f bulkFlags
 	var state string
 	c := &cobra.Command{
 		Use:   "purge NAME",
@@ -189,16 +194,16 @@ meanwhile, and when it is interrupted it can be called again.`,
 			if err != nil {
 				return err
 			}
-			return p.withAdmin(c.Context(), func(q *admin.Client) error {
-				if err := p.doBulks(c.Context(), q, all, f); err != nil {
+			return p.withAPI(c.Context(), func() error {
+				if err := p.doBulks(c.Context(), all, f); err != nil {
 					return err
 				}
-				n, err := q.Count(c.Context(), args[0], countLimit)
+				n, err := ask[wire.QueueStats](c.Context(), p, "queue-stats", "queue", args[0])
 				if err == nil && n.Running > 0 {
 					fmt.Fprintf(p.err, "dbcron: %s running, and left\n", counted(n.Running, "job is", "jobs are"))
 				}
 				return err
-			}, args[0])
+			})
 		},
 	}
 	c.Flags().StringVar(&state, "state", "ready", "`state` of the jobs: ready, delayed, dead, done or all, which leaves those that are done")
@@ -209,14 +214,9 @@ meanwhile, and when it is interrupted it can be called again.`,
 // purges returns the bulks that delete a queue's jobs in a state. Ready jobs come first: those that become
 // delayed or dead meanwhile are found afterwards.
 func purges(name, state string) (all []bulk, err error) {
-	for _, b := range []bulk{
-		{admin.BulkCancel, admin.Filter{Queue: name, State: admin.StateReady}},
-		{admin.BulkCancel, admin.Filter{Queue: name, State: admin.StateDelayed}},
-		{admin.BulkDelete, admin.Filter{Queue: name, State: admin.StateDead}},
-		{admin.BulkDelete, admin.Filter{Queue: name, State: admin.StateDone}},
-	} {
-		if state == "all" && b.filter.State != admin.StateDone || state == string(b.filter.State) {
-			all = append(all, b)
+	for _, part := range [][2]string{{"cancel", "ready"}, {"cancel", "delayed"}, {"delete", "dead"}, {"delete", "done"}} {
+		if state == "all" && part[1] != "done" || state == part[1] {
+			all = append(all, bulk{op: "purge-queue", given: values{"queue": name, "action": part[0], "state": part[1]}})
 		}
 	}
 	if all == nil {

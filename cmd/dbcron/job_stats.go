@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/ops/wireof"
-	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -63,11 +60,16 @@ were given up, and on average how long they had waited and how long they took.`,
 					return usagef("--by: %q is not one or more of kind, state and queue, with commas between", by)
 				}
 			}
-			var names []string
-			if c.Flag("queue").Changed {
-				names = []string{name}
-			}
-			return p.withAdmin(c.Context(), func(q *admin.Client) error { return p.printStats(c.Context(), q, names, columns, output) }, names...)
+			return p.withAPI(c.Context(), func() error {
+				if c.Flag("queue").Changed {
+					return p.printStats(c.Context(), []wire.Queue{{Name: name, Blocks: 1}}, columns, output)
+				}
+				queues, _, err := p.list(c.Context(), "list-queues", values{}, 0)
+				if err != nil {
+					return err
+				}
+				return p.printStats(c.Context(), queues.([]wire.Queue), columns, output) //nolint:forcetypeassert // what it lists
+			})
 		},
 	}
 	c.Flags().StringVar(&name, "queue", "", "only the jobs of the queue of this `name` (default all queues)")
@@ -88,51 +90,43 @@ type finishedRow struct {
 	Took  time.Duration `table:"took"`
 }
 
-func newFinishedRow(f *admin.Finished) finishedRow {
-	const part = 10 * time.Microsecond
-	return finishedRow{f.Queue, f.Kind, f.Done, f.Failed, f.Dead, f.Wait.Round(part), f.Took.Round(part)}
+func newFinishedRow(f *wire.Finished) finishedRow {
+	rounded := func(seconds float64) time.Duration {
+		return time.Duration(seconds * float64(time.Second)).Round(10 * time.Microsecond)
+	}
+	return finishedRow{f.Queue, f.Kind, f.Done, f.Tried, f.Dead, rounded(f.Wait), rounded(f.Took)}
 }
 
 func (p *program) finished(c *cobra.Command, name, last, output string) error {
-	span, err := notNegative(last)
-	if err != nil {
+	if _, err := notNegative(last); err != nil {
 		return usagef("--last: %v", err)
 	}
 	if c.Flag("by").Changed {
 		return usagef("--by is about the jobs that are there, and --last about those that were")
 	}
-	return p.withAdmin(c.Context(), func(q *admin.Client) error {
-		all, err := q.Finished(c.Context(), span)
+	return p.withAPI(c.Context(), func() error {
+		answer, err := p.do(c.Context(), "finished", values{"last": last})
 		if err != nil {
 			return err
 		}
-		all = slices.DeleteFunc(all, func(f admin.Finished) bool { return name != "" && f.Queue != name })
-		return writeEach(p.out, output, all, wireof.Finished, newFinishedRow)
+		all := entriesOf(answer).([]wire.Finished) //nolint:forcetypeassert // what the operation answers with
+		return writeRows(p.out, output, slices.DeleteFunc(all, func(f wire.Finished) bool { return name != "" && f.Queue != name }))
 	})
 }
 
-// printStats counts the jobs of some queues, or of all.
-func (p *program) printStats(ctx context.Context, c *admin.Client, names, by []string, output string) error {
-	if names == nil {
-		all, err := queuesAfter(ctx, c, "", math.MaxInt)
-		if err != nil {
-			return err
-		}
-		for i := range all {
-			if all[i].Blocks > 0 { // otherwise it was inserted by hand and has had no job yet
-				names = append(names, all[i].Name)
-			}
-		}
-	}
+// printStats counts the jobs of queues.
+func (p *program) printStats(ctx context.Context, queues []wire.Queue, by []string, output string) error {
 	type key struct{ queue, state, kind string }
 	counts := map[key]*wire.JobCount{}
-	for _, name := range names {
-		stats, err := c.Stats(ctx, name, countLimit)
+	for i := range queues {
+		if queues[i].Blocks == 0 { // it was inserted by hand and has had no job yet
+			continue
+		}
+		stats, err := ask[wire.QueueStats](ctx, p, "queue-stats", "queue", queues[i].Name)
 		if err != nil {
 			return err
 		}
-		for i := range stats {
-			one := wireof.JobCount(&stats[i])
+		for _, one := range stats.Kinds {
 			for column, value := range map[string]*string{"queue": &one.Queue, "state": &one.State, "kind": &one.Kind} {
 				if !slices.Contains(by, column) {
 					*value = ""
@@ -149,13 +143,14 @@ func (p *program) printStats(ctx context.Context, c *admin.Client, names, by []s
 			}
 		}
 	}
+	states := operations()["list-jobs"].Parameter("state").Words
 	all := make([]wire.JobCount, 0, len(counts))
 	for _, sum := range counts {
 		all = append(all, *sum)
 	}
 	slices.SortFunc(all, func(a, b wire.JobCount) int {
 		return cmp.Or(cmp.Compare(a.Queue, b.Queue), cmp.Compare(a.Kind, b.Kind),
-			cmp.Compare(slices.Index(allStates, admin.State(a.State)), slices.Index(allStates, admin.State(b.State))))
+			cmp.Compare(slices.Index(states, a.State), slices.Index(states, b.State)))
 	})
-	return writeEach(p.out, output, all, func(c *wire.JobCount) wire.JobCount { return *c }, newStatRow)
+	return writeRows(p.out, output, all)
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/lock"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) lock() *cobra.Command {
@@ -42,36 +42,34 @@ func (p *program) withLocks(ctx context.Context, opt lock.Options, f func(l *loc
 
 // A lockRow is what a table shows of a lock.
 type lockRow struct {
-	Name  string     `table:"name"`
-	Slot  *int       `table:"slot"`
-	State lock.State `table:"state"`
-	By    string     `table:"by"`
-	Since time.Time  `table:"since"`
-	Until time.Time  `table:"until"`
-	Left  string     `table:"left"` // in seconds
-	Fence int64      `table:"fence"`
-	Meta  string     `table:"meta"`
+	Name  string       `table:"name"`
+	Slot  *int         `table:"slot"`
+	State string       `table:"state"`
+	By    string       `table:"by"`
+	Since wire.Instant `table:"since"`
+	Until wire.Instant `table:"until"`
+	Left  string       `table:"left"` // in seconds
+	Fence string       `table:"fence"`
+	Meta  string       `table:"meta"`
 }
 
-func newLockRow(i *lock.Info) lockRow {
-	row := lockRow{Name: i.Name, State: i.State, By: i.By, Since: i.Since, Until: i.Until, Left: "-", Fence: i.Fence, Meta: i.Meta}
-	if i.Slot > 0 {
-		row.Slot = &i.Slot
+func newLockRow(l *wire.Lock) lockRow {
+	row := lockRow{Name: l.Name, State: l.State, By: l.By, Since: l.Since, Until: l.Until, Left: "-", Fence: l.Fence, Meta: l.Meta}
+	if l.Slot > 0 {
+		row.Slot = &l.Slot
 	}
-	if left := wireof.Lock(i).Left; left > 0 {
-		row.Left = strconv.FormatFloat(left, 'f', 1, 64)
+	if l.Left > 0 {
+		row.Left = strconv.FormatFloat(l.Left, 'f', 1, 64)
 	}
 	return row
 }
 
 func (p *program) lockList() *cobra.Command {
-	var output string
-	c := &cobra.Command{
-		Use:   "list",
-		Short: "List the locks, and whose they are",
-		Example: `  dbcron lock list
+	return p.twin(twin{
+		id: "list-locks", use: "list", short: "List the locks, and whose they are",
+		example: `  dbcron lock list
   dbcron lock list -o jsonl`,
-		Long: `List the locks, and whose they are. Of a lock that is free, the last holder is
+		long: `List the locks, and whose they are. Of a lock that is free, the last holder is
 shown. The states:
 
     held      by a holder that renews it
@@ -80,20 +78,7 @@ shown. The states:
     free      nobody has it
     pool      stands for a pool, whose slots follow
     closed    a slot that its pool no longer has`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withLocks(c.Context(), lock.Options{}, func(l *lock.Locker) error {
-				all, err := pages(func(last *lock.Info, most int) ([]lock.Info, error) {
-					return l.List(c.Context(), last.Name, last.Slot, most)
-				})
-				if err != nil {
-					return err
-				}
-				return writeEach(p.out, output, all, wireof.Lock, newLockRow)
-			})
-		},
-	}
-	outputFlag(c, &output)
-	return c
+	})
 }
 
 type lockReleaseFlags struct {

@@ -37,6 +37,9 @@ type program struct {
 
 	db *dialect.DB // opened by the command: see with
 
+	call  func(ctx context.Context, op *httpapi.Operation, in any) (any, error) // see withAPI
+	named []string                                                              // parameters that are arguments, and not flags
+
 	outcome outcome // with -o json, what to print at the end; nil: text
 	said    bool    // the command has added to it
 
@@ -128,7 +131,7 @@ func (p *program) root() *cobra.Command {
 PostgreSQL, MySQL, MariaDB or SQLite database that you have.
 
 The database is named by --url, or by the first of these that is set:
-DBCRON_DATABASE_URL, DBCRON_DATABASE_URL_FILE (a file that holds the URL),
+DBCRON_URL, DBCRON_DATABASE_URL, DBCRON_DATABASE_URL_FILE (a file that holds the URL),
 DATABASE_URL, and in the file that --config or DBCRON_CONFIG names database_url or
 database_url_file (dbcron config --help). Without any it is sqlite:dbcron.db, a file
 in this folder.
@@ -136,6 +139,10 @@ in this folder.
     postgres://user:password@host:5432/database
     mysql://user:password@host:3306/database      (mariadb:// is the same)
     sqlite:file.db
+
+Where the database cannot be reached, --url or DBCRON_URL may be the address of a daemon,
+such as https://cron.example.com, and DBCRON_TOKEN a token for it: most commands work
+through it, and the others say that they need the database.
 
 Exit codes: 0 done, 1 failure, 2 wrong usage or input, 3 not found, 4 conflict.
 dbcron lock run has the exit code of the command that it runs, and also 75, the lock

@@ -16,6 +16,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // outputFlag adds -o to a command.
@@ -59,19 +60,57 @@ func writeEach[T, W, R any](w io.Writer, output string, all []T, word func(*T) W
 	return write(w, output, wireof.Each(all, word))
 }
 
-// write prints rows, which are structs: their json tags name the columns. A tag
+// writeRows prints a list of an API's nouns: in tables what rowsOf makes of them.
+func writeRows(w io.Writer, output string, rows any) error {
+	if output == "table" {
+		rows = rowsOf(rows)
+	}
+	return write(w, output, rows)
+}
+
+// rowsOf returns what tables show of nouns.
+func rowsOf(rows any) any {
+	switch rows := rows.(type) {
+	case []wire.Job:
+		return wireof.Each(rows, newJobRow)
+	case []wire.JobCount:
+		return wireof.Each(rows, newStatRow)
+	case []wire.Finished:
+		return wireof.Each(rows, newFinishedRow)
+	case []wire.Lock:
+		return wireof.Each(rows, newLockRow)
+	}
+	return rows
+}
+
+// describe prints one noun for people.
+func describe(w io.Writer, noun any) error {
+	switch noun := noun.(type) {
+	case *[]byte:
+		return (&printer{out: w}).print(string(*noun))
+	case *wire.Job:
+		return writeFacts(w, jobFacts(noun))
+	case *wire.Group:
+		return writeFacts(w, groupFacts(noun))
+	case *wire.EndpointDetail:
+		return describeEndpoint(w, noun)
+	}
+	return encode(w, noun)
+}
+
+// write prints a slice of structs: their json tags name the columns. A tag
 // `table:"-"` keeps a field out of the table, `table:"name"` gives it another
 // name there, and `table:",rare"` shows it only if a row has something in it.
-func write[T any](w io.Writer, output string, rows []T) error {
-	switch output {
-	case "json":
-		if rows == nil {
-			rows = []T{}
-		}
+func write(w io.Writer, output string, rows any) error {
+	all := reflect.ValueOf(rows)
+	switch {
+	case output == "json" && all.Len() == 0:
+		return encode(w, []int{})
+	case output == "json":
 		return encode(w, rows)
-	case "jsonl":
-		for _, row := range rows {
-			if err := encode(w, row); err != nil {
+	case output == "jsonl":
+		for i := range all.Len() {
+			if err := encode(w, all.Index(i).Interface()); err != nil {
 				return err
 			}
 		}
@@ -87,30 +126,30 @@ func encode(w io.Writer, v any) error {
 }
 
 // writeTable omits columns without values: see write.
-func writeTable[T any](w io.Writer, rows []T) error {
+func writeTable(w io.Writer, rows any) error {
 	t := table.NewWriter()
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Format.Header = text.FormatUpper
 	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
 	t.SetStyle(style)
-	header := table.Row{}
-	lines := make([]table.Row, len(rows))
-	for i := range reflect.TypeFor[T]().NumField() {
-		name, rare, ok := column(reflect.TypeFor[T]().Field(i))
+	header, all := table.Row{}, reflect.ValueOf(rows)
+	lines := make([]table.Row, all.Len())
+	for i := range all.Type().Elem().NumField() {
+		name, rare, ok := column(all.Type().Elem().Field(i))
 		if !ok {
 			continue
 		}
-		cells, filled := make([]string, len(rows)), !rare
-		for j, row := range rows {
-			cells[j] = cell(reflect.ValueOf(row).Field(i).Interface())
+		cells, filled := make([]string, all.Len()), !rare
+		for j := range lines {
+			cells[j] = cell(all.Index(j).Field(i).Interface())
 			filled = filled || cells[j] != ""
 		}
 		if !filled {
 			continue
 		}
 		header = append(header, name)
-		for j := range rows {
+		for j := range lines {
 			lines[j] = append(lines[j], cells[j])
 		}
 	}
@@ -141,6 +180,10 @@ func column(f reflect.StructField) (name string, rare, ok bool) {
 // cell formats a value as one line of text that is safe for a terminal.
 func cell(v any) string {
 	switch v := v.(type) {
+	case wire.Instant:
+		return cell(v.Time)
+	case json.RawMessage:
+		return oneLine(string(v), 60)
 	case time.Time:
 		if v.IsZero() {
 			return "-"

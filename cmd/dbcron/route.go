@@ -7,8 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/jobfield"
-	"github.com/dbcron/dbcron/internal/ops/wireof"
-	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -22,89 +20,39 @@ route goes where the route of the kind * says, and without that to the queue def
 Programs, schedules, dbcron job enqueue and dbcron_enqueue follow a change within two
 seconds. Jobs that were enqueued before stay where they are: dbcron queue move.`,
 	}
-	c.AddCommand(p.routeList(), p.routeSet(), p.routeDelete())
-	return c
-}
-
-func (p *program) routeList() *cobra.Command {
-	var output string
-	c := &cobra.Command{
-		Use:     "list",
-		Short:   "List the routes",
-		Example: `  dbcron route list -o json`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withAdmin(c.Context(), func(q *admin.Client) error {
-				all, err := pages(func(last *admin.Route, most int) ([]admin.Route, error) {
-					return q.Routes(c.Context(), last.Kind, most)
-				})
-				if err != nil {
-					return err
-				}
-				return write(p.out, output, wireof.Each(all, wireof.Route))
-			})
-		},
-	}
-	outputFlag(c, &output)
+	c.AddCommand(p.twin(twin{
+		id: "list-routes", use: "list", short: "List the routes", example: `  dbcron route list -o json`,
+	}), p.routeSet(), p.twin(twin{
+		id: "delete-route", use: "delete KIND", short: "End a route", example: `  dbcron route delete thumbnail`,
+	}))
 	return c
 }
 
 func (p *program) routeSet() *cobra.Command {
 	var create bool
-	c := &cobra.Command{
-		Use:   "set KIND QUEUE",
-		Short: "Route jobs of a kind to a queue",
-		Long: `Route jobs of a kind to a queue if they name none; KIND * is for all kinds that have
+	c := p.twin(twin{
+		id: "set-route", use: "set KIND QUEUE", short: "Route jobs of a kind to a queue",
+		long: `Route jobs of a kind to a queue if they name none; KIND * is for all kinds that have
 no route of their own. Whoever enqueues follows within two seconds. Exit code 3: there is
 no such queue.`,
-		Example: `  dbcron route set thumbnail photos --create
+		example: `  dbcron route set thumbnail photos --create
   dbcron route set '*' misc`,
-		Args: cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.withRoute(c.Context(), args[0], func(q *admin.Client) error {
-				return p.setRoute(c.Context(), q, args[0], args[1], create)
-			}, args[1])
+		before: func(ctx context.Context, given values) error {
+			switch _, err := p.do(ctx, "get-queue", values{"queue": given["queue"]}); {
+			case codeOf(err) != exitNotFound:
+				return err
+			case !create:
+				return fmt.Errorf("%w; to make it, add --create, or use dbcron queue set", err)
+			}
+			_, err := p.do(ctx, "set-queue", values{"queue": given["queue"]})
+			if err == nil {
+				p.tellMade(given["queue"])
+			}
+			return err
 		},
-	}
+	})
 	c.Flags().BoolVar(&create, "create", false, "make the queue if there is none")
 	return c
-}
-
-func (p *program) setRoute(ctx context.Context, c *admin.Client, kind, name string, create bool) error {
-	_, isNew, err := orUsual(ctx, c, name)
-	switch {
-	case err != nil:
-		return err
-	case isNew && !create:
-		return fmt.Errorf("%w: queue %q; to make it, add --create, or use dbcron queue set", queue.ErrNotFound, name)
-	case isNew:
-		if _, err := c.Edit(ctx, name, func(*admin.Queue) {}); err != nil {
-			return err
-		}
-		p.tellMade(name)
-	}
-	return p.did(ctx, c.SetRoute(ctx, kind, name), "route.set", kind, 1, "to "+name)
-}
-
-func (p *program) routeDelete() *cobra.Command {
-	return &cobra.Command{
-		Use:     "delete KIND",
-		Short:   "End a route",
-		Example: `  dbcron route delete thumbnail`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.withRoute(c.Context(), args[0], func(q *admin.Client) error {
-				return p.did(c.Context(), q.DeleteRoute(c.Context(), args[0]), "route.delete", args[0], 1, "")
-			})
-		},
-	}
-}
-
-// withRoute is withQueues for commands about a kind.
-func (p *program) withRoute(ctx context.Context, kind string, f func(c *admin.Client) error, names ...string) error {
-	if err := sqlrun.CheckName(kind); err != nil {
-		return usagef("the kind's %v", err)
-	}
-	return p.withAdmin(ctx, f, names...)
 }
 
 // routed sets the queues of jobs that name none, and reports queues other than the default, which users of these

@@ -6,9 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue"
-	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func (p *program) topic() *cobra.Command {
@@ -19,59 +17,16 @@ func (p *program) topic() *cobra.Command {
 of which each queue that has subscribed gets a copy, all in one transaction.
 docs/queue-groups.md has examples.`,
 	}
-	c.AddCommand(p.topicList(), p.topicSubscribe(), p.topicUnsubscribe(), p.topicPublish())
+	c.AddCommand(p.twin(twin{
+		id: "list-subscriptions", use: "list", example: `  dbcron topic list`,
+	}), p.twin(twin{
+		id: "subscribe", use: "subscribe TOPIC QUEUE", short: "Subscribe a queue to a topic, from now on",
+		example: `  dbcron topic subscribe order-placed mail`,
+	}), p.twin(twin{
+		id: "unsubscribe", use: "unsubscribe TOPIC QUEUE", short: "Unsubscribe a queue from a topic; jobs that were enqueued are still done",
+		example: `  dbcron topic unsubscribe order-placed mail`,
+	}), p.topicPublish())
 	return c
-}
-
-func (p *program) topicList() *cobra.Command {
-	var output string
-	c := &cobra.Command{
-		Use:     "list",
-		Short:   "List which queues have subscribed to which topics",
-		Example: `  dbcron topic list`,
-		Args:    cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error {
-			return p.withAdmin(c.Context(), func(q *admin.Client) error {
-				all, err := pages(func(last *admin.Subscription, most int) ([]admin.Subscription, error) {
-					return q.Subscriptions(c.Context(), *last, most)
-				})
-				if err != nil {
-					return err
-				}
-				return write(p.out, output, wireof.Each(all, wireof.Subscription))
-			})
-		},
-	}
-	outputFlag(c, &output)
-	return c
-}
-
-func (p *program) topicSubscribe() *cobra.Command {
-	return &cobra.Command{
-		Use:     "subscribe TOPIC QUEUE",
-		Short:   "Subscribe a queue to a topic, from now on",
-		Example: `  dbcron topic subscribe order-placed mail`,
-		Args:    cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.withQueues(c.Context(), func(q *queue.Client) error {
-				return p.did(c.Context(), q.Subscribe(c.Context(), args[0], args[1]), "topic.subscribe", args[0]+"/"+args[1], 1, "")
-			}, args[1])
-		},
-	}
-}
-
-func (p *program) topicUnsubscribe() *cobra.Command {
-	return &cobra.Command{
-		Use:     "unsubscribe TOPIC QUEUE",
-		Short:   "Unsubscribe a queue from a topic; jobs that were enqueued are still done",
-		Example: `  dbcron topic unsubscribe order-placed mail`,
-		Args:    cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.withQueues(c.Context(), func(q *queue.Client) error {
-				return p.did(c.Context(), q.Unsubscribe(c.Context(), args[0], args[1]), "topic.unsubscribe", args[0]+"/"+args[1], 1, "")
-			}, args[1])
-		},
-	}
 }
 
 func (p *program) topicPublish() *cobra.Command {

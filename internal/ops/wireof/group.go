@@ -9,6 +9,10 @@ import (
 func GroupDetail(g *queue.GroupInfo) wire.Group {
 	w := Group(g)
 	w.Jobs = &wire.GroupCount{Pending: g.Pending, Done: g.Done, Dead: g.Dead, Cancelled: g.Cancelled}
+	if j := g.Callback; j != nil {
+		w.CallbackQueue = j.Queue
+		w.CallbackPayload, _ = ifJSON(j.Payload, j.Binary)
+	}
 	return w
 }
 
