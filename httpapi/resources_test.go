@@ -54,7 +54,7 @@ func TestQueues(t *testing.T) {
 		s.post(path+"/purge", object{"state": "all"}).is(404)
 		s.remove(path).is(404)
 		for field, bad := range map[string]any{
-			"max_attempts": 0, "retry_delay": "5", "retry_max_delay": "1s", "timeout": "-1s", "max_timeout": "forever", "keep_dead": "long",
+			"max_attempts": 0, "retry_delay": "5", "retry_max_delay": "1s", "timeout": "-1s", "max_timeout": "forever", "origin_share": 101, "keep_dead": "long",
 			"keep_done": "-1s", "max_payload": 1 << 31, "poll_min": "0s",
 			"poll_max": "1d", "blocks": 1001, "key_retry": "wait", "fifo": "yes", "keep_dead_max": "0", "max_crashes": "3", "nonsense": 1,
 			"notify": "command:rm",
@@ -66,18 +66,18 @@ func TestQueues(t *testing.T) {
 		usual := read[wire.Queue](s.put(path, object{}).is(201))
 		if want := (wire.Queue{
 			Name: "q", State: "active", Blocks: 16, KeyRetry: "hold", MaxAttempts: 10, MaxCrashes: 3, RetryDelay: "10s", RetryMaxDelay: "1h",
-			Timeout: "none", MaxTimeout: "1h", MaxPayload: 1 << 20, KeepDead: "90d", KeepDeadMax: wire.All, KeepDone: "none", PollMin: "2ms", PollMax: "250ms",
+			Timeout: "none", MaxTimeout: "1h", OriginShare: 50, MaxPayload: 1 << 20, KeepDead: "90d", KeepDeadMax: wire.All, KeepDone: "none", PollMin: "2ms", PollMax: "250ms",
 		}); usual != want {
 			t.Errorf("as usual it is %+v", usual)
 		}
 		want := wire.Queue{
 			Name: "q", State: "active", Blocks: 4, KeyRetry: "pass", MaxAttempts: 5, MaxCrashes: 4, RetryDelay: "30s", RetryMaxDelay: "1d",
-			Timeout: "1m30s", MaxTimeout: "2h", MaxPayload: 65536, KeepDead: "forever", KeepDeadMax: "9", KeepDone: "1d", PollMin: "10ms", PollMax: "1s",
+			Timeout: "1m30s", MaxTimeout: "2h", OriginShare: 20, MaxPayload: 65536, KeepDead: "forever", KeepDeadMax: "9", KeepDone: "1d", PollMin: "10ms", PollMax: "1s",
 			Notify: "ada@example.org https://example.org/in",
 		}
 		set := object{
 			"blocks": 4, "key_retry": "pass", "max_attempts": 5, "max_crashes": 4, "retry_delay": "30s", "retry_max_delay": "24h",
-			"timeout": "90s", "max_timeout": "120m", "max_payload": 65536, "keep_dead": "forever", "keep_dead_max": "9", "keep_done": "24h",
+			"timeout": "90s", "max_timeout": "120m", "origin_share": 20, "max_payload": 65536, "keep_dead": "forever", "keep_dead_max": "9", "keep_done": "24h",
 			"poll_min": "10ms", "poll_max": "1s", "notify": "ada@example.org https://example.org/in",
 		}
 		if got := read[wire.Queue](s.put(path, set).is(200)); got != want {

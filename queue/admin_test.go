@@ -43,6 +43,8 @@ func TestEdit(t *testing.T) {
 			"timeout":          func(q *admin.Queue) { q.Timeout = -1 },
 			"long timeout":     func(q *admin.Queue) { q.Timeout = plain.LongestDuration + 1 },
 			"longest timeout":  func(q *admin.Queue) { q.MaxTimeout = -1 },
+			"no share":         func(q *admin.Queue) { q.OriginShare = 0 },
+			"large share":      func(q *admin.Queue) { q.OriginShare = 101 },
 			"keep":             func(q *admin.Queue) { q.KeepDead = plain.LongestDuration + 1 },
 			"keep max":         func(q *admin.Queue) { q.KeepDeadMax = -1 },
 			"keep too many":    func(q *admin.Queue) { q.KeepDeadMax = 1_000_001 },
@@ -71,7 +73,7 @@ func TestEdit(t *testing.T) {
 			func(q *admin.Queue) {
 				q.State, q.Reason, q.KeyRetry, q.MaxAttempts, q.MaxCrashes, q.MaxPayload = "paused", "it's \\ \"so\" 😀", "pass", 7, 8, 9
 				q.RetryDelay, q.RetryMaxDelay, q.Timeout, q.KeepDead = 1, plain.LongestDuration, time.Hour+time.Nanosecond, 0
-				q.PollMin, q.PollMax, q.KeepDeadMax, q.MaxTimeout = time.Millisecond, time.Hour, 5, 0
+				q.PollMin, q.PollMax, q.KeepDeadMax, q.MaxTimeout, q.OriginShare = time.Millisecond, time.Hour, 5, 0, 20
 				q.Notify = "ada@example.org, https://example.org/in?a='b'"
 			},
 			func(q *admin.Queue) { q.RetryDelay, q.RetryMaxDelay, q.Timeout, q.KeepDead = 0, 0, 0, -1 },

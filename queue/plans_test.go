@@ -238,7 +238,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 		"had": "", "charged": "x", "died": 1, "lost": 0, "clears": 0,
 		"lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
 		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
-		"timeout": "", "max_timeout": "", "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "",
+		"timeout": "", "max_timeout": "", "origin_share": 1, "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "",
 		"poll_max": "", "notify": "", "longest": 1, "channel": "c", "payload": "p", "unique_key": "k", "job": int64(1), "holder": int64(2),
 		"until_us": int64(1), "by": 1,
 		"snapshot": nil, "percent": nil, "message": nil, "attempt": 1, "group": int64(1), "callback": nil,

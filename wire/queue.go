@@ -13,6 +13,7 @@ type Queue struct {
 	FIFO          bool     `json:"fifo"`
 	Timeout       Duration `json:"timeout"`
 	MaxTimeout    Duration `json:"max_timeout"`
+	OriginShare   int      `json:"origin_share"`
 	MaxCrashes    int      `json:"max_crashes"`
 	KeepDead      Duration `json:"keep_dead"`
 	KeepDeadMax   Count    `json:"keep_dead_max"`
@@ -33,6 +34,7 @@ type QueueChange struct {
 	FIFO          *bool    `json:"fifo,omitempty"`
 	Timeout       Duration `json:"timeout,omitempty" maxLength:"40" example:"30s"`
 	MaxTimeout    Duration `json:"max_timeout,omitempty" maxLength:"40" example:"2h"`
+	OriginShare   int      `json:"origin_share,omitempty" minimum:"1" maximum:"100"`
 	MaxCrashes    int      `json:"max_crashes,omitempty" minimum:"1" maximum:"1000000"`
 	KeepDead      Duration `json:"keep_dead,omitempty" maxLength:"40" example:"30d"`
 	KeepDeadMax   Count    `json:"keep_dead_max,omitempty" maxLength:"40"`

@@ -48,6 +48,7 @@ type Endpoint struct {
 	state string        // of the queue
 	limit time.Duration // the timeout of the queue
 	most  time.Duration // its max_timeout; 0: none
+	share int           // its origin_share
 	tries int
 }
 
@@ -225,7 +226,7 @@ func (s *Endpoints) Delete(ctx context.Context, name string) error {
 // scanEndpoint reads a row, which may have been written by hand; check reports what is wrong with it.
 func scanEndpoint(rows *sql.Rows) (e Endpoint, err error) {
 	var limit, most, timeout string
-	err = rows.Scan(&e.id, &e.Queue, &e.state, &limit, &most, &e.tries, &e.URL, &e.Format, &e.Concurrency, &e.Batch, &timeout, &e.Secret, &e.OldSecret)
+	err = rows.Scan(&e.id, &e.Queue, &e.state, &limit, &most, &e.share, &e.tries, &e.URL, &e.Format, &e.Concurrency, &e.Batch, &timeout, &e.Secret, &e.OldSecret)
 	if err != nil {
 		return e, err
 	}

@@ -11,8 +11,8 @@ import (
 // A gate limits the requests of a queue to endpoints that jobs name themselves. Anybody who enqueues can name one that accepts a
 // request and never answers. Without a limit, a few such jobs would take all of the queue's slots.
 //
-//   - To one origin there are at most half of the slots, and at least one, while jobs for others were there within the last minute.
-//     Otherwise there may be all but one: others may come.
+//   - To one origin there are at most the queue's share of the slots, and at least one, while jobs for others were there within the
+//     last minute. Otherwise there may be all but one: others may come.
 //   - If the queue has a URL, jobs for that have a slot left, unless there is only one.
 //
 // It is safe for concurrent use.
@@ -64,8 +64,8 @@ func (g *gate) note(origin string, now instant.Instant) {
 }
 
 // enter takes a slot for a job that names its endpoint. It returns 0, or how long the job should be away. url is whether the queue
-// has a URL, too.
-func (g *gate) enter(origin string, url bool) time.Duration {
+// has a URL, too, and percent the share of the slots for one origin.
+func (g *gate) enter(origin string, url bool, percent int) time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()
@@ -78,14 +78,15 @@ func (g *gate) enter(origin string, url bool) time.Duration {
 	if url {
 		most = max(1, g.slots-1)
 	}
-	if is.n < g.share(now) && g.own < most {
+	share := g.share(now, percent)
+	if is.n < share && g.own < most {
 		g.of[origin] = is
 		is.n++
 		g.own++
 		return 0
 	}
 	away := shortestAway
-	if is.n >= g.share(now) {
+	if is.n >= share {
 		if is.full == 0 {
 			is.full = now
 		}
@@ -95,11 +96,12 @@ func (g *gate) enter(origin string, url bool) time.Duration {
 }
 
 // share returns how many requests there may be to the last origin. mu is held.
-func (g *gate) share(now instant.Instant) int {
+func (g *gate) share(now instant.Instant, percent int) int {
+	share := g.slots - 1
 	if last := g.recent[1]; last.at != 0 && now.Sub(last.at) < lately {
-		return max(1, g.slots/2)
+		share = min(share, g.slots*percent/100)
 	}
-	return max(1, g.slots-1)
+	return max(1, share)
 }
 
 // leave gives a slot back.

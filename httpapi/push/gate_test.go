@@ -8,6 +8,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // deaf serves an endpoint that accepts requests and does not answer them before the test ends.
@@ -63,7 +64,7 @@ func TestGate(t *testing.T) {
 	g, now := newGate(8), instant.Instant(1)
 	g.now = func() instant.Instant { return now }
 	enter := func(origin string, url bool) (n int) {
-		for g.enter(origin, url) == 0 {
+		for g.enter(origin, url, 50) == 0 {
 			n++
 		}
 		return n
@@ -84,7 +85,7 @@ func TestGate(t *testing.T) {
 		t.Errorf("the other gets %d, and one is for the URL", n)
 	}
 	now = now.Add(50 * time.Second)
-	if away := g.enter("a", true); away < 25*time.Second || away > 75*time.Second {
+	if away := g.enter("a", true, 50); away < 25*time.Second || away > 75*time.Second {
 		t.Errorf("it is away for %v", away)
 	}
 	for range 4 {
@@ -97,9 +98,33 @@ func TestGate(t *testing.T) {
 	if n := enter("c", true); n != 4 || g.own != 4 {
 		t.Errorf("one that comes after a gets %d of %d", n, g.own)
 	}
-	if one := newGate(1); one.enter("a", true) != 0 || one.enter("a", true) == 0 {
+	if one := newGate(1); one.enter("a", true, 50) != 0 || one.enter("a", true, 50) == 0 {
 		t.Error("of one slot it gets not one")
 	}
+}
+
+// The share is the queue's, from the next request on; it leaves a slot to others, and one to each.
+func TestShares(t *testing.T) {
+	for percent, want := range map[int]int{1: 1, 25: 2, 49: 3, 50: 4, 99: 7, 100: 7} {
+		g, n := newGate(8), 0
+		g.pass("other")
+		for g.enter("a", false, percent) == 0 {
+			n++
+		}
+		if n != want {
+			t.Errorf("%d%%: it gets %d, want %d", percent, n, want)
+		}
+	}
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db)
+		point(t, db, c, "q", "", nil)
+		_, err := adminOf(c).Edit(t.Context(), "q", func(q *admin.Queue) { q.OriginShare, q.MaxTimeout, q.Timeout = 20, time.Minute, time.Second })
+		must(t, err)
+		e, err := NewEndpoints(db.DB).Get(t.Context(), "q")
+		if must(t, err); e.share != 20 || e.most != time.Minute || e.limit != time.Second {
+			t.Errorf("got %+v", e)
+		}
+	})
 }
 
 // A job's own timeout is no longer than what its queue takes. Where others wait for its request it is no longer than what is usual.

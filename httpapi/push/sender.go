@@ -199,7 +199,7 @@ func (s *sender) admit(ctx context.Context, d *queue.Delivery) (e *Endpoint, v *
 		}
 		if d.Endpoint == "" {
 			s.gate.pass(at.origin)
-		} else if wait := s.gate.enter(at.origin, e.URL != ""); wait > 0 {
+		} else if wait := s.gate.enter(at.origin, e.URL != "", e.share); wait > 0 {
 			return nil, nil, queue.Snooze(wait)
 		}
 		v, wait, changed := s.throttle.enter(at)

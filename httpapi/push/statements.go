@@ -50,4 +50,4 @@ var (
 		`DELETE FROM {prefix}endpoint WHERE queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = :name)`)
 )
 
-const columns = `q.queue_id, q.name, q.state, q.timeout, q.max_timeout, q.max_attempts, e.url, e.format, e.concurrency, e.batch, e.timeout, e.secret, e.old_secret`
+const columns = `q.queue_id, q.name, q.state, q.timeout, q.max_timeout, q.origin_share, q.max_attempts, e.url, e.format, e.concurrency, e.batch, e.timeout, e.secret, e.old_secret`

@@ -31,6 +31,7 @@ type Queue struct {
 	Timeout       time.Duration // of an attempt; 0: none
 	MaxTimeout    time.Duration // the longest timeout that a job may bring, unless Timeout is longer; 0: any
 	MaxPayload    int           // bytes
+	OriginShare   int           // percentage of the slots that one origin may have of those that jobs name: see docs/push.md
 	KeepDead      time.Duration // how long dead jobs are kept; negative: always
 	KeepDeadMax   int           // about how many dead jobs are kept, those enqueued last; 0: all
 	KeepDone      time.Duration // how long done jobs are kept; 0: not at all

@@ -336,6 +336,7 @@ CREATE TABLE dbcron_queue (
     retry_max_delay character varying(32) NOT NULL DEFAULT '1h'::character varying -- Between two attempts at the most
     timeout character varying(32) NOT NULL DEFAULT ''::character varying -- How long an attempt may take; empty: as long as it likes
     max_timeout character varying(32) NOT NULL DEFAULT '1h'::character varying -- The longest timeout that a job may bring, unless that of the queue is longer; empty: any
+    origin_share integer NOT NULL DEFAULT 50 -- Of a queue that is pushed: the percentage of its slots that jobs with their own endpoints may have for one origin, while there are jobs for others
     max_payload integer NOT NULL DEFAULT 1048576 -- How many bytes a payload may have
     keep_dead character varying(32) NOT NULL DEFAULT '90d'::character varying -- How long dead jobs are kept; forever: always
     keep_dead_max integer NOT NULL DEFAULT 0 -- How many dead jobs are kept, about; 0: all, for as long as keep_dead says

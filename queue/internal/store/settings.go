@@ -26,6 +26,7 @@ type Settings struct {
 	Timeout       time.Duration
 	MaxTimeout    time.Duration
 	MaxPayload    int
+	OriginShare   int
 	KeepDead      time.Duration
 	KeepDeadMax   int
 	KeepDone      time.Duration
@@ -78,6 +79,8 @@ var Table = setting.Definite(
 		"none", "An attempt fails after this long."),
 	setting.Of("max_timeout", span("none"), func(q *Settings) *time.Duration { return &q.MaxTimeout },
 		"1h", "The longest timeout that a job may bring, unless that of the queue is longer."),
+	setting.Of("origin_share", setting.Number(100), func(q *Settings) *int { return &q.OriginShare },
+		"50", "Where jobs are sent to endpoints of their own: the percentage of the slots that one origin may have while there are jobs for others."),
 	setting.Of("max_payload", setting.Bytes(), func(q *Settings) *int { return &q.MaxPayload },
 		"1MiB", "The greatest size of a payload."),
 	setting.Of("keep_dead", span("none", "forever"), func(q *Settings) *time.Duration { return &q.KeepDead },

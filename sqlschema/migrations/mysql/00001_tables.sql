@@ -192,6 +192,7 @@ CREATE TABLE IF NOT EXISTS {prefix}queue (
     retry_max_delay VARCHAR(32) NOT NULL DEFAULT '1h' COMMENT 'Between two attempts at the most',
     timeout         VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'How long an attempt may take; empty: as long as it likes',
     max_timeout     VARCHAR(32) NOT NULL DEFAULT '1h' COMMENT 'The longest timeout that a job may bring, unless that of the queue is longer; empty: any',
+    origin_share    INT NOT NULL DEFAULT 50 COMMENT 'Of a queue that is pushed: the percentage of its slots that jobs with their own endpoints may have for one origin, while there are jobs for others',
     max_payload     INT NOT NULL DEFAULT 1048576 COMMENT 'How many bytes a payload may have',
     keep_dead       VARCHAR(32) NOT NULL DEFAULT '90d' COMMENT 'How long dead jobs are kept; forever: always',
     keep_dead_max   INT NOT NULL DEFAULT 0 COMMENT 'How many dead jobs are kept, about; 0: all, for as long as keep_dead says',

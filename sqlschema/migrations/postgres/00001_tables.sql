@@ -299,6 +299,7 @@ CREATE TABLE {prefix}queue (
     retry_max_delay VARCHAR(32) NOT NULL DEFAULT '1h',
     timeout         VARCHAR(32) NOT NULL DEFAULT '',
     max_timeout     VARCHAR(32) NOT NULL DEFAULT '1h',
+    origin_share    INT NOT NULL DEFAULT 50,
     max_payload     INT NOT NULL DEFAULT 1048576,
     keep_dead       VARCHAR(32) NOT NULL DEFAULT '90d',
     keep_dead_max   INT NOT NULL DEFAULT 0,
@@ -324,6 +325,7 @@ COMMENT ON COLUMN {prefix}queue.retry_delay IS 'Before the second attempt; doubl
 COMMENT ON COLUMN {prefix}queue.retry_max_delay IS 'Between two attempts at the most';
 COMMENT ON COLUMN {prefix}queue.timeout IS 'How long an attempt may take; empty: as long as it likes';
 COMMENT ON COLUMN {prefix}queue.max_timeout IS 'The longest timeout that a job may bring, unless that of the queue is longer; empty: any';
+COMMENT ON COLUMN {prefix}queue.origin_share IS 'Of a queue that is pushed: the percentage of its slots that jobs with their own endpoints may have for one origin, while there are jobs for others';
 COMMENT ON COLUMN {prefix}queue.max_payload IS 'How many bytes a payload may have';
 COMMENT ON COLUMN {prefix}queue.keep_dead IS 'How long dead jobs are kept; forever: always';
 COMMENT ON COLUMN {prefix}queue.keep_dead_max IS 'How many dead jobs are kept, about; 0: all, for as long as keep_dead says';

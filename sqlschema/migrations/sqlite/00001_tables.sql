@@ -178,6 +178,7 @@ CREATE TABLE {prefix}queue ( -- The queues and what is set for each. Rows are ma
     retry_max_delay TEXT NOT NULL DEFAULT '1h', -- Between two attempts at the most
     timeout         TEXT NOT NULL DEFAULT '', -- How long an attempt may take; empty: as long as it likes
     max_timeout     TEXT NOT NULL DEFAULT '1h', -- The longest timeout that a job may bring, unless that of the queue is longer; empty: any
+    origin_share    INTEGER NOT NULL DEFAULT 50, -- Of a queue that is pushed: the percentage of its slots that jobs with their own endpoints may have for one origin, while there are jobs for others
     max_payload     INTEGER NOT NULL DEFAULT 1048576, -- How many bytes a payload may have
     keep_dead       TEXT NOT NULL DEFAULT '90d', -- How long dead jobs are kept; forever: always
     keep_dead_max   INTEGER NOT NULL DEFAULT 0, -- How many dead jobs are kept, about; 0: all, for as long as keep_dead says
