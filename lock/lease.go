@@ -162,7 +162,7 @@ func (le *Lease) Extend(ctx context.Context) error {
 	if err := le.Check(); err != nil {
 		return err
 	}
-	sent := instant.MarkNow()
+	sent := instant.MarkNow(le.ctx)
 	args := le.args()
 	args["ttl"] = le.opt.TTL.Microseconds()
 	n, err := le.l.db.Exec(ctx, extend, args)

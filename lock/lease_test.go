@@ -165,14 +165,14 @@ func TestAPausedHost(t *testing.T) {
 	dbtest.One(t, sqlite.Dialect, func(t *testing.T, db *dbtest.DB) {
 		le := newLease(t.Context(), lockerOn(t, db, Options{TTL: time.Minute}), "x")
 		le.begun = instant.Now()
-		le.sent = instant.MarkNow().Back(2*time.Second, 2*time.Second)
+		le.sent = instant.MarkNow(t.Context()).Back(2*time.Second, 2*time.Second)
 		if _, err := le.verdict(); err != nil {
 			t.Errorf("both clocks went on by 2s: %v", err)
 		}
-		le.sent = instant.MarkNow().Back(2*time.Second, 6*time.Second)
+		le.sent = instant.MarkNow(t.Context()).Back(2*time.Second, 6*time.Second)
 		_, err := le.verdict()
 		want(t, "the wall clock by 4s more", err, ErrLost)
-		le.sent = instant.MarkNow().Back(2*time.Second, -time.Hour)
+		le.sent = instant.MarkNow(t.Context()).Back(2*time.Second, -time.Hour)
 		if _, err = le.verdict(); err != nil {
 			t.Errorf("it was set back: %v", err)
 		}
@@ -205,7 +205,7 @@ func TestBind(t *testing.T) {
 func TestLateGrant(t *testing.T) {
 	dbtest.Memory.Each(t, func(t *testing.T, db *dbtest.DB) {
 		le := locker(t, db, Options{}).mustTake(t, "late")
-		asked := instant.MarkNow()
+		asked := instant.MarkNow(t.Context())
 		asked.At = asked.At.Add(-30 * time.Minute) // half of its hour
 		le.opt.Heartbeat = 20 * time.Minute
 		must(t, le.begin(asked))

@@ -364,7 +364,7 @@ func (l *Locker) attempt(ctx context.Context, s seat, as turn) (*Lease, error) {
 	le := newLease(ctx, l, s.key())
 	bounded, cancel := context.WithTimeout(ctx, l.opt.TTL*2/3)
 	defer cancel()
-	sent := instant.MarkNow()
+	sent := instant.MarkNow(ctx)
 	slot, fence, found, err := s.grant(bounded, le.grantArgs(as))
 	if err != nil {
 		if l.unknown(err) {

@@ -42,6 +42,7 @@ type conn struct {
 	writes atomic.Bool // it is in a transaction
 	told   []notice    // by the transaction that is open
 	full   bool        // it was told that the disk is full
+	deaf   atomic.Bool // nothing reaches its process any more, which nobody has noticed
 
 	once sync.Once
 	cut  chan struct{} // closed when it is cut

@@ -34,5 +34,14 @@ func (d dice) about(mean time.Duration) time.Duration {
 	return time.Duration(d.ExpFloat64() * float64(mean))
 }
 
+// eitherWay is about, forward or back.
+func (d dice) eitherWay(mean time.Duration) time.Duration {
+	by := d.about(mean)
+	if d.once(2) {
+		by = -by
+	}
+	return by
+}
+
 // oneOf returns one of some values.
 func oneOf[T any](d dice, values ...T) T { return values[d.IntN(len(values))] }

@@ -34,6 +34,7 @@ type errand struct {
 	begins, ends int      // ends: handlers of live processes that have returned nil
 	seen         []effect // its entries in the ledger
 	dead         bool
+	retried      int  // how many times somebody was told that it is, when it was dead
 	gone         int  // how many times somebody was told that it is cancelled
 	perhapsGone  bool // somebody got no answer to that
 	epoch        int  // see moveWork

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
@@ -58,28 +57,30 @@ var faults = []fault{
 		p.hangUp()
 		return nil, 0
 	})},
+	{"deaf", []int{0, 0, 0, 10}, func(n *nemesis, d dice) (string, func(), time.Duration) {
+		p := n.target(d)
+		if p == nil || !n.w.server.deaden(p) {
+			return "", nil, 0
+		}
+		return p.who() + " hears nothing any more, and is not told", nil, 0
+	}},
 	{"down", []int{0, 0, 0, 40}, onServer("is down", true, false, 20*time.Second)},
 	{"flap", []int{0, 0, 0, 5}, onServer("goes down for a moment", true, false, 300*time.Millisecond)},
 	{"readonly", []int{0, 0, 0, 40}, onServer("takes no writes", false, true, 20*time.Second)},
-	// Only WITH=fault.full=40,fault.wall=30 has these happen: no thousand seeds have been lived through with them.
+	// Only WITH=fault.full=40 has it happen: no thousand seeds have been lived through with it.
 	{"full", []int{0}, func(n *nemesis, d dice) (string, func(), time.Duration) {
 		n.w.server.fill(true)
 		n.w.jam(1)
 		return "the server's disk is full", func() { n.w.server.fill(false); n.w.jam(-1) }, d.between(time.Second, 20*time.Second)
 	}},
-	{"wall", []int{0}, func(n *nemesis, d dice) (string, func(), time.Duration) {
-		by := d.about(10 * time.Second)
-		if d.once(2) {
-			by = -by
-		}
-		instant.StepWall(by)
-		return fmt.Sprintf("the hosts' clocks are set by %v", by), nil, 0
-	}},
+	{"wall", []int{0, 0, 0, 20}, onProcess("has its host's clock set", func(p *Process, d dice) (func(), time.Duration) {
+		by := d.eitherWay(10 * time.Second)
+		p.clock.StepWall(by)
+		p.Note("its host's clock is set by %v", by)
+		return nil, 0
+	})},
 	{"clock", []int{0, 0, 0, 0, 20}, func(n *nemesis, d dice) (string, func(), time.Duration) {
-		by := d.about(4 * time.Second)
-		if d.once(2) {
-			by = -by
-		}
+		by := d.eitherWay(4 * time.Second)
 		n.w.server.set(by)
 		return fmt.Sprintf("the server's clock is set by %v", by), nil, 0
 	}},
@@ -313,7 +314,7 @@ func (w *World) fate(t *turn, d dice) (o order) {
 			w.count("written, and the answer lost")
 		}
 	}
-	if t.p.isMute() {
+	if t.p.isMute() || t.c.deaf.Load() {
 		o.back = time.Hour
 	}
 	return o

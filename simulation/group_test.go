@@ -47,7 +47,7 @@ func (g *groupWork) Claims() []string {
 		"kill", "stop", "lose", "mute", "slow", "hangup", "written, and the answer lost", "a callback begins", "a group is made with its jobs",
 		"a group is filled and sealed", "a job adds one to its group", "a job exists already", "a unique key is there twice in a batch",
 		"a job is dead", "a job is cancelled", "a running job is cancelled", "the loser of two cancellations", "many jobs are cancelled",
-		"a dead job is retried", "many jobs are retried",
+		"a dead job is retried", "the loser of two retries", "many jobs are retried",
 	}
 }
 
@@ -400,8 +400,12 @@ func (g *groupWork) again(p *Process, a *admin.Client) {
 	p.Note("retried %s: %d, %v", j.name, id, err)
 	p.Act(func() {
 		g.stirs()
-		if err == nil {
+		switch {
+		case err == nil:
+			j.retried++
 			p.w.Reached("a dead job is retried")
+		case (errors.Is(err, admin.ErrState) || errors.Is(err, admin.ErrNotFound)) && j.retried > 0:
+			p.w.Reached("the loser of two retries")
 		}
 	})
 }

@@ -49,7 +49,7 @@ const (
 
 func (l *limitWork) Claims() []string {
 	return []string{
-		"kill", "stop", "lose", "mute", "slow", "hangup", "written, and the answer lost", "a limit is reached", "a limit is changed",
+		"kill", "stop", "lose", "mute", "slow", "hangup", "deaf", "news is lost while a listener reconnects", "news goes down a dead path", "written, and the answer lost", "a limit is reached", "a limit is changed",
 		"a rate is used up", "a queue is FIFO", "a worker has other kinds", "a queue is paused for longer", "a limited job's worker dies",
 	}
 }

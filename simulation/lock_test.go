@@ -49,13 +49,15 @@ const (
 	simPool   = "pool"
 	simLeader = "leader"
 	poolSize  = 2
+
+	stallsAfter = 2 // leases without progress of the leader's work
 )
 
 func (l *lockWork) Claims() []string {
 	return []string{
-		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "down", "flap", "readonly", "clock", "a lock is taken over",
-		"a lease is lost", "a lock is held by another", "a holder dawdles", "a waiter gets the lock", "a guarded write is refused",
-		"a guarded write has an unknown outcome", "a leader is followed by another", "both slots of the pool are held",
+		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "down", "flap", "readonly", "wall", "clock", "a lock is taken over",
+		"a lease is lost", "a lease ends since its host's clock was set", "a lock is held by another", "a holder dawdles", "a waiter gets the lock", "a guarded write is refused",
+		"a guarded write has an unknown outcome", "a leader is followed by another", "a leader's work stands still", "both slots of the pool are held",
 	}
 }
 
@@ -86,18 +88,22 @@ func (l *lockWork) Begin(w *World) error {
 
 func lockName(i int) string { return fmt.Sprint("lock", i) }
 
-func (l *lockWork) locker(p *Process) (*lock.Locker, *dialect.DB, error) {
+func (l *lockWork) locker(p *Process, stalls bool) (*lock.Locker, *dialect.DB, error) {
 	db, err := p.Open(6)
 	if err != nil {
 		return nil, nil, err
 	}
-	locker, err := lock.New(db, lock.Options{Owner: p.who(), TTL: l.ttl, Logger: p.Log})
+	opt := lock.Options{Owner: p.who(), TTL: l.ttl, Logger: p.Log}
+	if stalls {
+		opt.Stall = stallsAfter * l.ttl
+	}
+	locker, err := lock.New(db, opt)
 	return locker, db, err
 }
 
 // hold takes one lock after the other, and works under it.
 func (l *lockWork) hold(p *Process, locks int) error {
-	locker, db, err := l.locker(p)
+	locker, db, err := l.locker(p, false)
 	if err != nil {
 		return err
 	}
@@ -189,10 +195,17 @@ func (l *lockWork) believes(p *Process, name string, b *belief, le *lock.Lease) 
 		case <-le.Context().Done():
 		case <-p.gone:
 		}
-		l.ends(p, name, b, fmt.Sprint(context.Cause(le.Context())))
-		if errors.Is(context.Cause(le.Context()), lock.ErrLost) {
-			p.Act(func() { p.w.Reached("a lease is lost") })
-		}
+		why := context.Cause(le.Context())
+		l.ends(p, name, b, fmt.Sprint(why))
+		p.Act(func() {
+			switch {
+			case !errors.Is(why, lock.ErrLost):
+			case strings.Contains(why.Error(), "its clock was set"):
+				p.w.Reached("a lease ends since its host's clock was set")
+			default:
+				p.w.Reached("a lease is lost")
+			}
+		})
 	})
 }
 
@@ -276,14 +289,22 @@ func (l *lockWork) letGo(p *Process, name string, b *belief, le *lock.Lease) {
 
 // stand takes part in an election.
 func (l *lockWork) stand(p *Process) error {
-	locker, _, err := l.locker(p)
+	locker, _, err := l.locker(p, true)
 	if err != nil {
 		return err
 	}
 	e, err := locker.NewElector(simLeader, lock.Election{Lead: func(ctx context.Context, le *lock.Lease) error {
 		b := &belief{who: p.who(), asked: time.Now()} //nolint:forbidigo // virtual
 		l.believes(p, simLeader, b, le)
-		_ = p.Sleep(ctx, p.Dice.about(10*l.ttl))
+		for range p.Dice.IntN(30) {
+			le.Progress()
+			if p.Sleep(ctx, p.Dice.about(l.ttl/3)) != nil {
+				break
+			}
+		}
+		if ctx.Err() == nil && p.Dice.once(3) {
+			l.stall(ctx, p, le)
+		}
 		l.ends(p, simLeader, b, "it resigns")
 		return nil
 	}})
@@ -297,6 +318,18 @@ func (l *lockWork) stand(p *Process) error {
 		_ = p.Sleep(p.ctx, p.Dice.about(time.Second))
 	}
 	return p.ctx.Err()
+}
+
+// stall has the leader's work stand still: it must not lead on.
+func (l *lockWork) stall(ctx context.Context, p *Process, le *lock.Lease) {
+	limit := stallsAfter*l.ttl + 2*time.Second
+	p.Note("the work of the leader stands still: fence %d", le.Fence())
+	if p.Sleep(ctx, limit) == nil {
+		p.w.Violate("stalled", []string{simLeader}, "%s leads with fence %d, and its work has made no progress for %v", p.who(), le.Fence(), limit)
+	}
+	if errors.Is(context.Cause(ctx), lock.ErrStalled) {
+		p.Act(func() { p.w.Reached("a leader's work stands still") })
+	}
 }
 
 // Left notices waiters for a lock that nobody has, and says which locks nobody got since the last fault.

@@ -125,11 +125,11 @@ var mutants = []mutant{
 	},
 	{
 		"a lease of a lock counts from the answer to its grant", "lock", "lock/lock.go",
-		"	return l.begin(le, sent, slot, fence)\n}\n\nfunc (l *Locker) begin", "	sent = instant.MarkNow()\n	return l.begin(le, sent, slot, fence)\n}\n\nfunc (l *Locker) begin", "two holders", 200,
+		"	return l.begin(le, sent, slot, fence)\n}\n\nfunc (l *Locker) begin", "	sent = instant.MarkNow(ctx)\n	return l.begin(le, sent, slot, fence)\n}\n\nfunc (l *Locker) begin", "two holders", 200,
 	},
 	{
 		"a lease of a lock counts from the answer to its renewal", "lock", "lock/lease.go",
-		"		le.sent = sent\n", "		le.sent = instant.MarkNow()\n", "two holders", 200,
+		"		le.sent = sent\n", "		le.sent = instant.MarkNow(le.ctx)\n", "two holders", 200,
 	},
 	{
 		"a guard lets a late holder pass", "lock", "lock/lease.go",

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
@@ -26,6 +27,7 @@ type Process struct {
 	Log  *slog.Logger // into the history
 
 	w     *World
+	clock *instant.Host // the wall clock of its host
 	began time.Time
 	ctx   context.Context
 	stop  context.CancelFunc

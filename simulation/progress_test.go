@@ -29,6 +29,7 @@ type progressWork struct {
 type steps struct {
 	stored int // what was confirmed
 	tried  int // the most that anybody has sent
+	late   int // the attempt whose time was over; 0: none, or its end was written
 }
 
 const (
@@ -44,8 +45,9 @@ const (
 
 func (g *progressWork) Claims() []string {
 	return []string{
-		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "written, and the answer lost", "an attempt continues", "an attempt continues elsewhere",
-		"progress is refused", "the answer to progress is lost", "progress after a rollback", "a job's time is over", "a job stalls", "a job is given more time",
+		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "deaf", "news is lost while a listener reconnects", "news goes down a dead path", "written, and the answer lost", "an attempt continues", "an attempt continues elsewhere",
+		"progress is refused", "the answer to progress is lost", "progress after a rollback", "a job's time is over",
+		"a job's time was over, and nobody has written that", "the same, and the server's clock was set", "a job stalls", "a job is given more time",
 		"a job cannot be decoded", "a job has failed hundreds of times", "a dead job continues", "a running job is cancelled",
 	}
 }
@@ -190,7 +192,13 @@ func (g *progressWork) do(ctx context.Context, p *Process, db *dialect.DB, d *qu
 				p.w.Reached("a dead job continues")
 			}
 		}
-		j.dead = false
+		if s.late == d.Attempt {
+			p.w.Reached("a job's time was over, and nobody has written that")
+			if p.w.steppedLocked() {
+				p.w.Reached("the same, and the server's clock was set")
+			}
+		}
+		j.dead, s.late = false, 0
 	})
 	for most := p.w.Dice("steps", j.name).IntN(8); at < most; {
 		took := dice.about(300 * time.Millisecond)
@@ -205,6 +213,7 @@ func (g *progressWork) do(ctx context.Context, p *Process, db *dialect.DB, d *qu
 			p.Act(func() {
 				switch cause := context.Cause(ctx); {
 				case errors.Is(cause, queue.ErrTimeout):
+					g.steps[j].late = d.Attempt
 					p.w.Reached("a job's time is over")
 				case errors.Is(cause, queue.ErrStalled):
 					p.w.Reached("a job stalls")

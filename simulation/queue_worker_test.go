@@ -112,6 +112,9 @@ func (q *queueWork) begins(p *Process, d *queue.Delivery) {
 	if j.worker != nil && j.worker != p {
 		p.w.Reached("a job moves to another process")
 	}
+	if j.told {
+		p.w.Reached("a job is taken over that has just ended")
+	}
 	q.checkBegin(p, j)
 	j.begins++
 	j.workers = append(j.workers, p)

@@ -111,6 +111,8 @@ func (s *scheduleWork) checkFunctions(w *World, one *simSchedule, runs []schedul
 			w.Violate("phantom", about(one), "%s: run %d was begun, and is not in the history", one.Name, st.id)
 		case seen[st.id] != nil:
 			w.Violate("doubled", about(one), "%s: run %d was begun by %s and by %s", one.Name, st.id, seen[st.id].who, st.who)
+		case r.State == "lost" && st.ended && st.err == nil:
+			w.count("a run is taken over whose function had just ended")
 		case r.State == "ok" && st.ended && st.err != nil:
 			w.Violate("outcome", about(one), "%s: run %d is ok, and its function returned: %v", one.Name, st.id, st.err)
 		}

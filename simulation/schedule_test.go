@@ -22,9 +22,10 @@ type scheduleWork struct {
 // A simSchedule is a schedule, and when its function ran.
 type simSchedule struct {
 	scheduler.Schedule
-	every time.Duration
-	runs  []*stretch
-	open  int // functions that run now
+	every   time.Duration
+	runs    []*stretch
+	open    int       // functions that run now
+	stirred time.Time // when one last began or ended
 }
 
 // A stretch is the time in which a process ran a function.
@@ -42,7 +43,7 @@ func (s *scheduleWork) Claims() []string {
 	return []string{
 		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "down", "flap", "readonly", "clock", "a function is tried again",
 		"a function fails", "a function's context ends", "a run is lost", "a run is handed back", "a slot is skipped", "a slot is missed",
-		"a run is replaced", "a run has waited for the one before", "a slot is tried on another daemon",
+		"a run is replaced", "a run is taken over whose function had just ended", "a run has waited for the one before", "a slot is tried on another daemon",
 	}
 }
 
@@ -53,7 +54,7 @@ func (s *scheduleWork) Begin(w *World) error {
 	for i := range w.Knob("schedules", 1, 3, 6, 12) {
 		d := w.Dice("schedule", i)
 		every := time.Duration(oneOf(d, 1, 2, 5, 10)) * time.Second
-		one := &simSchedule{every: every, Schedule: scheduler.Schedule{
+		one := &simSchedule{every: every, stirred: time.Now(), Schedule: scheduler.Schedule{ //nolint:forbidigo // virtual
 			Name: fmt.Sprint("schedule", i), Spec: "@every " + every.String(), Kind: "func", Command: fmt.Sprint("schedule", i),
 			Policy: scheduler.Policy{
 				Missed: oneOf(d, "once", "all", "skip"), Overlap: oneOf(d, "forbid", "allow", "queue", "replace"),
@@ -119,6 +120,7 @@ func (s *scheduleWork) call(ctx context.Context, p *Process, one *simSchedule, r
 			}
 		}
 		one.runs = append(one.runs, st)
+		one.stirred = st.from
 		one.open++
 		p.w.Done("functions")
 		if run.Attempt > 1 {
@@ -149,6 +151,7 @@ func (s *scheduleWork) call(ctx context.Context, p *Process, one *simSchedule, r
 	over()
 	p.w.mu.Lock()
 	st.err, st.ended = err, !p.isDead()
+	one.stirred = time.Now() //nolint:forbidigo // virtual
 	one.open--
 	p.w.mu.Unlock()
 	p.Act(func() {
@@ -163,6 +166,24 @@ func (s *scheduleWork) call(ctx context.Context, p *Process, one *simSchedule, r
 	return err
 }
 
+// noticeStarving looks for schedules of which no run begins any more, since each slot replaces the one before.
+func (s *scheduleWork) noticeStarving(w *World) {
+	quiet, now := w.Quiet(), w.server.now()
+	for _, name := range s.order {
+		one := s.given[name]
+		patience := 3*one.every + s.lease + 10*time.Second
+		if one.Overlap != "replace" || one.Kind != "func" || !now.Before(one.Ends) || quiet < patience || !w.Healthy("daemon", patience) {
+			continue
+		}
+		w.mu.Lock()
+		open, idle := one.open, time.Since(one.stirred)
+		w.mu.Unlock()
+		if open == 0 && idle > patience {
+			w.Violate("starved", about(one), "%s has a slot every %v, a daemon is well, and no run of it has begun for %v", name, one.every, patience)
+		}
+	}
+}
+
 // Left says which schedules and runs have not ended.
 func (s *scheduleWork) Left(w *World) string {
 	var active, open int
@@ -171,6 +192,7 @@ func (s *scheduleWork) Left(w *World) string {
 	if err != nil {
 		return err.Error()
 	}
+	s.noticeStarving(w)
 	var left []string
 	if active > 0 {
 		left = append(left, fmt.Sprint(active, " schedules have not ended"))

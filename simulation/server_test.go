@@ -38,6 +38,7 @@ type server struct {
 	full     bool  // the file may not grow
 	serving  *conn // whose statement it does
 	ears     []*ear
+	listened map[string][]*Process // who has listened, by channel
 }
 
 var (
@@ -118,7 +119,7 @@ func newServer(w *World, dir string) (*server, error) {
 	if err := os.WriteFile(file, contents, 0o600); err != nil {
 		return nil, err
 	}
-	s := &server{w: w}
+	s := &server{w: w, listened: map[string][]*Process{}}
 	// The bubble begins in the year 2000, and jobs' ids in 2020.
 	s.ahead = time.Until(time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC))
 	s.base, err = moderncsqlite.NewConnector("file:" + file + "?_txlock=immediate&_pragma=busy_timeout(0)&_pragma=synchronous(OFF)")
@@ -240,7 +241,11 @@ func (s *server) send(c *conn) {
 	s.mu.Lock()
 	told, ears := c.told, slices.Clone(s.ears)
 	c.told = nil
+	lost := slices.ContainsFunc(told, s.misses)
 	s.mu.Unlock()
+	if lost {
+		s.w.count("news is lost while a listener reconnects")
+	}
 	for _, n := range told {
 		for _, e := range ears {
 			if e.channel == n.channel {
@@ -250,9 +255,20 @@ func (s *server) send(c *conn) {
 	}
 }
 
+// misses reports whether a process lives that has listened to the notification's channel, and does not now. mu is held.
+func (s *server) misses(n notice) bool {
+	return n.payload != "ping" && slices.ContainsFunc(s.listened[n.channel], func(p *Process) bool {
+		return !p.hasEnded() && !slices.ContainsFunc(s.ears, func(e *ear) bool { return e.c.p == p && e.channel == n.channel })
+	})
+}
+
 // post sends one notification.
 func (g *gate) post(e *ear, payload string) {
 	t := &turn{p: e.c.p, c: e.c, op: "notify", free: make(chan order, 1), act: func() {
+		if e.c.deaf.Load() || e.c.p.isMute() {
+			g.w.count("news goes down a dead path")
+			return
+		}
 		g.w.history.add(event{who: e.c.p.who(), what: "hears " + payload})
 		e.c.p.w.server.mu.Lock()
 		e.heard = append(e.heard, payload)
@@ -266,6 +282,20 @@ func (g *gate) post(e *ear, payload string) {
 	g.waiting = append(g.waiting, t)
 	g.mu.Unlock()
 	g.look()
+}
+
+// deaden has the connections on which a process listens go nowhere, without an end, as a firewall does that has
+// forgotten them. It reports whether there are any.
+func (s *server) deaden(p *Process) (any bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.ears {
+		if e.c.p == p {
+			e.c.deaf.Store(true)
+			any = true
+		}
+	}
+	return any
 }
 
 // deafen removes what a connection listens to.
@@ -282,6 +312,9 @@ func listen(ctx context.Context, driverConn any, channel string, ready func(), h
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.ears = append(s.ears, e)
+		if !slices.Contains(s.listened[channel], c.p) {
+			s.listened[channel] = append(s.listened[channel], c.p)
+		}
 		return nil
 	})
 	if err != nil {

@@ -44,6 +44,7 @@ type World struct {
 	mu       sync.Mutex
 	hosts    []*host
 	lives    []*Process
+	clocks   map[string]*instant.Host // of the hosts, by name
 	knobs    map[string]int
 	plain    map[string]int // the first value of each knob
 	strikes  map[string]int // of each fault, by its knob
@@ -92,7 +93,7 @@ func run(t *testing.T, s scenario) (r report) {
 func newWorld(s scenario, dir string) (w *World, err error) {
 	w = &World{
 		scenario: s, history: newHistory(time.Now()), //nolint:forbidigo // virtual
-		knobs: map[string]int{}, plain: map[string]int{}, strikes: map[string]int{}, done: map[string]int{}, reached: map[string]int{},
+		clocks: map[string]*instant.Host{}, knobs: map[string]int{}, plain: map[string]int{}, strikes: map[string]int{}, done: map[string]int{}, reached: map[string]int{},
 	}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	w.gate = newGate(w)
@@ -340,7 +341,8 @@ func (w *World) newProcess(name string, life int) *Process {
 		conns: map[*conn]bool{}, gone: make(chan struct{}), changed: make(chan struct{}), slow: 1,
 	}
 	p.Log = slog.New(&logHandler{p: p})
-	p.ctx, p.stop = context.WithCancel(w.ctx)
+	p.clock = w.clockOf(name)
+	p.ctx, p.stop = context.WithCancel(instant.On(w.ctx, p.clock))
 	p.fragile = w.Knob("fault.cut", 0, 0, 50, 300, 300, 2000)
 	if name == "operator" {
 		p.fragile = spared
@@ -350,6 +352,19 @@ func (w *World) newProcess(name string, life int) *Process {
 	w.lives = append(w.lives, p)
 	w.mu.Unlock()
 	return p
+}
+
+// clockOf returns the wall clock of a host, which may be off by minutes, and which the host's processes share
+// one after the other. What the database decides, its own clock decides.
+func (w *World) clockOf(name string) *instant.Host {
+	off := time.Duration(w.Knob("wall.off", 0, 0, 300)) * time.Second
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.clocks[name] == nil {
+		w.clocks[name] = &instant.Host{}
+		w.clocks[name].StepWall(w.Dice("wall", name).eitherWay(off))
+	}
+	return w.clocks[name]
 }
 
 // spared is the fragility of a process to which no fault happens.
