@@ -12,10 +12,11 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// chainWork is schedules that start one another, and an operator who starts, cancels and pauses them, runs past
-// slots, and drains daemons.
+// chainWork is schedules that start one another or that run when a host has started, and an operator who starts,
+// cancels and pauses them, runs past slots, and drains daemons.
 type chainWork struct {
 	scheduleWork
+	boots     boots
 	started   map[int64]string     // runs that were started by hand, and of what
 	cancelled map[int64]time.Time  // runs, and since when they are
 	paused    map[string]time.Time // schedules, and since when everybody knows
@@ -34,32 +35,40 @@ type body struct {
 }
 
 const (
-	chainFirst  = "first" // has slots
-	chainGood   = "good"  // after first, if that has succeeded
-	chainBad    = "bad"   // if it has failed for good
-	chainLast   = "last"  // a job, after good and after bad
-	chainHand   = "hand"  // is started by hand
-	chainPast   = "past"  // has slots before the world's beginning
-	chainFrail  = "frail" // must not begin twice
+	chainFirst  = "first"  // has slots
+	chainGood   = "good"   // after first, if that has succeeded
+	chainBad    = "bad"    // if it has failed for good
+	chainLast   = "last"   // a job, after good and after bad
+	chainHand   = "hand"   // is started by hand
+	chainPast   = "past"   // has slots before the world's beginning
+	chainFrail  = "frail"  // must not begin twice
+	chainBoot   = "boot"   // when a host has started
+	chainRetry  = "retry"  // the same, and fails at first
+	chainDeadly = "deadly" // stops its daemon
 	chainPoll   = time.Second
 	chainNotice = 5 * time.Second // how long a cancellation, a pause or a drain may go unnoticed
 )
 
 func (c *chainWork) Claims() []string {
 	return []string{
-		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "written, and the answer lost", "a chain goes on after a success",
+		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "deaf", "news is lost while a listener reconnects", "news goes down a dead path", "written, and the answer lost", "a chain goes on after a success",
 		"a chain goes on after a failure", "a run is started by hand", "a run by hand is refused", "a running run is cancelled", "a schedule is paused",
-		"a daemon is drained", "past slots run", "a run that must not begin twice is lost", "a run has timed out", "a schedule is given up",
+		"a daemon is drained", "a host starts anew", "a host's start had its run already", "a run of a host's start is tried again", "a run pauses that stops its daemons", "past slots run", "a run that must not begin twice is lost", "a run has timed out", "a schedule is given up",
 	}
 }
 
 func (c *chainWork) Begin(w *World) error {
 	c.given, c.started, c.cancelled = map[string]*simSchedule{}, map[int64]string{}, map[int64]time.Time{}
+	c.boots = boots{}
 	c.paused, c.drained, c.filled = map[string]time.Time{}, map[*Process]time.Time{}, map[time.Time]bool{}
 	c.lease = time.Duration(w.Knob("lease", 3, 6, 30)) * time.Second
 	ends := w.server.now().Add(time.Duration(w.minutes * float64(time.Minute)))
 	d := w.Dice("schedules")
-	for _, name := range []string{chainLast, chainGood, chainBad, chainFirst, chainHand, chainPast, chainFrail} {
+	names := []string{chainLast, chainGood, chainBad, chainFirst, chainHand, chainPast, chainFrail, chainBoot, chainRetry}
+	if w.Knob("deadly", 0, 0, 0, 1) == 1 {
+		names = append(names, chainDeadly)
+	}
+	for _, name := range names {
 		one := &simSchedule{every: 2 * time.Second, Schedule: scheduler.Schedule{
 			Name: name, Spec: "@manual", Kind: "func", Command: name, Policy: scheduler.Policy{
 				Overlap: oneOf(d, "queue", "allow"), MaxAttempts: oneOf(d, 1, 2, 3), RetryDelay: time.Second, RetryMaxDelay: 3 * time.Second,
@@ -80,10 +89,18 @@ func (c *chainWork) Begin(w *World) error {
 			one.Overlap = oneOf(d, "queue", "forbid", "replace")
 			one.MaxFailures = oneOf(d, 0, 2)
 		case chainPast:
-			one.Spec, one.MaxAttempts, one.every = "*/10 * * * *", 5, 10*time.Minute
+			one.Spec, one.MaxAttempts = "*/10 * * * *", 5
 		case chainFrail:
 			one.every = 2 * time.Second
 			one.Spec, one.Ends, one.Unrepeatable, one.Overlap = "@every 2s", ends, true, "forbid"
+		case chainDeadly:
+			one.every = 20 * time.Second
+			one.Spec, one.Ends, one.Timeout, one.MaxAttempts, one.Overlap = "@every 20s", ends, 0, 1, "forbid"
+		case chainBoot, chainRetry: // real commands, which take no virtual time
+			one.Spec, one.Kind, one.Command, one.Timeout, one.MaxAttempts = "@reboot", "shell", "true", 0, 3
+			if name == chainRetry {
+				one.Command = "test $DBCRON_ATTEMPT -gt 1"
+			}
 		}
 		if err := scheduler.Put(w.Free(), w.Operator, one.Schedule); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -109,7 +126,8 @@ func (c *chainWork) serve(p *Process) error {
 	}
 	daemon, err := scheduler.New(db, scheduler.Options{
 		Node: p.Name, Lease: c.lease, Poll: chainPoll, MaxRuns: oneOf(p.Dice, 2, 64), MaxCrashes: 100,
-		Kinds: []string{scheduler.Functions, scheduler.Jobs}, Grace: oneOf(p.Dice, -1, time.Second, 30*time.Second), Logger: p.Log,
+		Kinds: []string{scheduler.Functions, scheduler.Jobs, scheduler.Commands}, BootID: c.boots.of(p),
+		Grace: oneOf(p.Dice, -1, time.Second, 30*time.Second), Logger: p.Log,
 	})
 	if err != nil {
 		return err
@@ -127,6 +145,10 @@ func (c *chainWork) serve(p *Process) error {
 				defer p.w.mu.Unlock()
 				c.bodies = slices.DeleteFunc(c.bodies, func(o *body) bool { return o == b })
 			}()
+			if name == chainDeadly && !p.w.Over() {
+				p.Note("run %d of %s : its daemon is told to stop by it", run.ID, name)
+				p.stop()
+			}
 			err := c.call(ctx, p, one, run)
 			if err != nil && ctx.Err() != nil {
 				return err
@@ -294,7 +316,11 @@ func (c *chainWork) Left(w *World) string {
 			w.violate("deaf", []string{b.of + " ", b.of + ":"}, "run %d of %s goes on on %s, %v after it was cancelled", b.id, b.of, b.p.who(), time.Since(at))
 		}
 	}
+	c.boots.look(w)
 	w.mu.Unlock()
+	if err := c.boots.forget(w); err != nil {
+		return err.Error()
+	}
 	var active, open int
 	err := w.Operator.Pool().QueryRowContext(w.Free(), `SELECT (SELECT COUNT(*) FROM dbcron_schedule WHERE state = 'active' AND name IN ('first', 'frail')),
 		(SELECT COUNT(*) FROM dbcron_run WHERE next_exec IS NOT NULL)`).Scan(&active, &open)
@@ -330,6 +356,9 @@ func (c *chainWork) Check(w *World) error {
 			all[r.ID] = r
 			byDue[name][r.Due.UTC()] = append(byDue[name][r.Due.UTC()], r)
 		}
+		if name == chainDeadly {
+			c.checkStops(w, runs)
+		}
 		if one.Kind == "func" {
 			c.checkFunctions(w, one, runs)
 			c.checkOverlap(w, one)
@@ -338,8 +367,11 @@ func (c *chainWork) Check(w *World) error {
 			c.checkAttempts(w, one, due, some)
 		}
 	}
+	if err := c.boots.check(w); err != nil {
+		return err
+	}
 	c.checkStarts(w, byDue, chainGood, chainFirst, "ok")
-	c.checkStarts(w, byDue, chainBad, chainFirst, "failed", "timeout", "lost")
+	c.checkStarts(w, byDue, chainBad, chainFirst, "failed", "timeout")
 	for id, name := range c.started {
 		if r := all[id]; r.ID == 0 || r.State == "waiting" || r.State == "running" {
 			w.Violate("lost", about(c.given[name]), "run %d of %s was started by hand, and is %q", id, name, r.State)
@@ -373,7 +405,37 @@ func (c *chainWork) Check(w *World) error {
 	return err
 }
 
-// checkAttempts looks at the attempts at a slot: the last one has ended, and the others were followed.
+// checkStops looks whether a run pauses that has stopped its daemon three times in a row: for two minutes, or until a
+// daemon is stopped without it, a minute later at the earliest.
+func (c *chainWork) checkStops(w *World, runs []scheduler.Run) {
+	begun := map[int64]*stretch{}
+	for _, st := range c.given[chainDeadly].runs {
+		begun[st.id] = st
+	}
+	var last *stretch
+	stops := 0
+	for i, r := range runs {
+		st := begun[r.ID]
+		if i > 0 && !r.Due.Equal(runs[i-1].Due) {
+			stops = 0
+		}
+		if stops >= 3 && st != nil && !w.Stepped() {
+			w.count("a run pauses that stops its daemons")
+			if pause := st.from.Sub(last.to); pause < 59*time.Second {
+				w.Violate("stops", about(c.given[chainDeadly]), "attempt %d at slot %v begins %v after the one before, and %d daemons in a row were stopped by it",
+					r.Attempt, r.Due, pause, stops)
+			}
+		}
+		if r.State != "retry" || st == nil {
+			stops = 0
+			continue
+		}
+		stops, last = stops+1, st
+	}
+}
+
+// checkAttempts looks at the attempts at a slot: the last one has ended, and the others were followed. Whoever runs
+// the past again runs what is not ok.
 func (c *chainWork) checkAttempts(w *World, one *simSchedule, due time.Time, some []scheduler.Run) {
 	for i, r := range some {
 		last := i == len(some)-1
@@ -384,9 +446,9 @@ func (c *chainWork) checkAttempts(w *World, one *simSchedule, due time.Time, som
 			w.Violate("no outcome", about(one), "%s: attempt %d at slot %v is %s", one.Name, r.Attempt, due, r.State)
 		}
 		switch {
-		case last && (r.State == "retry" || r.State == "lost" && !one.Unrepeatable):
+		case last && (r.State == "retry" || r.State == "lost" && !one.Unrepeatable && !strings.HasSuffix(r.Error, "the schedule is paused, so it is not tried again")):
 			w.Violate("no outcome", about(one), "%s: the last attempt at slot %v is %s", one.Name, due, r.State)
-		case !last && slices.Contains([]string{"ok", "skipped", "missed", "cancelled"}, r.State) && some[i+1].Cause == r.Cause:
+		case !last && (r.State == "ok" || r.Cause != "backfill" && slices.Contains([]string{"skipped", "missed", "cancelled"}, r.State)) && some[i+1].Cause == r.Cause:
 			w.Violate("two outcomes", about(one), "%s: attempt %d at slot %v is %s, and attempt %d %s", one.Name, r.Attempt, due, r.State, some[i+1].Attempt, some[i+1].State)
 		case !last && r.Attempt == some[i+1].Attempt:
 			w.Violate("two outcomes", about(one), "%s: slot %v has attempt %d twice", one.Name, due, r.Attempt)

@@ -98,7 +98,10 @@ func numbered(a uintptr) uintptr {
 	return heap + uintptr(*n)
 }
 `},
-	{"os/exec.go", "func Getpid() int { return syscall.Getpid() }", "func Getpid() int { _ = syscall.Getpid; return 4711 }"},
+	{
+		"os/exec.go", "func Getpid() int { return syscall.Getpid() }", // a guardian signals the processes of its own session
+		`func Getpid() int { if len(Args) == 0 || Args[0] == "dbcron-guardian" { return syscall.Getpid() }; return 4711 }`,
+	},
 	// No mutex is starving because much real time has passed.
 	{"runtime/sema.go", "func internal_sync_nanotime() int64 {", "func internal_sync_nanotime() int64 { if getg().bubble != nil { return 1 };"},
 }
