@@ -17,14 +17,22 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/queue/internal/limit"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// limit sets a limit of the default queue.
-func limit(t *testing.T, c *Client, kind string, running int) {
+// limitTo sets a limit of the default queue.
+func limitTo(t *testing.T, c *Client, kind string, running int) {
 	t.Helper()
 	_, err := adminOf(c).EditLimit(t.Context(), defaultQueue, kind, func(l *admin.Limit) { l.Running = running })
 	must(t, err)
+}
+
+// limitsOf returns the limiters of a worker's first queue.
+func limitsOf(w *Worker) *limit.Queue {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.queues[0].limits
 }
 
 // A crowd counts how many are there at once.
@@ -125,7 +133,7 @@ func TestRunningLimit(t *testing.T) {
 		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
 		for _, most := range []int{1, 2, 5} {
-			limit(t, c, "", most)
+			limitTo(t, c, "", most)
 			var crowd crowd
 			var stops []func()
 			for range 3 {
@@ -165,8 +173,8 @@ func TestKindLimit(t *testing.T) {
 			_, err := adminOf(c).Edit(t.Context(), name, func(*admin.Queue) {})
 			must(t, err)
 		}
-		limit(t, c, "slow", 2)
-		limit(t, c, "", 5)
+		limitTo(t, c, "slow", 2)
+		limitTo(t, c, "", 5)
 		w := worker(t, other(t, db), WorkerOptions{Queues: []string{defaultQueue, "free"}, Batch: 10})
 		var slow, quick, free crowd
 		hold := make(chan struct{})
@@ -237,12 +245,12 @@ func TestLimitChanges(t *testing.T) {
 			eventually(t, "the worker knows its limit", func() bool {
 				w.mu.Lock()
 				defer w.mu.Unlock()
-				g := w.queues[0].own()
-				return g != nil && g.limit.Running == running
+				g := w.queues[0].limits.Own()
+				return g != nil && g.Limit().Running == running
 			})
 		}
 		run(10)
-		limit(t, c, "", 3)
+		limitTo(t, c, "", 3)
 		knows(3)
 		for range 8 { // of those that ran already
 			next <- struct{}{}
@@ -251,9 +259,9 @@ func TestLimitChanges(t *testing.T) {
 			here, _, all := crowd.Counts()
 			return here == 3 && all == 11
 		})
-		limit(t, c, "", 6)
+		limitTo(t, c, "", 6)
 		run(6)
-		limit(t, c, "", 2)
+		limitTo(t, c, "", 2)
 		knows(2)
 		for range 5 {
 			next <- struct{}{}
@@ -270,7 +278,7 @@ func TestPermitsOfTheDead(t *testing.T) {
 		c := client(t, db, Options{})
 		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
-		limit(t, c, "x", 1)
+		limitTo(t, c, "x", 1)
 		lost, cut := severed(t, db)
 		w1 := worker(t, lost, WorkerOptions{Grace: -1})
 		began, ended := make(chan struct{}), make(chan instant.Instant, 1)
@@ -308,7 +316,7 @@ func TestLimitFaults(t *testing.T) {
 		c := client(t, db, Options{})
 		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
-		limit(t, c, "", 2)
+		limitTo(t, c, "", 2)
 		_, err = adminOf(c).EditLimit(t.Context(), defaultQueue, "x", func(l *admin.Limit) { l.Running, l.Rate, l.Burst = 1, 10_000, 100 })
 		must(t, err)
 		var crowd crowd
@@ -389,17 +397,19 @@ func TestRateOfLatePermits(t *testing.T) {
 			handle(t, w2, "x", begun.pass)
 			stop2 := start(t, w2)
 			waits := func() bool {
-				w2.mu.Lock()
-				defer w2.mu.Unlock()
-				g := w2.queues[0].limiters[kind]
-				return g.waiting() == 16 && g.refusals > 12
+				l := limitsOf(w2).Of(kind)
+				demand := limited{w2}.Demand(l)
+				waiting := demand.Ready
+				for _, n := range demand.Aside {
+					waiting += n
+				}
+				_, refused := l.Unused()
+				return waiting == 16 && refused > 12
 			}
 			eventually(t, "the other waits for permits", waits)
-			w2.mu.Lock()
-			if n := w2.queues[0].limiters["x"].tokens; n > 0 {
+			if n, _ := limitsOf(w2).Of("x").Unused(); n > 0 {
 				t.Errorf("it has drawn %d", n)
 			}
-			w2.mu.Unlock()
 			came := instant.Now()
 			close(hold)
 			empty(t, db)
@@ -474,14 +484,20 @@ func TestDrawTogether(t *testing.T) {
 			_, err = adminOf(c).EditLimit(t.Context(), defaultQueue, kind, func(l *admin.Limit) { l.Rate, l.Per, l.Burst = 1, time.Hour, 10 })
 			must(t, err)
 		}
+		limiterFor := func(w *Worker) *limit.Limiter { return limit.Barrier(w.limits.Queue(q.ID, q.Name), "x") }
+		w := worker(t, c, WorkerOptions{})
+		own := limiterFor(w)
+		if got, _, err := w.limits.Draw(t.Context(), own, 3); err != nil || got != 3 {
+			t.Fatalf("%d of 3, %v", got, err)
+		}
 		var total atomic.Int64
 		var all sync.WaitGroup
 		for range 4 {
 			w := worker(t, other(t, db), WorkerOptions{})
 			all.Go(func() {
-				g := &limiter{q: &workQueue{id: q.ID, name: q.Name}, kind: "x"}
+				l := limiterFor(w)
 				for range 8 {
-					got, again, err := w.limits.drawTokens(context.Background(), g, 1)
+					got, again, err := w.limits.Draw(context.Background(), l, 1)
 					if err != nil || got == 0 && again < 30*time.Minute || got == 1 && again != 0 {
 						t.Errorf("got %d, again in %v, %v", got, again, err)
 					}
@@ -490,14 +506,11 @@ func TestDrawTogether(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if n := total.Load(); n != 10 {
-			t.Errorf("%d were drawn of 10", n)
+		if n := total.Load(); n != 7 {
+			t.Errorf("%d were drawn of the 7 that were left", n)
 		}
-		w := worker(t, c, WorkerOptions{})
-		g := &limiter{q: &workQueue{id: q.ID, name: q.Name}, kind: "x", drawnTo: 1 << 60}
-		_, _, err = w.limits.drawTokens(t.Context(), g, -3)
-		must(t, err)
-		if got, _, err := w.limits.drawTokens(t.Context(), g, 5); err != nil || got != 3 {
+		must(t, w.limits.PutBack(t.Context(), own, 3))
+		if got, _, err := w.limits.Draw(t.Context(), own, 5); err != nil || got != 3 {
 			t.Errorf("%d of 3 that were given back, %v", got, err)
 		}
 	})
@@ -509,8 +522,8 @@ func TestDrawLocks(t *testing.T) {
 		c := client(t, db, Options{})
 		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
-		limit(t, c, "j", 1)
-		limit(t, c, "k", 1)
+		limitTo(t, c, "j", 1)
+		limitTo(t, c, "k", 1)
 		must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 			_, err := sqlrun.Select(ctx, tx, store.LockLimit, sqlrun.Args{"queue": 1, "kind": "k"},
 				func(*sql.Rows) (none struct{}, err error) { return none, nil })
@@ -534,8 +547,8 @@ func TestPermits(t *testing.T) {
 		c := client(t, db, Options{})
 		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
 		must(t, err)
-		limit(t, c, "k", 2)
-		limit(t, c, "j", 2)
+		limitTo(t, c, "k", 2)
+		limitTo(t, c, "j", 2)
 		var rows []sqlrun.Args
 		for _, queue := range []int{1, 2} {
 			for _, kind := range []string{"j", "k"} {

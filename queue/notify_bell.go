@@ -305,7 +305,7 @@ func (w *Worker) heard(payload string) {
 	case payload == bell.Ping:
 	case shares:
 		w.tellRounds(queues...)
-		w.limits.askAgain()
+		w.limits.AskAgain()
 	case strings.HasPrefix(payload, bell.Ended):
 		w.ends.heardEnds(bell.GroupIDs(payload))
 	default:

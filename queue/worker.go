@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"github.com/dbcron/dbcron/queue/internal/limit"
 	"log/slog"
 	"sync"
 	"time"
@@ -130,7 +131,7 @@ type Worker struct {
 	trialPlaces
 	outbox
 	starved starvation
-	limits  limitKeeper
+	limits  *limit.Keeper
 	kindHandlers
 	lifetime
 	choice kindChoice
@@ -211,12 +212,12 @@ type workQueue struct {
 	convicts map[store.JobID]instant.Instant // since when a job that would be a dead letter waits
 	strange  map[store.JobID]bool            // orphans: running jobs in this worker's name without a Delivery
 	vacant   map[int]vacancy                 // blocks that were free at the last check
-	limiters map[string]*limiter             // by kind; nil while there have been no limits
+	limits   *limit.Queue                    // its limiters
 
-	elsewhere *limiter   // holds jobs of kinds that only others handle; see worker_kinds.go
-	nowhere   *limiter   // holds jobs of kinds that nobody handles
-	rest      *limiter   // holds jobs of kinds that no caller of the Receiver has named
-	others    []*kindSet // the kinds that the other workers handle
+	elsewhere *limit.Limiter // holds jobs of kinds that only others handle; see worker_kinds.go
+	nowhere   *limit.Limiter // holds jobs of kinds that nobody handles
+	rest      *limit.Limiter // holds jobs of kinds that no caller of the Receiver has named
+	others    []*kindSet     // the kinds that the other workers handle
 
 	heap      board.Heap[*block] // blocks with ready jobs, the oldest first: see worker_order.go
 	listed    bool               // it is in the worker's list of queues with such blocks
@@ -271,7 +272,6 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 			book:  refusalBook{turn: newTurn(), all: map[store.JobID]*refusal{}, gone: map[store.JobID]string{}, wake: make(chan struct{}, 1)},
 		},
 		trialPlaces:  trialPlaces{places: doubtful, lone: newLoneTrials()},
-		limits:       limitKeeper{turn: newTurn(), wake: make(chan struct{}, 1)},
 		kindHandlers: kindHandlers{handlers: map[string]*kindHandler{}, kinds: map[string]string{}},
 		lifetime: lifetime{
 			joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
@@ -294,10 +294,9 @@ func (w *Worker) assemble() {
 	l.core, l.wakes, l.lost, l.resumed = &w.core, &w.wakeups, w.lose, w.work.Broadcast
 	l.entered = func() {
 		w.tellRounds()
-		signal(w.limits.wake)
+		w.limits.Wake()
 	}
-	k := &w.limits
-	k.core, k.slots, k.lease, k.life, k.known, k.expel = &w.core, &w.handlerSlots, &w.lease, &w.lifetime, &w.kindHandlers, w.expelLate
+	w.limits = limit.NewKeeper(limited{w}, w.log, newTurn().take)
 	w.choice.core = &w.core
 	w.flush = flusher{core: &w.core, known: &w.kindHandlers, choice: &w.choice}
 	w.sweeper = sweeper{core: &w.core, life: &w.lifetime}
@@ -418,7 +417,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	}
 	for _, help := range []func(context.Context){
 		w.lease.keep, w.share, w.watch, w.watchPool, w.listen, w.poll, w.ends.conclude,
-		w.tally.addUp, w.limits.keepLimiters, w.sweeper.sweepOften, w.book.keepBook,
+		w.tally.addUp, w.limits.Keep, w.sweeper.sweepOften, w.book.keepBook,
 	} {
 		helpers.Go(func() { help(working) })
 	}
@@ -431,7 +430,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	close(w.joined)
 	<-ctx.Done()
 	w.drain(working)
-	w.limits.returnTokens(working)
+	w.limits.ReturnTokens(working)
 	w.ends.concludeLast(working)
 	w.tally.addLast(working)
 	w.book.closeBook(working)

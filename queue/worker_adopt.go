@@ -78,7 +78,7 @@ func (w *Worker) adoptOne(ctx context.Context, o *orphan, name string) (alone bo
 // passes reports whether nothing but its trial keeps a job from beginning: no limit, and no other
 // worker that does its kind. mu is held.
 func (w *Worker) passes(o *orphan) bool {
-	return w.choice.knows(o.kind) && o.q.own().open() && o.q.limiterOf(o.kind).open()
+	return w.choice.knows(o.kind) && o.q.opens(o.q.limits.Own()) && o.q.opens(o.q.limiterOf(o.kind))
 }
 
 // queueUp has a job that was taken over begin when it is its turn. mu is held.

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"github.com/dbcron/dbcron/queue/internal/limit"
 	"slices"
 
 	"github.com/dbcron/dbcron/queue/internal/board"
@@ -40,7 +41,7 @@ func (b *block) putBack() {
 		most = min(most, 50*b.q.w.opt.Batch/max(1, len(b.aside)))
 	}
 	for g, s := range b.aside {
-		if s.Len() < most || g.open() && !b.q.w.choice.gates {
+		if s.Len() < most || b.q.opens(g) && !b.q.w.choice.gates {
 			continue
 		}
 		keep := most / 2
@@ -54,7 +55,7 @@ func (b *block) putBack() {
 				return true
 			}
 			if b.skipped == nil {
-				b.skipped = map[*limiter]int64{}
+				b.skipped = map[*limit.Limiter]int64{}
 			}
 			b.skipped[g] = least(b.skipped[g], d.ID)
 			b.skip(d)
@@ -75,7 +76,7 @@ func (b *block) skipReady(d *Delivery) bool {
 // makesWay takes a job that waits for a limit out of its key queue, with those behind it. It
 // returns false if the job has to stay, because others of its key have begun with it, or its
 // trial is not over.
-func (b *block) makesWay(d *Delivery, g *limiter) bool {
+func (b *block) makesWay(d *Delivery, g *limit.Limiter) bool {
 	l := b.keyQueues[d.line()]
 	switch {
 	case d.line() == "":
@@ -85,7 +86,7 @@ func (b *block) makesWay(d *Delivery, g *limiter) bool {
 	}
 	l.limiter = g
 	if b.gated == nil {
-		b.gated = map[*limiter][]*keyQueue{}
+		b.gated = map[*limit.Limiter][]*keyQueue{}
 	}
 	b.gated[g] = append(b.gated[g], l)
 	return true
@@ -209,7 +210,7 @@ func (b *block) tookAgain(r board.Read, rows []*Delivery) []*Delivery {
 
 // resumeOf schedules a read of the jobs of a kind that were put back, once few are left that
 // wait for the limit. mu is held.
-func (b *block) resumeOf(g *limiter) {
+func (b *block) resumeOf(g *limit.Limiter) {
 	if first := b.skipped[g]; first != 0 && b.aside[g].Len() < b.fill()/4 {
 		delete(b.skipped, g)
 		b.readFrom(first)

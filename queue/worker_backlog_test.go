@@ -71,7 +71,7 @@ func TestBacklogOfAKind(t *testing.T) {
 		const batch, many = 2, 140 // more than the 40 that are set aside
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, func(*admin.Queue) {})
-		limit(t, c, "slow", 1)
+		limitTo(t, c, "slow", 1)
 		w := worker(t, other(t, db), WorkerOptions{Batch: batch})
 		var slow, quick crowd
 		goOn := make(chan struct{})
@@ -144,7 +144,7 @@ func TestBacklogOfAKindWithKeys(t *testing.T) {
 		const batch, many = 2, 140 // more than the 40 that are set aside
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, func(*admin.Queue) {})
-		limit(t, c, "slow", 1)
+		limitTo(t, c, "slow", 1)
 		s, numbers := newSequence(), map[string]int{}
 		var jobs []Job
 		for i := range many {

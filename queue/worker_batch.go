@@ -145,7 +145,7 @@ func (w *Worker) ripe(h *kindHandler, at int) (batch []*Delivery) {
 		case d.ctx.over:
 			w.end(d, d.ctx.cause, "")
 		case d.b.gone && d.from != tableRunning:
-			w.limits.exit(d)
+			w.exitLimits(d)
 		default:
 			batch = append(batch, d)
 		}
@@ -165,8 +165,8 @@ func (w *Worker) followers(first *Delivery, most int) (all []*Delivery) {
 		return nil // a job that may have crashed a worker begins alone
 	}
 	l.gathers = nil
-	own, kind := b.q.own(), b.q.limiterOf(first.Kind)
-	for len(all) < most && own.open() && kind.open() {
+	own, kind := b.q.limits.Own(), b.q.limiterOf(first.Kind)
+	for len(all) < most && b.q.opens(own) && b.q.opens(kind) {
 		d := l.join(1+len(all), first.Kind)
 		if d == nil {
 			break

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"github.com/dbcron/dbcron/queue/internal/limit"
 	"iter"
 	"maps"
 	"slices"
@@ -30,17 +31,17 @@ type block struct {
 	fifo    bool // its jobs run one after the other
 
 	seen      map[int64]*Delivery
-	ready     readyList               // may start
-	aside     map[*limiter]*readyList // could start, except for a limit of their kind
-	keyQueues map[string]*keyQueue    // keys with jobs here
-	bare      []*Delivery             // may start, except that they lack their payloads
+	ready     readyList                     // may start
+	aside     map[*limit.Limiter]*readyList // could start, except for a limit of their kind
+	keyQueues map[string]*keyQueue          // keys with jobs here
+	bare      []*Delivery                   // may start, except that they lack their payloads
 
-	skipped map[*limiter]int64       // the first job that was put back, by kinds at a limit
-	gated   map[*limiter][]*keyQueue // keys all of whose jobs were put back, because the first waits for a limit
-	resumed []*keyQueue              // keys whose jobs that were put back are to be read
-	reread  bool                     // the last read was of such jobs
-	count   int                      // in ready, bare, or under suspicion: read and not started
-	active  int                      // started and not finished
+	skipped map[*limit.Limiter]int64       // the first job that was put back, by kinds at a limit
+	gated   map[*limit.Limiter][]*keyQueue // keys all of whose jobs were put back, because the first waits for a limit
+	resumed []*keyQueue                    // keys whose jobs that were put back are to be read
+	reread  bool                           // the last read was of such jobs
+	count   int                            // in ready, bare, or under suspicion: read and not started
+	active  int                            // started and not finished
 
 	reads board.Reads // plans reads of ready jobs
 	dues  board.Dues  // plans reads of delayed jobs
@@ -144,7 +145,7 @@ func (b *block) pop() *Delivery {
 		for d == nil && more(&b.ready, p) {
 			d = b.ready.Take(p)
 			switch g := b.q.limiterOf(d.Kind); {
-			case !g.open():
+			case !b.q.opens(g):
 				b.count--
 				b.setAside(g, d)
 				d = nil
@@ -181,7 +182,7 @@ func (b *block) engage(d *Delivery) {
 // fromAside takes a job that was set aside and may go on.
 func (b *block) fromAside(priority int) *Delivery {
 	for g, s := range b.aside {
-		if g.open() {
+		if b.q.opens(g) {
 			for d := s.Take(priority); d != nil; d = s.Take(priority) {
 				if !d.bare {
 					return d
@@ -194,9 +195,9 @@ func (b *block) fromAside(priority int) *Delivery {
 	return nil
 }
 
-func (b *block) setAside(g *limiter, d *Delivery) {
+func (b *block) setAside(g *limit.Limiter, d *Delivery) {
 	if b.aside == nil {
-		b.aside = map[*limiter]*readyList{}
+		b.aside = map[*limit.Limiter]*readyList{}
 	}
 	if b.aside[g] == nil {
 		b.aside[g] = &readyList{}
@@ -204,7 +205,7 @@ func (b *block) setAside(g *limiter, d *Delivery) {
 	b.aside[g].Put(d.place(), d)
 	b.q.w.bench(d)
 	b.shed(d)
-	g.closed()
+	b.q.w.limits.Wake()
 	if b.q.w.choice.gates && !b.serving { // a caller that asks for other kinds waits for what is behind
 		b.putBack()
 	}
@@ -214,7 +215,7 @@ func (b *block) setAside(g *limiter, d *Delivery) {
 // is checked when the job is taken.
 func (b *block) hasReady() bool {
 	for g, s := range b.aside {
-		if g.open() && s.Len() > 0 {
+		if b.q.opens(g) && s.Len() > 0 {
 			return true
 		}
 	}

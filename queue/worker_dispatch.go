@@ -105,8 +105,8 @@ func (w *Worker) next(unit []*Delivery, last *Delivery) []*Delivery {
 // await waits for work. A job that waits for a limit may begin now, if the limit allows, and so may
 // one that waits to run alone. mu is held.
 func (w *Worker) await() {
-	if w.limits.limited {
-		signal(w.limits.wake)
+	if w.limits.Limited() {
+		w.limits.Wake()
 	}
 	if w.lone.holds && w.lone.d == nil {
 		signal(w.lone.wake)
@@ -163,9 +163,7 @@ func (w *Worker) take(unit []*Delivery) []*Delivery {
 func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
 	d.began = at
 	w.begun++
-	if b.q.limiters != nil {
-		w.limits.pass(d)
-	}
+	w.passLimits(d)
 	if limit := b.timeout(d); limit > 0 {
 		d.over = at.Add(limit)
 	}
@@ -294,7 +292,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	}
 	d.ended = true
 	w.lease.clears(d)
-	w.limits.exit(d)
+	w.exitLimits(d)
 	b := d.b
 	b.handBack(d)
 	if d.counted {

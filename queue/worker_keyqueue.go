@@ -1,14 +1,17 @@
 package queue
 
-import "github.com/dbcron/dbcron/queue/internal/board"
+import (
+	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/limit"
+)
 
 // A keyQueue is the known jobs of one key, in their order, and what else keeps them from
 // beginning. Its worker's mu guards it.
 type keyQueue struct {
 	board.KeyQueue[*Delivery]
 	key     string
-	limiter *limiter // the limit for which all of its jobs were put back; nil: none
-	resumed bool     // it is in its block's list of these
+	limiter *limit.Limiter // the limit for which all of its jobs were put back; nil: none
+	resumed bool           // it is in its block's list of these
 
 	gathers *gathering // the batch for which the holder waits, and its maximum size
 	most    int

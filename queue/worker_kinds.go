@@ -2,6 +2,7 @@ package queue
 
 import (
 	"encoding/json"
+	"github.com/dbcron/dbcron/queue/internal/limit"
 	"maps"
 	"slices"
 	"strings"
@@ -197,9 +198,9 @@ func (q *workQueue) othersDo(kind string) bool {
 
 // stranger returns the limiter that holds back jobs of kinds that this worker does not handle.
 // mu is held.
-func (q *workQueue) stranger(kind string) *limiter {
+func (q *workQueue) stranger(kind string) *limit.Limiter {
 	if q.elsewhere == nil {
-		q.elsewhere, q.nowhere = &limiter{q: q, never: true}, &limiter{q: q, never: true}
+		q.elsewhere, q.nowhere = limit.Barrier(q.limits, ""), limit.Barrier(q.limits, "")
 	}
 	if q.othersDo(kind) {
 		return q.elsewhere
@@ -215,7 +216,7 @@ func (q *workQueue) stranger(kind string) *limiter {
 }
 
 // barrierOf returns the limiter that holds back a job of a kind, or nil. mu is held.
-func (q *workQueue) barrierOf(kind string) *limiter {
+func (q *workQueue) barrierOf(kind string) *limit.Limiter {
 	if q.w.choice.knows(kind) {
 		return q.limiterOf(kind)
 	}
@@ -261,7 +262,7 @@ func (b *block) sortAnew() {
 		list = slices.AppendSeq(list, s.All())
 		*s = readyList{}
 	}
-	for _, g := range []*limiter{b.q.elsewhere, b.q.nowhere, b.q.rest} {
+	for _, g := range []*limit.Limiter{b.q.elsewhere, b.q.nowhere, b.q.rest} {
 		if g == nil {
 			continue
 		}
@@ -290,8 +291,8 @@ func (b *block) sortAnew() {
 // leavesDelayed reports whether a due job stays in its table because this worker does not
 // handle its kind. A ready job need not: it can be read again by its id; nor one of a key,
 // whose place others know.
-func (b *block) leavesDelayed(d *Delivery, g *limiter) bool {
-	if !g.never || d.from != tableDelayed || d.line() != "" {
+func (b *block) leavesDelayed(d *Delivery, g *limit.Limiter) bool {
+	if !g.Barred() || d.from != tableDelayed || d.line() != "" {
 		return false
 	}
 	b.left = true
@@ -358,7 +359,7 @@ func (b *block) exhausted() bool {
 		return false
 	}
 	for g, s := range b.aside {
-		if !g.never && s.Len() > 0 {
+		if !g.Barred() && s.Len() > 0 {
 			return false
 		}
 	}

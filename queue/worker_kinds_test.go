@@ -101,7 +101,7 @@ func TestKindsBehindALimit(t *testing.T) {
 		c := client(t, db, Options{})
 		p := doing{done: map[int64]int{}}
 		enqueueMany(t, c, []Job{{Kind: "b"}, {Kind: "b"}, {Kind: "b"}})
-		limit(t, c, "", 2)
+		limitTo(t, c, "", 2)
 		w := p.worker(t, c, WorkerOptions{}, "a")
 		start(t, w)
 		ids := enqueueMany(t, c, []Job{{Kind: "a"}, {Kind: "a"}, {Kind: "a"}})
@@ -110,9 +110,8 @@ func TestKindsBehindALimit(t *testing.T) {
 			defer p.mu.Unlock()
 			return p.done[ids[0]]+p.done[ids[1]]+p.done[ids[2]] == 3
 		})
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if own := w.queues[0].own(); own == nil || own.needPermits() != 0 {
+		own := limitsOf(w).Own()
+		if d := (limited{w}).Demand(own); own == nil || d.Ready != 0 || len(d.Aside) != 0 {
 			t.Error("it needs permits for jobs of others")
 		}
 	})

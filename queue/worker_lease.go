@@ -105,7 +105,7 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 		if names[set.ID] != "" {
 			continue // it was given twice
 		}
-		q := &workQueue{w: w, id: set.ID, name: set.Name, set: set, blocks: map[int]*block{}, joining: true}
+		q := &workQueue{w: w, id: set.ID, name: set.Name, set: set, blocks: map[int]*block{}, joining: true, limits: w.limits.Queue(set.ID, set.Name)}
 		queues, names[q.id] = append(queues, q), q.name
 	}
 	limits, err := limitsByQueue(ctx, &w.db.Session, names)
@@ -113,7 +113,7 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 		return err
 	}
 	for _, q := range queues {
-		w.limits.meetLimits(q, limits[q.id]) // before the first job
+		w.meetLimits(q, limits[q.id]) // before the first job
 	}
 	if err := w.fill(ctx); err != nil {
 		return err
@@ -391,7 +391,7 @@ func (w *Worker) forfeit(why string) bool {
 	w.heedLone()
 	w.adjourn(instant.Now())
 	clear(w.rows)
-	w.limits.loseLimits()
+	w.limits.Lose()
 	w.work.Broadcast() // handlers that have a job and wait for the lease: see stillMine
 	return true
 }
@@ -533,7 +533,7 @@ func (w *Worker) giveUp(d *Delivery) {
 		return
 	}
 	d.ended = true
-	w.limits.exit(d)
+	w.exitLimits(d)
 	if d.counted {
 		d.counted = false
 		d.b.active--

@@ -2,43 +2,15 @@ package queue
 
 import (
 	"context"
-	"errors"
-	"maps"
-	"slices"
-	"time"
 
-	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/internal/limit"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A limiter admits the jobs that a limit bounds: those of a queue, or of one of its kinds. It
-// is open while it has unused permits, and tokens of the rate. Jobs of a kind whose limiter is
-// closed are set aside in their block, so that those of other kinds continue. A block of a
-// queue whose own limiter is closed is left alone.
-//
-// The worker's mu guards it. A limiter is never removed, even if its limit is.
-type limiter struct {
-	q     *workQueue
-	kind  string      // empty: the queue's own
-	never bool        // it holds kinds that this worker does not handle
-	limit store.Limit // both numbers are zero without a limit
-
-	active   int            // jobs that have passed and not ended
-	permits  map[int]permit // by slot
-	keep     int            // permits beyond that are given back
-	room     int            // how many jobs may be active
-	quiet    instant.Instant
-	refusals int             // consecutive failures to get permits
-	ask      instant.Instant // for permits: not before
-	look     instant.Instant // when to check that the permits still exist
-	doubt    bool            // it is unknown whether some were taken or given back
-
-	tokens  int   // how many jobs may begin
-	drawnTo int64 // µs: the rate was used up until then after the last draw
-	drawn   instant.Instant
-	askRate instant.Instant // for tokens: not before
-}
+// What limits mean for a worker's jobs. Package limit counts them, and gets permits and tokens. Jobs of
+// a kind whose limiter is closed are set aside in their block, so that those of other kinds continue.
+// A block of a queue whose own limiter is closed is left alone.
 
 // The limiters that a job has passed.
 const (
@@ -46,321 +18,198 @@ const (
 	throughKind
 )
 
-// A limitKeeper enforces the limits of a worker's queues and kinds: it gets permits
-// (worker_permit.go) and tokens (worker_rate.go) for waiting jobs, and gives them back.
-type limitKeeper struct {
-	*core
-	slots *handlerSlots
-	lease *nodeLease
-	life  *lifetime
-	known *kindHandlers
-	expel func(context.Context, []*store.LeaseRow) error // frees the permits of lost processes
-
-	turn    turn
-	limited bool          // there are limiters
-	wake    chan struct{} // signals to look after the limiters now
-}
-
 // limiterOf returns the limiter for the jobs of a kind, or nil if there is none.
-func (q *workQueue) limiterOf(kind string) *limiter {
-	if q.limiters == nil || kind == "" {
+func (q *workQueue) limiterOf(kind string) *limit.Limiter {
+	if !q.limits.Limited() || kind == "" {
 		return nil
 	}
-	if g := q.limiters[kind]; g != nil || !q.w.choice.gates {
-		return g
+	if l := q.limits.Of(kind); l != nil || !q.w.choice.gates {
+		return l
 	}
 	return q.rest // see worker_kinds.go
 }
 
-// limiterWith returns the limiter of a kind with a limit of its own, or nil.
-func (q *workQueue) limiterWith(kind string) *limiter {
-	if kind == "" {
-		return nil
+// opens reports whether a job may pass a limiter: its kind is wanted, and the limit allows it. mu is held.
+func (q *workQueue) opens(l *limit.Limiter) bool {
+	return l == nil || q.w.choice.asking.takes(l.Kind) && l.Open()
+}
+
+// passLimits records that a job passes its limiters. mu is held.
+func (w *Worker) passLimits(d *Delivery) {
+	limits := d.b.q.limits
+	if !limits.Limited() {
+		return
 	}
-	return q.limiters[kind]
-}
-
-// own returns the limiter of all of a queue's jobs, or nil.
-func (q *workQueue) own() *limiter { return q.limiters[""] }
-
-// open reports whether a job may pass.
-func (g *limiter) open() bool {
-	return g == nil || !g.never && g.q.w.choice.asking.takes(g.kind) &&
-		(g.limit.Running == 0 || g.active < g.room) && (g.limit.Rate == 0 || g.tokens > 0)
-}
-
-// free returns how many jobs may pass now.
-func (g *limiter) free() int {
-	n := g.vacant()
-	if g.limit.Rate > 0 {
-		n = min(n, g.tokens)
-	}
-	return max(0, n)
-}
-
-// recount updates how many jobs the available permits allow.
-func (g *limiter) recount() {
-	n := 0
-	for slot := range g.permits {
-		if slot < g.limit.Running {
-			n++
-		}
-	}
-	g.room = min(n, g.keep)
-}
-
-// closed tells the limiter's keeper that a job was held back. mu is held.
-func (g *limiter) closed() { signal(g.q.w.limits.wake) }
-
-// pass records that a job has passed its limiters. mu is held.
-func (k *limitKeeper) pass(d *Delivery) {
-	q := d.b.q
-	if g := q.own(); g != nil {
+	if l := limits.Own(); l != nil {
 		d.limiters |= throughQueue
-		g.active++
-		g.tokens = max(0, g.tokens-1)
+		l.Pass()
 	}
-	if g := q.limiterWith(d.Kind); g != nil {
+	if l := limits.Of(d.Kind); l != nil && d.Kind != "" {
 		d.limiters |= throughKind
-		g.active++
-		g.tokens = max(0, g.tokens-1)
+		l.Pass()
 	}
 }
 
-// exit records that a job that had passed limiters has ended. mu is held.
-func (k *limitKeeper) exit(d *Delivery) {
+// exitLimits records that a job that had passed limiters has ended. mu is held.
+func (w *Worker) exitLimits(d *Delivery) {
 	if d.limiters == 0 {
 		return
 	}
-	q := d.b.q
+	exit := func(l *limit.Limiter) {
+		if l.Exit(w.closing) && d.b.q.opens(l) {
+			w.reopen(d.b.q, l, 1)
+		}
+	}
 	if d.limiters&throughQueue != 0 {
-		k.vacate(q.own())
+		exit(d.b.q.limits.Own())
 	}
 	if d.limiters&throughKind != 0 {
-		k.vacate(q.limiterWith(d.Kind))
+		exit(d.b.q.limits.Of(d.Kind))
 	}
 	d.limiters = 0
 }
 
-func (k *limitKeeper) vacate(g *limiter) {
-	g.active--
-	if len(g.permits) > g.keep || k.life.closing {
-		g.look = 0
-		g.closed()
-	}
-	if g.open() {
-		k.slots.reopen(g, 1)
-	}
-}
-
 // reopen lets n jobs continue that wait at a limiter. mu is held.
-func (slots *handlerSlots) reopen(g *limiter, n int) {
-	for _, b := range g.q.blocks {
-		b.resumeOf(g)
-		slots.offer(b, 0)
+func (w *Worker) reopen(q *workQueue, l *limit.Limiter, n int) {
+	for _, b := range q.blocks {
+		b.resumeOf(l)
+		w.offer(b, 0)
 	}
-	for range min(n, slots.idle) {
-		slots.work.Signal()
+	for range min(n, w.idle) {
+		w.work.Signal()
 	}
-}
-
-// waiting returns the number of read jobs that wait for this limiter only. mu is held.
-func (g *limiter) waiting() int {
-	return g.behind(func(kind *limiter, n int) int {
-		if kind.open() {
-			return n
-		}
-		return 0
-	})
-}
-
-// behind counts the jobs that wait for a limiter. of says how many of a queue's jobs count that
-// were set aside for one of its kinds. mu is held.
-func (g *limiter) behind(of func(kind *limiter, n int) int) (n int) {
-	for _, b := range g.q.blocks {
-		if !b.startable() {
-			continue
-		}
-		if g.kind == "" {
-			n += b.count
-		}
-		for kind, s := range b.aside {
-			switch {
-			case kind == g:
-				n += s.Len()
-			case g.kind == "":
-				n += of(kind, s.Len())
-			}
-		}
-	}
-	return n
-}
-
-// need returns how many of them could begin if the limiter were open. mu is held.
-func (g *limiter) need() int { return g.startable(g.waiting()) }
-
-// startable returns how many of n jobs could begin if the limiter were open. mu is held.
-func (g *limiter) startable(n int) int {
-	w := g.q.w
-	if w.idle == 0 || w.closing && !w.opt.AtMostOnce {
-		return 0
-	}
-	if len(w.slots) == 0 { // a Receiver, which may take any number
-		return min(n, w.opt.Batch)
-	}
-	return min(n, w.idle)
-}
-
-// needPermits returns how many permits could be used. For a queue's limiter this includes jobs
-// that will begin within a moment when their kind's rate admits them, for which nothing is
-// drawn before. mu is held.
-func (g *limiter) needPermits() int {
-	return g.startable(g.behind(func(kind *limiter, n int) int {
-		switch {
-		case kind.open():
-			return n
-		case kind.limit.Rate > 0 && kind.vacant() > 0:
-			return min(n, kind.limit.Ahead())
-		}
-		return 0
-	}))
-}
-
-// ready returns how many waiting jobs could begin now, apart from the rate: each has a permit.
-// mu is held.
-func (g *limiter) ready() int {
-	n := min(g.need(), g.vacant())
-	if own := g.q.own(); g.kind != "" && own != nil {
-		n = min(n, own.vacant())
-	}
-	return n
-}
-
-// vacant returns the number of unused permits. mu is held.
-func (g *limiter) vacant() int {
-	if g.limit.Running == 0 {
-		return store.MaxRunning
-	}
-	return max(0, g.room-g.active)
 }
 
 // meetLimits applies the limits of a queue as just read.
-func (k *limitKeeper) meetLimits(q *workQueue, limits []store.LimitRow) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.alone {
+func (w *Worker) meetLimits(q *workQueue, rows []store.LimitRow) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.alone {
 		return
 	}
 	there := map[string]bool{}
-	for _, l := range limits {
-		there[l.Kind] = true
-		k.limit(q, l.Kind, l.Limit)
+	for _, r := range rows {
+		there[r.Kind] = true
+		w.setLimit(q, r.Kind, r.Limit)
 	}
-	for kind := range q.limiters {
+	for _, kind := range q.limits.Kinds() {
 		if !there[kind] {
-			k.limit(q, kind, store.Limit{})
+			w.setLimit(q, kind, store.Limit{})
 		}
 	}
 }
 
-// limit sets the limit of a limiter. mu is held.
-func (k *limitKeeper) limit(q *workQueue, kind string, l store.Limit) {
-	g := q.limiters[kind]
-	if g == nil {
-		if q.limiters == nil {
-			q.limiters = map[string]*limiter{}
-		}
-		g = &limiter{q: q, kind: kind, permits: map[int]permit{}, keep: store.MaxRunning}
-		q.limiters[kind], k.limited = g, true
-		k.admitted(g)
+// setLimit sets a limit, which counts the jobs that run. mu is held.
+func (w *Worker) setLimit(q *workQueue, kind string, to store.Limit) *limit.Limiter {
+	l, made, free := w.limits.Set(q.limits, kind, to)
+	if made {
+		l.Admit(w.countRunning(q, kind))
 	}
-	if g.limit == l {
-		return
+	if free > 0 && w.choice.asking.takes(kind) {
+		w.reopen(q, l, free)
 	}
-	if l.Rate == 0 {
-		g.tokens = 0
-	}
-	g.limit, g.look, g.ask, g.askRate = l, 0, 0, 0
-	g.recount()
-	g.closed()
-	if n := g.free(); n > 0 {
-		k.slots.reopen(g, n)
-	}
+	return l
 }
 
-// admitted counts running jobs at a new limiter. mu is held.
-func (k *limitKeeper) admitted(g *limiter) {
+// countRunning counts the running jobs that have not passed a limiter of a kind, and records that they
+// have. mu is held.
+func (w *Worker) countRunning(q *workQueue, kind string) (n int) {
 	bit := uint8(throughKind)
-	if g.kind == "" {
+	if kind == "" {
 		bit = throughQueue
 	}
 	count := func(d *Delivery) {
-		if d.b.q == g.q && (g.kind == "" || g.kind == d.Kind) && !d.ended && d.limiters&bit == 0 {
+		if d.b.q == q && (kind == "" || kind == d.Kind) && !d.ended && d.limiters&bit == 0 {
 			d.limiters |= bit
-			g.active++
+			n++
 		}
 	}
-	for _, unit := range k.slots.slots {
-		for _, d := range unit {
-			count(d)
-		}
+	for d := range w.underWay() {
+		count(d)
 	}
-	for h := range k.known.everyHandler() {
+	for h := range w.everyHandler() {
 		for _, g := range h.gathered {
 			for _, d := range g.jobs {
 				count(d)
 			}
 		}
 	}
-	for d := range k.slots.taken {
-		count(d)
+	return n
+}
+
+// limited is the worker as its limits' keeper sees it.
+type limited struct{ w *Worker }
+
+func (s limited) DB() *dialect.DB { return s.w.db }
+
+func (s limited) Announce(ctx context.Context) { s.w.c.bells.announce(ctx) }
+
+func (s limited) Expel(ctx context.Context, holders []*store.LeaseRow) error {
+	return s.w.expelLate(ctx, holders)
+}
+
+func (s limited) Node() string {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	return s.w.lease.node
+}
+
+// queueOf returns the queue of a limiter, or nil. mu is held.
+func (s limited) queueOf(limits *limit.Queue) *workQueue {
+	for _, q := range s.w.queues {
+		if q.limits == limits {
+			return q
+		}
+	}
+	return nil
+}
+
+func (s limited) ReadLimits(limits *limit.Queue, rows []store.LimitRow) {
+	s.w.mu.Lock()
+	q := s.queueOf(limits)
+	s.w.mu.Unlock()
+	if q != nil {
+		s.w.meetLimits(q, rows)
 	}
 }
 
-// keepLimiters gets permits and tokens when jobs wait for them, and gives them back.
-func (k *limitKeeper) keepLimiters(ctx context.Context) {
-	trouble := trouble.New(k.log, "keeping to limits")
-	for {
-		wait, err := k.tendLimiters(ctx)
-		if ctx.Err() == nil {
-			trouble.Note(err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.wake:
-		case <-time.After(wait):
-		}
+func (s limited) Reopened(l *limit.Limiter, n int) {
+	s.w.mu.Lock()
+	defer s.w.mu.Unlock()
+	if q := s.queueOf(l.Queue); q != nil && q.opens(l) {
+		s.w.reopen(q, l, n)
 	}
 }
 
-// tendLimiters looks after all limiters, and returns when to do so again at the latest.
-func (k *limitKeeper) tendLimiters(ctx context.Context) (next time.Duration, err error) {
-	end, err := k.turn.take(ctx)
-	if err != nil {
-		return time.Hour, err
+func (s limited) Demand(l *limit.Limiter) (d limit.Demand) {
+	w := s.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	q := s.queueOf(l.Queue)
+	if q == nil {
+		return d
 	}
-	defer end()
-	next = time.Hour
-	for _, g := range k.limiters() {
-		for _, tend := range []func(context.Context, *limiter) (time.Duration, error){k.tendPermits, k.tendRate} {
-			wait, e := tend(ctx, g)
-			if e != nil {
-				err, wait = errors.Join(err, e), permitAgain
+	d.Aside = map[*limit.Limiter]int{}
+	for _, b := range q.blocks {
+		if !b.startable() {
+			continue
+		}
+		if l.Kind == "" {
+			d.Ready += b.count
+		}
+		for kind, waits := range b.aside {
+			if kind == l || l.Kind == "" && !kind.Barred() && w.choice.asking.takes(kind.Kind) {
+				d.Aside[kind] += waits.Len()
 			}
-			if wait > 0 {
-				next = min(next, max(wait, time.Millisecond))
-			}
 		}
 	}
-	return next, err
-}
-
-func (k *limitKeeper) limiters() (all []*limiter) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, q := range k.queues {
-		all = slices.AppendSeq(all, maps.Values(q.limiters))
+	d.Closing = w.closing
+	switch {
+	case w.idle == 0 || w.closing && !w.opt.AtMostOnce:
+	case len(w.slots) == 0: // a Receiver, which may take any number
+		d.Most = w.opt.Batch
+	default:
+		d.Most = w.idle
 	}
-	return all
+	return d
 }

@@ -37,7 +37,7 @@ func (b *block) head() (h board.Place, ok bool) {
 	for p := range b.ready {
 		h, ok = b.ready.First(p)
 		for g, s := range b.aside {
-			if first, has := s.First(p); has && g.open() && (!ok || first.Before(h)) {
+			if first, has := s.First(p); has && b.q.opens(g) && (!ok || first.Before(h)) {
 				h, ok = first, true
 			}
 		}
@@ -127,8 +127,8 @@ func (q *workQueue) pop(at instant.Instant) (*Delivery, *block) {
 			q.heap.Set(b, h)
 			continue
 		}
-		if g := q.own(); !g.open() {
-			g.closed()
+		if !q.opens(q.limits.Own()) {
+			w.limits.Wake()
 			return nil, nil
 		}
 		if q.waitsFor(h, at) {

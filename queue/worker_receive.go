@@ -231,12 +231,12 @@ func (r *Receiver) noteKinds(asked *kindSet) error {
 		w.choice.gates = true
 		for _, q := range w.queues {
 			for _, kind := range fresh { // holds jobs for other callers
-				if q.limiters[kind] == nil {
-					w.limits.limit(q, kind, store.Limit{})
+				if q.limits.Of(kind) == nil {
+					w.setLimit(q, kind, store.Limit{})
 				}
 			}
 			if q.rest == nil {
-				q.rest = &limiter{q: q, kind: restKind}
+				q.rest = w.setLimit(q, restKind, store.Limit{})
 			}
 			for _, b := range q.blocks {
 				b.sortAnew()
@@ -299,7 +299,7 @@ func (w *Worker) resumeOpen() {
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
 			for g := range b.skipped {
-				if g.open() {
+				if q.opens(g) {
 					b.resumeOf(g)
 				}
 			}
@@ -403,7 +403,7 @@ func (r *Receiver) dismiss(at int) {
 // for one job should not wait for another read. mu is held.
 func (w *Worker) readsMore() (more bool) {
 	for _, q := range w.queues {
-		if !q.own().open() {
+		if !q.opens(q.limits.Own()) {
 			continue
 		}
 		reads := q.joining

@@ -390,7 +390,7 @@ func (w *Worker) refreshSettings(ctx context.Context, due []*workQueue) error {
 			w.meet(q, set)
 		}
 		if bounds, read := limits[q.id]; read {
-			w.limits.meetLimits(q, bounds)
+			w.meetLimits(q, bounds)
 		}
 	}
 	return err

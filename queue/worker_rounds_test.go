@@ -63,7 +63,7 @@ func TestRoundsOfManyQueues(t *testing.T) {
 			if i == 3 { // those count that were read last
 				want = i + 1
 			}
-			if g := q.limiters["x"]; q.set.MaxAttempts != want || len(q.blocks) != 2 || g == nil || g.limit.Running != i+1 {
+			if g := q.limits.Of("x"); q.set.MaxAttempts != want || len(q.blocks) != 2 || g == nil || g.Limit().Running != i+1 {
 				t.Errorf("queue %s: %d attempts, not %d; %d blocks; limiter %v", q.name, q.set.MaxAttempts, want, len(q.blocks), g)
 			}
 		}

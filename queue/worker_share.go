@@ -299,8 +299,10 @@ func (w *Worker) expelOne(ctx context.Context, node string) (gone bool, err erro
 		return n > 0, err
 	}
 	var state string
-	err = w.db.Get(ctx, store.NodeState, sqlrun.Args{"node": node}, &state)
-	return err == nil && state != "live" || errors.Is(err, sql.ErrNoRows), orGone(err)
+	if err = w.db.Get(ctx, store.NodeState, sqlrun.Args{"node": node}, &state); errors.Is(err, sql.ErrNoRows) {
+		return true, nil
+	}
+	return err == nil && state != "live", err
 }
 
 // check drops blocks that no longer belong to this worker according to the table. It returns

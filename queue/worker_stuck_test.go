@@ -83,7 +83,7 @@ func TestStuckHandler(t *testing.T) {
 func TestWhatWaitsForAStuckHandler(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, c *Client){
 		"fifo":   func(t *testing.T, c *Client) { edit(t, c, func(q *admin.Queue) { impatient(q); fifo(q) }) },
-		"permit": func(t *testing.T, c *Client) { edit(t, c, impatient); limit(t, c, "deaf", 1) },
+		"permit": func(t *testing.T, c *Client) { edit(t, c, impatient); limitTo(t, c, "deaf", 1) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			memory(t, func(t *testing.T, db *dbtest.DB) {
