@@ -109,9 +109,9 @@ func (h *eventHub) tell(d *Delivery, what verdict, err error, after time.Duratio
 	}
 	event := Event{Job: d.Job, ID: d.ID, Attempt: d.Attempt, Outcome: eventNames[what], Err: asReturned(err), After: after}
 	switch {
-	case errors.Is(d.ctx.cause, errCancelled) && !d.inTx:
+	case errors.Is(d.ctx.cause, errCancelled) && d.tx != txCompleted:
 		event.Outcome, event.Err, event.After = EventCancelled, errCancelled, 0
-	case what == done && d.dropped:
+	case what == done && d.discarded():
 		event.Outcome, event.Err = EventDiscarded, errors.New(d.reason)
 	case what == buried:
 		event.After = 0

@@ -19,7 +19,7 @@ func endedOf(list []*Delivery, among func(id int64) bool) (all []store.Ended) {
 	for _, d := range list {
 		if d.tied() && among(d.ID) {
 			e := store.Ended{ID: d.ID, Unique: d.Unique, Group: d.Group, State: store.MemberDone, Result: d.result}
-			if d.dropped {
+			if d.discarded() {
 				e.State = store.MemberCancelled
 			}
 			all = append(all, e)

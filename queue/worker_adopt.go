@@ -109,11 +109,11 @@ func (w *Worker) adopt(
 		}
 		return err // adopted and not begun: if this process ends, its crashes stay the same
 	}
-	d.trial = why
+	d.trial.why = why
 	w.out[d.at()], w.rows[d.at()] = d, d
 	b.takeIn(d.line(), d.ID)
 	if found := o.found(); w.guilty(o.q, found) {
-		d.ended = true
+		d.phase = phaseEnded
 		delete(w.out, d.at())
 		w.acquit(d)
 		b.moves = append(b.moves, move{

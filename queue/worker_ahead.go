@@ -122,7 +122,7 @@ func (b *block) spare(d *Delivery) {
 // spent are placeholders for jobs that are done, by priority.
 var spent = func() (all [Idle + 1]*Delivery) {
 	for p := range all {
-		all[p] = &Delivery{Job: Job{Priority: p}, ended: true}
+		all[p] = &Delivery{Job: Job{Priority: p}, phase: phaseWritten}
 	}
 	return all
 }()
@@ -150,7 +150,7 @@ func (b *block) toLoad(room int) (list []*Delivery) {
 		return nil
 	}
 	more := func(d *Delivery) bool {
-		if !d.bare || d.moving || d.ended {
+		if !d.bare || d.row == rowLeaving || d.hasEnded() {
 			return true
 		}
 		if len(list) > 0 && (room < d.lacks || len(list) == b.q.w.opt.Batch) {
@@ -220,7 +220,7 @@ func (f *flusher) loadSteps(t *round) (steps []*sqlrun.Step) {
 func (w *Worker) tookLoads(t *round) {
 	b := t.b
 	for _, d := range t.loads {
-		if !d.bare || d.moving || d.ended || d.from != tableRunning && b.seen[d.ID] != d {
+		if !d.bare || d.row == rowLeaving || d.hasEnded() || d.from != tableRunning && b.seen[d.ID] != d {
 			continue // it was taken or put back meanwhile
 		}
 		p, there := t.loaded[d.ID]

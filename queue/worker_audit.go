@@ -56,12 +56,12 @@ func (w *Worker) recount(b *block) {
 	}
 	n := b.ready.Len() + len(b.bare) + len(b.doubted)
 	for _, m := range b.moves {
-		if m.out && m.d.began == 0 && !m.d.ended {
+		if m.out && m.d.phase == phaseRead {
 			n++
 		}
 	}
 	for _, r := range b.refusals {
-		if r.out() && !r.d.ended {
+		if r.out() && !r.d.hasEnded() {
 			n++
 		}
 	}

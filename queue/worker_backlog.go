@@ -81,7 +81,7 @@ func (b *block) makesWay(d *Delivery, g *limit.Limiter) bool {
 	switch {
 	case d.line() == "":
 		return true
-	case l == nil || d.trial != trusted || !l.GiveWay(d.ID, b.skipReady):
+	case l == nil || d.trial.why != trusted || !l.GiveWay(d.ID, b.skipReady):
 		return false
 	}
 	l.limiter = g

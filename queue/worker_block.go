@@ -170,12 +170,12 @@ func more(list *readyList, priority int) bool {
 	return has
 }
 
-// engage counts a job that pop has taken.
+// engage has a job begin that pop has taken.
 func (b *block) engage(d *Delivery) {
+	d.phase = phaseRunning
 	b.weigh(d, 0)
 	if d.from != tableRunning {
 		b.active++
-		d.counted = true
 	}
 }
 
@@ -361,7 +361,7 @@ func (b *block) waits() (all []*Delivery) {
 			if len(all) == store.Chunk {
 				return
 			}
-			if d.began == 0 && !d.ended && !d.moving && d.from != tableRunning {
+			if d.waits() {
 				all = append(all, d)
 			}
 		}
@@ -407,7 +407,7 @@ func (b *block) removeMissing(waits []*Delivery, there map[int64]bool) {
 		return
 	}
 	for _, d := range waits {
-		if !there[d.ID] && d.began == 0 && !d.ended && !d.moving && d.from != tableRunning {
+		if !there[d.ID] && d.waits() {
 			b.remove(d)
 		}
 	}
@@ -432,7 +432,7 @@ func (b *block) remove(d *Delivery) {
 	if l := b.keyQueues[d.line()]; d.line() != "" && l != nil {
 		l.Remove(d)
 	}
-	d.ended = true
+	d.phase = phaseEnded
 	b.forget = append(b.forget, d.ID)
 	b.q.w.releaseIfMine(b, d.line(), d.ID)
 }

@@ -301,7 +301,7 @@ func (s *settling) outcomes(part []int) (acks []*Delivery) {
 			}
 			acks = append(acks, d)
 		case discard:
-			d.dropped, d.reason = true, limitText(o.Err.Error(), 4000)
+			d.phase, d.what, d.reason = phaseEnded, discard, limitText(o.Err.Error(), 4000)
 			acks = append(acks, d)
 		default:
 			s.moves = append(s.moves, s.moveFor(d, &result{o.Err, what, after}))

@@ -22,8 +22,8 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 	if w.opt.AtMostOnce {
 		return invalid("complete", "a worker that removes jobs before they are done cannot complete them")
 	}
-	if d.loose {
-		d.pinned = true
+	if d.from == tableNone {
+		d.tx = txPinned
 		return nil
 	}
 	if err := w.pin(ctx, d); err != nil {
@@ -31,7 +31,7 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 	}
 	w.mu.Lock()
 	c := completion{tx: w.db.On(tx), b: b, node: w.lease.node, keep: b.q.set.KeepDone}
-	from, lost := d.from, d.ended || d.ctx.over
+	from, lost := d.from, d.hasEnded() || d.ctx.over
 	var earlier []*Delivery
 	if !lost {
 		earlier = b.withhold(d)
@@ -59,7 +59,7 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 	if err == nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		d.inTx = true
+		d.tx = txCompleted
 	}
 	return err
 }
@@ -129,7 +129,7 @@ func (b *block) withhold(d *Delivery) []*Delivery {
 	if d.line() == "" {
 		return nil
 	}
-	before := func(o *Delivery) bool { return o.line() == d.line() && !o.inTx }
+	before := func(o *Delivery) bool { return o.line() == d.line() && o.tx != txCompleted }
 	var rest []*Delivery
 	for _, o := range b.acks {
 		if before(o) {
@@ -160,7 +160,7 @@ func (b *block) withhold(d *Delivery) []*Delivery {
 // committed, they find nothing left to delete. mu is held.
 func (b *block) handBack(d *Delivery) {
 	for _, r := range d.paused {
-		if r.pause--; d.inTx {
+		if r.pause--; d.tx == txCompleted {
 			r.next = 0
 		}
 	}
@@ -198,17 +198,17 @@ func (w *Worker) pin(ctx context.Context, d *Delivery) error {
 	now := instant.Now()
 	for _, m := range batch {
 		m.stays = max(m.stays, now.Add(mateStays))
-		if m.moving {
+		if m.row == rowLeaving {
 			keepIn(m)
 		}
 	}
 	for _, m := range ofKey {
-		m.pinned = true
+		m.tx = max(m.tx, txPinned)
 	}
 	if w.db.Dialect.SkipLocked == "" {
 		return nil
 	}
-	moving := func(m *Delivery) bool { return m.moving || m.saving }
+	moving := func(m *Delivery) bool { return m.row != rowFree }
 	for slices.ContainsFunc(batch, moving) {
 		if since(now) > checkOutWait {
 			if len(ofKey) == 1 || !slices.ContainsFunc(ofKey, moving) {

@@ -177,7 +177,7 @@ func TestBatchByKeyAfterACrash(t *testing.T) {
 					must(t, batch[0].CompleteTx(ctx, tx))
 					w1.mu.Lock()
 					for _, d := range batch { // as if it took long
-						if w1.look(d, d.began.Add(time.Hour)); d.moving {
+						if w1.look(d, d.began.Add(time.Hour)); d.row == rowLeaving {
 							t.Errorf("%s is to be checked out", d.Payload)
 						}
 					}
@@ -230,7 +230,7 @@ func TestCompleteTxOfASlowJob(t *testing.T) {
 					eventually(t, "it is to be checked out", func() bool {
 						w.mu.Lock()
 						defer w.mu.Unlock()
-						return d.moving || d.from == tableRunning
+						return d.row == rowLeaving || d.from == tableRunning
 					})
 					if err := d.CompleteTx(ctx, tx); err != nil {
 						t.Logf("completing: %v", err)
@@ -330,7 +330,7 @@ func TestCompleteTxThatHoldsTheCheckOut(t *testing.T) {
 					w.mu.Lock()
 					defer w.mu.Unlock()
 					w.look(d, instant.Now().Add(w.slow))
-					return d.moving && len(d.b.moves) == 0
+					return d.row == rowLeaving && len(d.b.moves) == 0
 				})
 			}
 			if err := d.CompleteTx(ctx, tx); err != nil {

@@ -102,7 +102,7 @@ func (t *tally) logDone(d *Delivery, waited, ran int64) {
 		level = slog.LevelDebug
 	}
 	if ctx := context.Background(); t.log.Enabled(ctx, level) {
-		t.log.Log(ctx, level, "job done", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "discarded", d.dropped,
+		t.log.Log(ctx, level, "job done", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "discarded", d.discarded(),
 			"waited", time.Duration(waited)*time.Microsecond, "took", time.Duration(ran)*time.Microsecond)
 	}
 }

@@ -18,6 +18,36 @@ const (
 	tableReady table = iota
 	tableDelayed
 	tableRunning
+	tableNone // see Worker.attempt
+)
+
+// A phase is how far a worker has come with a job. It never goes back: an attempt that begins anew is
+// another Delivery.
+type phase uint8
+
+const (
+	phaseRead    phase = iota // in memory: it may begin, or waits for others
+	phaseRunning              // a handler has it, or waits to run it
+	phaseEnded                // it has an outcome, which is not committed
+	phaseWritten              // its outcome is committed, or was given up
+)
+
+// A rowWork is what is under way with a job's row. An outcome that comes meanwhile waits for its end.
+type rowWork uint8
+
+const (
+	rowFree     rowWork = iota
+	rowLeaving          // it is being checked out of its block: it is not in the table of running jobs yet
+	rowUpdating         // it is in that table, and a statement changes it there
+)
+
+// A txWork is what a handler's own transaction has done with its job.
+type txWork uint8
+
+const (
+	txNone      txWork = iota
+	txPinned           // it is about to complete the job, or others of its batch: the job stays in its table
+	txCompleted        // CompleteTx has succeeded
 )
 
 // A Delivery is a job that a worker has been given to process.
@@ -32,46 +62,74 @@ type Delivery struct {
 	// results of its jobs.
 	Callback int64
 
-	b        *block
-	order    int64 // its order among the jobs of its key
-	from     table
-	runAt    int64 // in µs; of a delayed job
-	holding  bool  // the jobs of its key wait for it, according to its row
-	began    instant.Instant
-	over     instant.Instant // end of its timeout; 0: none
-	lively   instant.Instant // last progress of its handler; 0: none
-	late     instant.Instant // when its context ended because of its timeout or Stall; 0: it did not
-	stuck    error           // why it has failed though its handler has not returned; nil: not so
-	stopped  instant.Instant // when its handler returned
-	counted  bool            // in its block's active jobs
-	limiters uint8           // limiters that it has passed and not left
-	moving   bool            // it is being checked out
-	bare     bool            // payload and last snapshot were left in the table: see worker_ahead.go
-	lacks    int             // their size
-	held     int             // its size as counted for reading ahead
-	ending   *ending         // its outcome, which arrived during the check-out
-	loose    bool            // it is in no table: see Worker.attempt
-	pinned   bool            // a handler's transaction is completing it, so it stays where it is
-	inTx     bool            // CompleteTx has succeeded
-	earlier  []*Delivery     // ended jobs of its key whose acks that transaction writes: see withhold
-	trial    trial           // its trial; trusted: none
-	unbegun  bool            // it had a slot, waited there to run alone, and ended without
-	benched  bool            // it has given up its trial place, and waits for a limit
-	result   []byte          // result of a job of a group
-	saved    *Progress       // the last snapshot; nil: there is none
-	saving   bool            // a snapshot is being stored: its row must stay where it is
-	dropped  bool            // it was discarded
-	reason   string          // why it was dropped
-	ended    bool            // it has an outcome
-	settled  bool            // the outcome is committed, or was given up
-	refusal  *refusal        // the refusal of one of its steps; nil: none
-	stays    instant.Instant // do not check it out until then
-	paused   []*refusal      // completions whose transactions write its end: see withhold
-	acked    chan struct{}   // closed when its outcome is committed or refused, for waiters
-	told     bool            // done is closed
-	err      error           // the fate of the outcome
+	b     *block
+	order int64 // its order among the jobs of its key
+	from  table
+	runAt int64 // in µs; of a delayed job
+
+	phase phase
+	row   rowWork
+	tx    txWork
+	what  verdict // of an ended job
+	times
+	footprint
+	trial    trialState
+	limiters uint8 // limiters that it has passed and not left
 	ctx      jobContext
+
+	stuck   error       // why it has failed though its handler has not returned; nil: not so
+	ending  *ending     // its outcome, which arrived while something was under way with its row
+	result  []byte      // of a job of a group
+	saved   *Progress   // the last snapshot; nil: there is none
+	reason  string      // why it was discarded
+	refusal *refusal    // the refusal of one of its steps; nil: none
+	earlier []*Delivery // ended jobs of its key whose acks its transaction writes: see withhold
+	paused  []*refusal  // completions whose transactions write its end: see withhold
+	waiter
 }
+
+// times are the instants of an attempt; 0: not yet, or never.
+type times struct {
+	began   instant.Instant
+	over    instant.Instant // end of its timeout
+	lively  instant.Instant // last progress of its handler
+	late    instant.Instant // when its context ended because of its timeout or Stall
+	stopped instant.Instant // when its handler returned
+	stays   instant.Instant // do not check it out until then
+}
+
+// footprint is what a job takes of the room for reading ahead: see worker_ahead.go.
+type footprint struct {
+	bare  bool // payload and last snapshot were left in the table
+	lacks int  // their size
+	held  int  // its size as counted
+}
+
+// A waiter is who waits for the fate of a job's outcome.
+type waiter struct {
+	acked chan struct{} // closed when the outcome is committed or refused; nil: nobody waits
+	told  bool          // the fate is known
+	fate  error
+}
+
+// running reports whether the job has begun and not ended.
+func (d *Delivery) running() bool { return d.phase == phaseRunning }
+
+// hasEnded reports whether the job has an outcome, or was given up.
+func (d *Delivery) hasEnded() bool { return d.phase >= phaseEnded }
+
+// waits reports whether the job was read, has not begun, and has no row of its own.
+func (d *Delivery) waits() bool {
+	return d.phase == phaseRead && d.row == rowFree && d.from != tableRunning
+}
+
+// inPlace reports whether the job runs without a row of its own, and may get one.
+func (d *Delivery) inPlace() bool {
+	return d.running() && d.row == rowFree && d.from != tableRunning && d.tx == txNone
+}
+
+// discarded reports whether the job's verdict was that it need not be done.
+func (d *Delivery) discarded() bool { return d.hasEnded() && d.what == discard }
 
 // An ending is an outcome that waits for the end of a check-out.
 type ending struct {
@@ -125,7 +183,7 @@ func (d *Delivery) Left() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case d.loose:
+	case d.from == tableNone:
 		return w.opt.Lease
 	case errors.Is(d.ctx.cause, ErrLost), d.b.gone && d.from != tableRunning:
 		return 0

@@ -150,7 +150,7 @@ func (w *Worker) take(unit []*Delivery) []*Delivery {
 			return w.ripeBatch()
 		}
 		h := w.handlerOf(d.Kind)
-		if h == nil || h.many == nil || d.trial != trusted { // a job that may have crashed a worker begins alone
+		if h == nil || h.many == nil || d.trial.why != trusted { // a job that may have crashed a worker begins alone
 			return append(unit, d)
 		}
 		if batch := w.gather(h, d); len(batch) > 0 {
@@ -163,7 +163,7 @@ func (w *Worker) take(unit []*Delivery) []*Delivery {
 func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
 	d.began = at
 	w.begun++
-	w.passLimits(d)
+	w.passLimits(b.q, d)
 	if limit := b.timeout(d); limit > 0 {
 		d.over = at.Add(limit)
 	}
@@ -284,18 +284,19 @@ func (w *Worker) finish(d *Delivery, err error, detail string) {
 // end is finish with mu held. The first outcome counts.
 func (w *Worker) end(d *Delivery, err error, detail string) {
 	switch {
-	case d.ended:
+	case d.hasEnded():
 		return
-	case d.moving, d.saving:
+	case d.row != rowFree:
 		d.ending = &ending{err, detail}
 		return
 	}
-	d.ended = true
+	inPlace := d.running() && d.from != tableRunning
+	d.phase = phaseEnded
 	w.lease.clears(d)
 	w.exitLimits(d)
 	b := d.b
 	b.handBack(d)
-	if d.counted {
+	if inPlace {
 		b.active--
 	}
 	if w.out[d.at()] == d {
@@ -304,6 +305,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	w.acquit(d)
 	err = d.explained(err)
 	what, after := verdictOf(d, err)
+	d.what = what
 	isDone := what == done || what == discard
 	removed := w.opt.AtMostOnce && d.from != tableRunning // its row, before it began
 	if what == handed && !removed && (!b.gone || d.from == tableRunning) {
@@ -356,7 +358,7 @@ func (w *Worker) endElsewhere(d *Delivery, what verdict, err error) {
 // already. mu is held.
 func (w *Worker) endDone(d *Delivery, what verdict, err error, removed bool) {
 	if what == discard {
-		d.dropped, d.reason = true, limitText(err.Error(), 4000)
+		d.reason = limitText(err.Error(), 4000)
 		w.again.Log(slog.LevelInfo, repeatOf(d, d.reason), "job discarded", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 	}
 	if removed {
@@ -422,10 +424,10 @@ func (box *outbox) releaseIfMine(b *block, key string, id int64) {
 
 // settled tells waiters that a job's outcome is committed, or will not be. mu is held.
 func (box *outbox) settled(d *Delivery, err error) {
-	if d.settled {
+	if d.phase == phaseWritten {
 		return
 	}
-	d.settled = true
+	d.phase = phaseWritten
 	if box.rows[d.at()] == d {
 		delete(box.rows, d.at())
 	}
@@ -439,7 +441,7 @@ func tellWaiter(d *Delivery, err error) {
 	if d.told {
 		return
 	}
-	d.told, d.err = true, err
+	d.told, d.fate = true, err
 	if d.acked != nil {
 		close(d.acked)
 	}

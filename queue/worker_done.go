@@ -32,7 +32,7 @@ func keepDone(ctx context.Context, tx *sqlrun.Session, by blockLease, from table
 			"queue": by.Queue, "block": by.Divided, "job": d.ID, "priority": d.Priority, "tries": d.Attempt, "died": d.Crashes,
 			"why": "", "more": store.OutcomeDone, "later": 0, "holds": nil,
 		}
-		if d.dropped {
+		if d.discarded() {
 			row["more"], row["why"] = store.OutcomeDiscarded, d.reason
 		}
 		if d.began != 0 { // otherwise it is about to begin, at most once

@@ -41,7 +41,7 @@ func (w *Worker) attempt(ctx context.Context, jobs []Job, number int) (all []rig
 		// The host's clock: there is no other one, and nothing is compared with it.
 		id := store.TickOf(time.Now().UnixMicro()) + int64(i) //nolint:forbidigo // see above
 		d := &Delivery{
-			Job: j, ID: id, Attempt: number, order: id, began: instant.Now(), loose: true,
+			Job: j, ID: id, Attempt: number, order: id, from: tableNone, phase: phaseRunning, times: times{began: instant.Now()},
 			b: &block{q: &workQueue{w: w, name: j.Queue, set: &set}},
 		}
 		d.ctx.base = ctx
@@ -101,7 +101,7 @@ func (w *Worker) outcomes(unit []*Delivery, results []tried) []rig.Outcome {
 		if (what == failed || what == retryIn) && d.Attempt >= w.policy(d).MaxAttempts {
 			what, after = buried, 0
 		}
-		all[i] = rig.Outcome{Delivery: d, Verdict: words[what], Err: asReturned(err), After: after, Stack: results[i].stack, Completed: d.pinned}
+		all[i] = rig.Outcome{Delivery: d, Verdict: words[what], Err: asReturned(err), After: after, Stack: results[i].stack, Completed: d.tx != txNone}
 	}
 	return all
 }

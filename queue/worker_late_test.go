@@ -84,8 +84,8 @@ func TestNoJobBeginsWithoutTheLease(t *testing.T) {
 				t.Errorf("%d jobs have begun, want %d", n, c.begin)
 			}
 			for _, d := range unit {
-				if c.begin == 0 && (!d.ended || !errors.Is(d.ctx.cause, ErrLost)) {
-					t.Errorf("job %d: ended %v, %v", d.ID, d.ended, d.ctx.cause)
+				if c.begin == 0 && (!d.hasEnded() || !errors.Is(d.ctx.cause, ErrLost)) {
+					t.Errorf("job %d: ended %v, %v", d.ID, d.hasEnded(), d.ctx.cause)
 				}
 			}
 		})

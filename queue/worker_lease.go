@@ -411,7 +411,7 @@ func (w *Worker) bereave(d *Delivery, cause error) {
 
 // forgo gives up a checked-out job that has not started. mu is held.
 func (w *Worker) forgo(d *Delivery) {
-	d.ended = true
+	d.phase = phaseEnded
 	delete(w.out, d.at())
 	delete(w.rows, d.at())
 	w.acquit(d)
@@ -431,11 +431,11 @@ func (w *Worker) drop(b *block, cause error) {
 		}
 	}
 	for _, d := range b.seen {
-		if d.from == tableRunning || d.ended {
+		if d.from == tableRunning || d.hasEnded() {
 			continue
 		}
 		d.ctx.end(cause)
-		if d.began == 0 && !d.moving {
+		if d.phase == phaseRead && d.row == rowFree {
 			w.acquit(d)
 		}
 	}
@@ -529,15 +529,14 @@ func (w *Worker) ungather() {
 
 // giveUp gives up a job that has begun and is not done. mu is held.
 func (w *Worker) giveUp(d *Delivery) {
-	if d.ended {
+	if d.hasEnded() {
 		return
 	}
-	d.ended = true
-	w.exitLimits(d)
-	if d.counted {
-		d.counted = false
+	if d.running() && d.from != tableRunning {
 		d.b.active--
 	}
+	d.phase = phaseEnded
+	w.exitLimits(d)
 	if d.from == tableRunning {
 		delete(w.out, d.at())
 		w.toHand = append(w.toHand, d)
@@ -601,7 +600,6 @@ func (w *Worker) abandon(ctx context.Context) {
 	}
 	for _, d := range w.out { // and those who wait for what cannot be written
 		w.settled(d, ErrUnknownOutcome)
-		d.ended = true
 	}
 	w.mu.Unlock()
 	var steps []func(context.Context) error

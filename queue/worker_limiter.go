@@ -35,8 +35,8 @@ func (q *workQueue) opens(l *limit.Limiter) bool {
 }
 
 // passLimits records that a job passes its limiters. mu is held.
-func (w *Worker) passLimits(d *Delivery) {
-	limits := d.b.q.limits
+func (w *Worker) passLimits(q *workQueue, d *Delivery) {
+	limits := q.limits
 	if !limits.Limited() {
 		return
 	}
@@ -119,7 +119,7 @@ func (w *Worker) countRunning(q *workQueue, kind string) (n int) {
 		bit = throughQueue
 	}
 	count := func(d *Delivery) {
-		if d.b.q == q && (kind == "" || kind == d.Kind) && !d.ended && d.limiters&bit == 0 {
+		if d.b.q == q && (kind == "" || kind == d.Kind) && !d.hasEnded() && d.limiters&bit == 0 {
 			d.limiters |= bit
 			n++
 		}

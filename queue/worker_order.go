@@ -104,7 +104,7 @@ func (w *Worker) popReady() *Delivery {
 			continue
 		}
 		w.begins(b, d, at)
-		if d.trial == accused {
+		if d.trial.why == accused {
 			w.holdBack(d)
 			return nil
 		}

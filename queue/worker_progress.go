@@ -53,7 +53,7 @@ func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 		return invalid("progress", "a worker that removes jobs before they are done has nowhere to store it")
 	}
 	p.State, p.Message = bytes.Clone(p.State), limitText(p.Message, 1000)
-	if d.loose {
+	if d.from == tableNone {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		d.saved = &p
@@ -76,17 +76,13 @@ func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 	err = orLost(ctx, err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	d.saving = false
 	switch {
 	case err == nil:
 		d.saved = &p
 	case errors.Is(err, ErrLost):
 		d.ctx.end(err)
 	}
-	if e := d.ending; e != nil && !d.moving {
-		d.ending = nil
-		w.end(d, e.err, e.detail)
-	}
+	w.freed(d)
 	return err
 }
 
@@ -141,17 +137,17 @@ func (w *Worker) claimRow(ctx context.Context, d *Delivery) (node string, err er
 	defer w.mu.Unlock()
 	for {
 		switch {
-		case w.stopped, d.ended, d.ending != nil, d.ctx.over && errors.Is(d.ctx.cause, ErrLost), d.b.gone && d.from != tableRunning && !d.moving:
+		case w.stopped, d.hasEnded(), d.ending != nil, d.ctx.over && errors.Is(d.ctx.cause, ErrLost), d.b.gone && d.from != tableRunning && d.row != rowLeaving:
 			return "", lostJob(d)
-		case d.pinned:
+		case d.tx != txNone:
 			return "", invalid("progress", "the job is being completed, and has no next attempt")
-		case d.moving, d.saving: // wait
+		case d.row != rowFree: // wait
 		case d.from == tableRunning:
-			d.saving = true
+			d.row = rowUpdating
 			return w.lease.node, nil
 		default: // with the jobs of its key in the same batch: see pin
 			for _, m := range w.mates(d) {
-				if m.from != tableRunning && !m.moving && !m.ended {
+				if m.from != tableRunning && m.row == rowFree && !m.hasEnded() {
 					w.checkOut(m, m.Crashes)
 				}
 			}

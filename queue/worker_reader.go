@@ -72,8 +72,8 @@ func (r *reader) delayed(row *sqlrun.Row) *Delivery {
 	d := r.ready(row)
 	j := r.rows.Job()
 	d.from = tableDelayed
-	d.Attempt, d.Stops, d.runAt, d.holding = j.Attempt+1, j.Stops, j.RunAt, j.Holds
-	if !d.holding {
+	d.Attempt, d.Stops, d.runAt = j.Attempt+1, j.Stops, j.RunAt
+	if !j.Holds { // no job of its key waits for it
 		d.order = store.TickOf(d.runAt)
 	}
 	return d

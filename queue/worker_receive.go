@@ -544,12 +544,12 @@ func (r *Receiver) Settle(ctx context.Context, all []Outcome) []error {
 		}
 		select {
 		case <-o.Delivery.acked:
-			errs[i] = o.Delivery.err
+			errs[i] = o.Delivery.fate
 		case <-ctx.Done():
 			errs[i] = ctx.Err()
 		case <-w.ended:
 			w.mu.Lock()
-			if errs[i] = o.Delivery.err; !o.Delivery.settled {
+			if errs[i] = o.Delivery.fate; o.Delivery.phase != phaseWritten {
 				errs[i] = ErrUnknownOutcome
 			}
 			w.mu.Unlock()

@@ -87,7 +87,7 @@ func (r *refusal) what() string {
 		return "claim"
 	case r.out():
 		return "check-out"
-	case r.move == nil && r.d.dropped:
+	case r.move == nil && r.d.discarded():
 		return "discarded"
 	case r.move == nil:
 		return "done"
@@ -243,7 +243,7 @@ func (w *Worker) setAside(x refusedEnd) {
 	}
 	switch {
 	case out:
-		d.moving = false
+		d.row = rowFree
 		w.bench(d)
 	case !x.claim:
 		b.weigh(d, 0)
@@ -292,14 +292,11 @@ func (r *refusal) why() string {
 // overtake a refused end of its key. mu is held.
 func (w *Worker) goOnInPlace(x refusedEnd) {
 	d := x.d
-	d.moving, d.stays = false, instant.Now().Add(firstRefused)
+	d.stays = instant.Now().Add(firstRefused)
 	if x.err != nil {
 		d.stays = w.book.noteRefused(x).next
 	}
-	if e := d.ending; e != nil {
-		d.ending = nil
-		w.end(d, e.err, e.detail)
-	}
+	w.freed(d)
 	w.enlist(d.b)
 }
 

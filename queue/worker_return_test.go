@@ -194,7 +194,7 @@ func TestCheckedOutTooLate(t *testing.T) {
 			eventually(t, "the answer has come", func() bool {
 				f.w.mu.Lock()
 				defer f.w.mu.Unlock()
-				return !d.moving && !d.b.serving
+				return d.row != rowLeaving && !d.b.serving
 			})
 			if !late {
 				f.off.Store(false)

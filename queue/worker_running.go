@@ -236,7 +236,7 @@ func (box *outbox) cancelRemoved(q *workQueue, out map[store.JobID]*Delivery, ro
 	box.mu.Lock()
 	defer box.mu.Unlock()
 	for id, d := range out {
-		if box.out[id] == d && d.b.q == q && !there[id] && !d.pinned {
+		if box.out[id] == d && d.b.q == q && !there[id] && d.tx == txNone {
 			d.ctx.end(errCancelled)
 		}
 	}
@@ -286,7 +286,7 @@ func (box *outbox) cleared(b *block) bool {
 		return false
 	}
 	for _, d := range box.out {
-		if d.b == b && d.trial != trusted {
+		if d.b == b && d.trial.why != trusted {
 			return false
 		}
 	}

@@ -372,8 +372,7 @@ func (w *Worker) leave(b *block) {
 	b.leaving, b.leaves = true, instant.Now()
 	b.q.recheck()
 	for _, d := range b.seen {
-		if d.began != 0 && !d.ended && !d.moving && d.from != tableRunning && d.counted && !d.pinned &&
-			!w.opt.AtMostOnce && b.mayLeave(d, b.leaves) {
+		if d.inPlace() && !w.opt.AtMostOnce && b.mayLeave(d, b.leaves) {
 			w.checkOut(d, d.Crashes)
 		}
 	}

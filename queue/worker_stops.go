@@ -30,7 +30,7 @@ type stopping struct {
 // there to run alone has not begun. mu is held.
 func (w *Worker) begunSoon(d *Delivery) (after time.Duration, ok bool) {
 	after = max(0, w.halt.at.Sub(d.began))
-	return after, w.halt.at != 0 && d.began != 0 && after < pace.Soon && !d.unbegun && (w.lone.d != d || w.lone.began)
+	return after, w.halt.at != 0 && d.began != 0 && after < pace.Soon && !d.trial.unbegun && (w.lone.d != d || w.lone.began)
 }
 
 // findSuspects counts the jobs that are about to be handed back, and had begun soon before the stop. mu is held.
@@ -128,11 +128,11 @@ func (w *Worker) handLate(ctx context.Context, b *block, node string, moves []mo
 func (w *Worker) lateMoves() map[*block][]move {
 	all := map[*block][]move{}
 	for d := range w.underWay() {
-		if d.ended || d.moving || d.saving || d.pinned || w.opt.AtMostOnce || d.b.gone && d.from != tableRunning {
+		if d.hasEnded() || d.row != rowFree || d.tx != txNone || w.opt.AtMostOnce || d.b.gone && d.from != tableRunning {
 			continue
 		}
 		if m, ok := w.handsBack(d, errHandedOver, 0); ok {
-			d.ended = true
+			d.phase = phaseEnded
 			delete(w.out, d.at())
 			w.settled(d, ErrLost) // whatever is said of it from now on
 			all[d.b] = append(all[d.b], m)

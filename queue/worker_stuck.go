@@ -23,7 +23,7 @@ const returnGrace = 10 * time.Second
 // heedStuck notices a handler that has not returned in time. mu is held.
 func (w *Worker) heedStuck(d *Delivery, at instant.Instant) {
 	switch {
-	case d.stuck != nil || d.loose || d.late == 0 || at.Sub(d.late) < w.returns:
+	case d.stuck != nil || d.from == tableNone || d.late == 0 || at.Sub(d.late) < w.returns:
 		return
 	case !errors.Is(d.ctx.cause, ErrTimeout) && !errors.Is(d.ctx.cause, ErrStalled):
 		return
@@ -50,11 +50,11 @@ func (w *Worker) noteStuck(ctx context.Context, q *workQueue, name string) (fail
 	w.mu.Lock()
 	for _, d := range w.unnoted {
 		switch {
-		case d.ended: // it has returned
-		case d.b.q != q || d.moving || d.saving || d.from != tableRunning && d.b.mayLeave(d, instant.Now()):
+		case d.hasEnded(): // it has returned
+		case d.b.q != q || d.row != rowFree || d.from != tableRunning && d.b.mayLeave(d, instant.Now()):
 			later = append(later, d)
-		case d.from == tableRunning && !d.pinned: // else its row may be locked by its own transaction
-			d.saving = true
+		case d.from == tableRunning && d.tx == txNone: // else its row may be locked by its own transaction
+			d.row = rowUpdating
 			all = append(all, d)
 		}
 	}
@@ -67,11 +67,8 @@ func (w *Worker) noteStuck(ctx context.Context, q *workQueue, name string) (fail
 		})
 		failed = errors.Join(failed, err)
 		w.mu.Lock()
-		d.saving = false
-		if e := d.ending; e != nil && !d.moving {
-			d.ending = nil
-			w.end(d, e.err, e.detail)
-		} else if err != nil || n == 0 && !d.ended { // somebody else holds the row: a later round comes back to it
+		ends := d.ending != nil
+		if w.freed(d); !ends && (err != nil || n == 0 && !d.hasEnded()) { // somebody else holds the row: a later round comes back to it
 			w.unnoted = append(w.unnoted, d)
 		}
 		w.mu.Unlock()

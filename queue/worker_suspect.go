@@ -44,6 +44,13 @@ const (
 	trials
 )
 
+// A trialState is how a job stands on trial.
+type trialState struct {
+	why     trial
+	benched bool // it has given up its place, and waits for a limit
+	unbegun bool // it had a slot, waited there to run alone, and ended without
+}
+
 // The states of a checked out job's row.
 const (
 	rowRunning = "running" // and trusted
@@ -140,7 +147,7 @@ func (w *Worker) suspect(b *block, rank int) {
 	for len(b.doubted) > 0 && rankOf(b.doubted[0].line()) == rank && w.admits(suspected) && !b.gone && !b.leaving && !w.closing {
 		d := b.doubted[0]
 		b.doubted = b.doubted[1:]
-		d.trial = suspected
+		d.trial.why = suspected
 		w.onTrial[suspected]++
 		w.checkOut(d, d.Crashes+1)
 		b.moves[len(b.moves)-1].charge = charge("", b.had)
@@ -172,22 +179,22 @@ func (w *Worker) bench(d *Delivery) {
 
 // vacate takes away the place of a job on trial, and reports whether it had one. mu is held.
 func (t *trialPlaces) vacate(d *Delivery) bool {
-	if d.trial == trusted || d.benched {
+	if d.trial.why == trusted || d.trial.benched {
 		return false
 	}
-	d.benched = true
-	t.onTrial[d.trial]--
+	d.trial.benched = true
+	t.onTrial[d.trial.why]--
 	return true
 }
 
 // acquit ends a job's trial, whatever the outcome. What waits for its place goes on. mu is
 // held.
 func (w *Worker) acquit(d *Delivery) {
-	if d.trial == trusted {
+	if d.trial.why == trusted {
 		return
 	}
 	w.vacate(d)
-	d.trial, d.benched = trusted, false
+	d.trial.why, d.trial.benched = trusted, false
 	if w.lone.d == d {
 		w.lone.d = nil
 		signal(w.lone.wake)
@@ -235,8 +242,8 @@ func (w *Worker) verdictText(q *workQueue, r runningRow) string {
 
 // checkOut gives a job a row of its own, whether it is running or about to run. mu is held.
 func (box *outbox) checkOut(d *Delivery, crashes int) {
-	d.moving = true
-	m := move{d: d, out: true, tries: d.Attempt, died: crashes, more: d.trial.state()}
+	d.row = rowLeaving
+	m := move{d: d, out: true, tries: d.Attempt, died: crashes, more: d.trial.why.state()}
 	if d.began != 0 {
 		m.later = -since(d.began)
 	}
@@ -248,9 +255,9 @@ func (box *outbox) checkOut(d *Delivery, crashes int) {
 func keepIn(d *Delivery) {
 	moves := d.b.moves
 	at := slices.IndexFunc(moves, func(m move) bool { return m.d == d && m.out })
-	if at >= 0 && d.moving {
+	if at >= 0 && d.row == rowLeaving {
 		d.b.moves = slices.Delete(moves, at, at+1)
-		d.moving = false
+		d.row = rowFree
 	}
 }
 
@@ -258,30 +265,41 @@ func keepIn(d *Delivery) {
 // without it. mu is held.
 func (w *Worker) checkedOut(m *move, node string) {
 	d, b := m.d, m.d.b
-	d.moving = false
+	d.row = rowFree
 	b.forget = append(b.forget, d.ID)
 	b.reads.Dirty = true
 	w.relieve(d)
 	switch {
 	case m.here:
 		w.goOn(d, node)
-	case d.pinned: // deleted by its handler's transaction
+	case d.tx != txNone: // deleted by its handler's transaction
 	default: // deleted by somebody else
 		d.ctx.end(fmt.Errorf("%w: its row is gone", ErrLost))
-		if d.ending == nil && d.began == 0 {
+		if d.ending == nil && d.phase == phaseRead {
 			b.count--
 			b.weigh(d, 0)
-			d.ended = true
+			d.phase = phaseEnded
 			w.acquit(d)
 			w.releaseIfMine(b, d.line(), d.ID)
 		}
 	}
+	w.endNow(d)
+	if b.leaving && b.idle() {
+		w.nudge()
+	}
+}
+
+// freed records that nothing is under way any more with a job's row. mu is held.
+func (w *Worker) freed(d *Delivery) {
+	d.row = rowFree
+	w.endNow(d)
+}
+
+// endNow ends a job whose outcome came while something was under way with its row. mu is held.
+func (w *Worker) endNow(d *Delivery) {
 	if e := d.ending; e != nil {
 		d.ending = nil
 		w.end(d, e.err, e.detail)
-	}
-	if b.leaving && b.idle() {
-		w.nudge()
 	}
 }
 
@@ -289,19 +307,20 @@ func (w *Worker) checkedOut(m *move, node string) {
 // the name that is over: it is an orphan, which this worker may have taken over already. mu is held.
 func (w *Worker) goOn(d *Delivery, node string) {
 	b := d.b
-	d.from = tableRunning
-	if d.counted {
-		d.counted = false
+	if d.running() {
 		b.active--
 	}
+	d.from = tableRunning
 	if node != w.lease.node {
-		d.ended = d.ended || d.began == 0
+		if d.phase == phaseRead {
+			d.phase = phaseEnded
+		}
 		w.bereave(d, ErrLost)
 		return
 	}
 	w.out[d.at()], w.rows[d.at()] = d, d
 	switch {
-	case d.began != 0:
+	case d.phase != phaseRead:
 	case b.gone:
 		w.forgo(d)
 	default: // it was under suspicion, counts already, and may start now
@@ -314,15 +333,13 @@ func (w *Worker) goOn(d *Delivery, node string) {
 func (w *Worker) undone(moves []move) {
 	for i := range moves {
 		d := moves[i].d
-		d.moving = false
+		d.row = rowFree
 		if moves[i].out {
-			if e := d.ending; e != nil {
-				d.ending = nil
-				w.end(d, e.err, e.detail)
-			} else if d.began == 0 {
-				d.ended = true
+			if d.ending == nil && d.phase == phaseRead {
+				d.phase = phaseEnded
 				w.acquit(d)
 			}
+			w.endNow(d)
 			continue
 		}
 		if d.from == tableRunning { // which needs no block

@@ -282,7 +282,7 @@ func (w *Worker) keepsWaiting(id int64) bool {
 	defer w.mu.Unlock()
 	for at, d := range w.out {
 		if at.ID == id {
-			return d.trial != trusted && (d.trial == accused || w.lone.called != 0)
+			return d.trial.why != trusted && (d.trial.why == accused || w.lone.called != 0)
 		}
 	}
 	return false

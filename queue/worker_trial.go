@@ -149,10 +149,10 @@ func (w *Worker) tryNext(ctx context.Context) (again time.Duration, err error) {
 // marksAlone reports whether the row of a job that waits to run alone is to say now that it does.
 // mu is held.
 func (w *Worker) marksAlone(d *Delivery, at instant.Instant) bool {
-	if w.lone.marked || w.lone.began || d.ended || d.moving || d.saving || d.ctx.over || !w.solitary(at) {
+	if w.lone.marked || w.lone.began || d.hasEnded() || d.row != rowFree || d.ctx.over || !w.solitary(at) {
 		return false
 	}
-	d.saving = true
+	d.row = rowUpdating
 	return true
 }
 
@@ -207,7 +207,7 @@ func (w *Worker) nextAccused() (*orphan, *block) {
 func (w *Worker) triesOthers() bool {
 	n := w.onTrial[suspected] + w.onTrial[survivor]
 	for _, d := range w.out {
-		if (d.trial == suspected || d.trial == survivor) && !d.benched && (d.began != 0 || !d.b.startable()) {
+		if (d.trial.why == suspected || d.trial.why == survivor) && !d.trial.benched && (d.phase != phaseRead || !d.b.startable()) {
 			n--
 		}
 	}
@@ -274,7 +274,7 @@ func (w *Worker) popLone() *Delivery {
 // held.
 func (w *Worker) heedLone() {
 	if d := w.lone.d; d != nil && !w.lone.began && d.ctx.over {
-		d.unbegun = true
+		d.trial.unbegun = true
 		w.end(d, d.ctx.cause, "")
 	}
 }
@@ -311,15 +311,15 @@ type finding struct {
 // keeps their rows where they are until that is recorded. mu is held.
 func (w *Worker) findTrusted(q *workQueue, at instant.Instant) (all []finding) {
 	for _, d := range w.out {
-		if d.b.q != q || d.trial == trusted || d.began == 0 || d.ended || d.moving || d.saving {
+		if d.b.q != q || d.trial.why == trusted || !d.running() || d.row != rowFree {
 			continue
 		}
 		switch {
 		case w.lone.d == d && !w.lone.began, at.Sub(d.began) < w.proven:
-		case d.pinned: // its transaction may have locked the row
+		case d.tx != txNone: // its transaction may have locked the row
 			w.acquit(d)
 		default:
-			d.saving = true
+			d.row = rowUpdating
 			all = append(all, finding{d, rowRunning})
 		}
 	}
@@ -354,7 +354,6 @@ func (w *Worker) record(ctx context.Context, f finding, name string) error {
 // handler heeds that or not. mu is held.
 func (w *Worker) found(f finding, n int64, err error) {
 	d := f.d
-	d.saving = false
 	switch {
 	case err != nil:
 	case f.state == rowRunning:
@@ -363,8 +362,5 @@ func (w *Worker) found(f finding, n int64, err error) {
 		w.lone.marked = true
 		w.work.Broadcast()
 	}
-	if e := d.ending; e != nil && !d.moving {
-		d.ending = nil
-		w.end(d, e.err, e.detail)
-	}
+	w.freed(d)
 }

@@ -105,10 +105,10 @@ func (w *Worker) look(d *Delivery, at instant.Instant) {
 		d.late = at
 	}
 	w.heedStuck(d, at)
-	if d.pinned {
+	if d.tx != txNone {
 		return
 	}
-	if at.Sub(d.began) >= w.slow && d.from != tableRunning && !d.moving && !d.ended && !d.b.gone && !w.opt.AtMostOnce && d.b.mayLeave(d, at) {
+	if at.Sub(d.began) >= w.slow && d.inPlace() && !d.b.gone && !w.opt.AtMostOnce && d.b.mayLeave(d, at) {
 		w.checkOut(d, d.Crashes)
 	}
 }

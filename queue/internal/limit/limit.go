@@ -56,7 +56,7 @@ type Demand struct {
 	Closing bool             // the worker is stopping
 }
 
-// A Queue has the limiters of a queue. It is safe for concurrent use.
+// A Queue has the limiters of a queue; a nil Queue has none. It is safe for concurrent use.
 type Queue struct {
 	ID     int
 	Name   string
@@ -64,15 +64,10 @@ type Queue struct {
 }
 
 // Limited reports whether the queue has limiters, even if their limits have been deleted.
-func (q *Queue) Limited() bool { return q.byKind.Load() != nil }
+func (q *Queue) Limited() bool { return q != nil && q.byKind.Load() != nil }
 
 // Of returns the limiter of a kind, or nil. The empty kind is the queue's own limiter.
-func (q *Queue) Of(kind string) *Limiter {
-	if all := q.byKind.Load(); all != nil {
-		return (*all)[kind]
-	}
-	return nil
-}
+func (q *Queue) Of(kind string) *Limiter { return q.all()[kind] }
 
 // Own returns the limiter of all jobs of the queue, or nil.
 func (q *Queue) Own() *Limiter { return q.Of("") }
@@ -82,8 +77,8 @@ func (q *Queue) Kinds() []string { return slices.Collect(maps.Keys(q.all())) }
 
 // all returns the limiters of the queue by kind.
 func (q *Queue) all() map[string]*Limiter {
-	if all := q.byKind.Load(); all != nil {
-		return *all
+	if q.Limited() {
+		return *q.byKind.Load()
 	}
 	return nil
 }
