@@ -166,6 +166,15 @@ func (c *clock) skew() int64 {
 	return c.best(instant.Now())
 }
 
+// A reading is the present, and what converts instants to the database's µs since 1970.
+type reading struct {
+	skew int64
+	at   instant.Instant
+}
+
+// reading returns the present.
+func (c *clock) reading() reading { return reading{c.skew(), instant.Now()} }
+
 // best returns the middle of the bounds, but is never behind the clock by more than maxSkew:
 // workers rely on that for ids. mu is held.
 func (c *clock) best(at instant.Instant) int64 {

@@ -1,10 +1,10 @@
 package queue
 
 import (
-	"github.com/dbcron/dbcron/queue/internal/limit"
 	"slices"
 
 	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/limit"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 

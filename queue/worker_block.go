@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"github.com/dbcron/dbcron/queue/internal/limit"
 	"iter"
 	"maps"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/limit"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 

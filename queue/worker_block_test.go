@@ -516,7 +516,8 @@ func TestReadyAfterALateRenewal(t *testing.T) {
 func TestMovesOutliveTheBlock(t *testing.T) {
 	b := newBlock(100)
 	w := b.q.w
-	w.chores.L, w.work.L, w.log = &w.mu, &w.mu, quiet()
+	w.log = quiet()
+	w.assemble()
 	own, of := ready(1, ""), ready(2, "")
 	own.from, own.b, of.b = tableRunning, b, b
 	own.phase, of.phase = phaseEnded, phaseEnded

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -69,14 +68,13 @@ func (t *tally) counter(key countKey) *count {
 	return c
 }
 
-// count counts an attempt whose outcome is committed, and logs it if the job is done. skew
-// converts an instant to the database's µs since 1970; at is the present, for a job without a
-// recorded end. mu is held.
-func (t *tally) count(d *Delivery, what verdict, skew int64, at instant.Instant) {
+// count counts an attempt whose outcome is committed, and logs it if the job is done. at is the present,
+// for a job without a recorded end. mu is held.
+func (t *tally) count(d *Delivery, what verdict, at reading) {
 	if d.began == 0 || what == snoozed || what == handed {
 		return
 	}
-	began, ran := skew+d.began.Sub(0).Microseconds(), cmp.Or(d.stopped, at).Sub(d.began).Microseconds()
+	began, ran := at.skew+micros(d.began), cmp.Or(d.stopped, at.at).Sub(d.began).Microseconds()
 	waited := max(0, began-max(d.ID>>store.IdBits+store.EpochMicro, d.runAt))
 	c := t.counter(countKey{(began + ran) / time.Minute.Microseconds(), d.b.q.id, d.Kind})
 	c.waited, c.ran = c.waited+waited, c.ran+ran
@@ -92,8 +90,8 @@ func (t *tally) count(d *Delivery, what verdict, skew int64, at instant.Instant)
 }
 
 // countLate counts a job that was found late, at an instant. mu is held.
-func (t *tally) countLate(d *Delivery, skew int64, at instant.Instant) {
-	t.counter(countKey{(skew + at.Sub(0).Microseconds()) / time.Minute.Microseconds(), d.b.q.id, d.Kind}).late++
+func (t *tally) countLate(d *Delivery, at reading) {
+	t.counter(countKey{(at.skew + micros(at.at)) / time.Minute.Microseconds(), d.b.q.id, d.Kind}).late++
 }
 
 func (t *tally) logDone(d *Delivery, waited, ran int64) {

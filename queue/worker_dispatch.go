@@ -326,7 +326,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	case removed:
 		w.again.Log(slog.LevelWarn, repeatOf(d, err.Error()), "job failed, and is not tried again",
 			"queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
-		w.endRemoved(d, buried, buried, err)
+		w.endRemoved(d, buried, err)
 	default:
 		b.moves = append(b.moves, w.moveFor(d, what, after, err, detail))
 		b.weigh(d, d.bytes())
@@ -338,17 +338,14 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 // endElsewhere ends a job here that another worker does again: it was taken from this worker, or its
 // block was, or it is handed over. mu is held.
 func (w *Worker) endElsewhere(d *Delivery, what verdict, err error) {
-	w.settled(d, ErrLost)
-	if d.b.gone && d.from != tableRunning {
-		if what != handed {
-			w.c.events.tell(d, lost, err, 0)
+	if what == handed {
+		w.settled(d, ErrLost)
+		if d.from == tableRunning {
+			w.toHand = append(w.toHand, d)
 		}
 		return
 	}
-	w.c.events.tell(d, what, err, 0)
-	if what == handed && d.from == tableRunning {
-		w.toHand = append(w.toHand, d)
-	}
+	w.conclude(d, w.c.clock.reading(), lost, err, 0)
 	if !d.b.gone && what == lost {
 		forgetLost(d)
 	}
@@ -362,7 +359,7 @@ func (w *Worker) endDone(d *Delivery, what verdict, err error, removed bool) {
 		w.again.Log(slog.LevelInfo, repeatOf(d, d.reason), "job discarded", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 	}
 	if removed {
-		w.endRemoved(d, what, done, err)
+		w.endRemoved(d, what, err)
 		return
 	}
 	d.b.acks = append(d.b.acks, d)
@@ -373,11 +370,9 @@ func (w *Worker) endDone(d *Delivery, what verdict, err error, removed bool) {
 }
 
 // endRemoved ends a job whose row was deleted before it began. mu is held.
-func (w *Worker) endRemoved(d *Delivery, what, counted verdict, err error) {
+func (w *Worker) endRemoved(d *Delivery, what verdict, err error) {
 	delete(d.b.seen, d.ID)
-	w.settled(d, nil)
-	w.c.events.tell(d, what, err, 0)
-	w.tally.count(d, counted, w.c.clock.skew(), instant.Now())
+	w.conclude(d, w.c.clock.reading(), what, err, 0)
 	w.release(d)
 }
 
@@ -420,6 +415,28 @@ func (box *outbox) releaseIfMine(b *block, key string, id int64) {
 	b.part(key, id)
 	b.missed = append(b.missed, heldKey{id, key})
 	box.enlist(b)
+}
+
+// conclude is the end of an attempt, for all who want to know of it: whoever waits for the outcome's fate,
+// the receivers of events, the counts, and the job's group. what is the verdict that was committed with err
+// and after; lost says that none is, since another worker does the job again, or has done it. The first call
+// counts. mu is held.
+func (box *outbox) conclude(d *Delivery, at reading, what verdict, err error, after time.Duration) {
+	if d.phase == phaseWritten {
+		return
+	}
+	if what == lost {
+		box.settled(d, ErrLost)
+	} else {
+		box.settled(d, nil)
+		box.tally.count(d, what, at)
+	}
+	box.c.events.tell(d, what, err, after)
+	switch what {
+	case done, discard, buried, lost: // an answer that was lost may have ended it
+		box.ends.noteEnd(d)
+	case failed, retryIn, snoozed, handed:
+	}
 }
 
 // settled tells waiters that a job's outcome is committed, or will not be. mu is held.

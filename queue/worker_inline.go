@@ -101,7 +101,9 @@ func (w *Worker) outcomes(unit []*Delivery, results []tried) []rig.Outcome {
 		if (what == failed || what == retryIn) && d.Attempt >= w.policy(d).MaxAttempts {
 			what, after = buried, 0
 		}
-		all[i] = rig.Outcome{Delivery: d, Verdict: words[what], Err: asReturned(err), After: after, Stack: results[i].stack, Completed: d.tx != txNone}
+		all[i] = rig.Outcome{
+			Delivery: d, Verdict: words[what], Err: asReturned(err), After: after, Stack: results[i].stack, Completed: d.tx != txNone,
+		}
 	}
 	return all
 }

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"encoding/json"
-	"github.com/dbcron/dbcron/queue/internal/limit"
 	"maps"
 	"slices"
 	"strings"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/limit"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 

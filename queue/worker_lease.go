@@ -105,7 +105,9 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 		if names[set.ID] != "" {
 			continue // it was given twice
 		}
-		q := &workQueue{w: w, id: set.ID, name: set.Name, set: set, blocks: map[int]*block{}, joining: true, limits: w.limits.Queue(set.ID, set.Name)}
+		q := &workQueue{
+			w: w, id: set.ID, name: set.Name, set: set, blocks: map[int]*block{}, joining: true, limits: w.limits.Queue(set.ID, set.Name),
+		}
 		queues, names[q.id] = append(queues, q), q.name
 	}
 	limits, err := limitsByQueue(ctx, &w.db.Session, names)
@@ -412,8 +414,7 @@ func (w *Worker) bereave(d *Delivery, cause error) {
 // forgo gives up a checked-out job that has not started. mu is held.
 func (w *Worker) forgo(d *Delivery) {
 	d.phase = phaseEnded
-	delete(w.out, d.at())
-	delete(w.rows, d.at())
+	w.disregard(d)
 	w.acquit(d)
 }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -219,16 +218,10 @@ func (w *Worker) moved(m *move, node string) {
 		w.checkedOut(m, node)
 		return
 	}
-	if !m.here {
-		w.settled(d, ErrLost)
-		w.c.events.tell(d, lost, ErrLost, 0)
+	if at := w.c.clock.reading(); m.here {
+		w.conclude(d, at, m.what, m.err, m.later)
 	} else {
-		w.settled(d, nil)
-		w.c.events.tell(d, m.what, m.err, m.later)
-		w.tally.count(d, m.what, w.c.clock.skew(), instant.Now())
-	}
-	if m.what == buried {
-		w.ends.noteEnd(d)
+		w.conclude(d, at, lost, ErrLost, 0)
 	}
 	w.logMoved(m)
 	if b.gone {

@@ -294,7 +294,7 @@ func (w *Worker) addFresh(t *round) (fresh int) {
 			if b.add(d) {
 				fresh++
 				if late {
-					w.tally.countLate(d, w.c.clock.skew(), t.at)
+					w.tally.countLate(d, reading{w.c.clock.skew(), t.at})
 				}
 			} else if d.from == tableDelayed && (was.from != tableDelayed || was.runAt != d.runAt) {
 				b.dues.Missed(d.due()) // another attempt than the one in memory
@@ -309,20 +309,16 @@ func (w *Worker) tookEnds(t *round) {
 	if len(t.ended) == 0 {
 		return
 	}
-	b, skew, at := t.b, w.c.clock.skew(), instant.Now()
+	b, at := t.b, w.c.clock.reading()
 	for _, d := range t.ended {
 		held := w.opt.AckEach || d.refusal != nil // the key's next job
 		here := !w.exact || t.deleted[d.ID]
-		if !here {
-			w.settled(d, ErrLost)
-			w.c.events.tell(d, lost, ErrLost, 0)
+		if here {
+			w.conclude(d, at, done, nil, 0)
 		} else {
-			w.settled(d, nil)
-			w.c.events.tell(d, done, nil, 0)
-			w.tally.count(d, done, skew, at)
+			w.conclude(d, at, lost, ErrLost, 0)
 		}
 		b.forget = append(b.forget, d.ID)
-		w.ends.noteEnd(d)
 		switch {
 		case held && here:
 			w.release(d)

@@ -137,7 +137,8 @@ func (w *Worker) claimRow(ctx context.Context, d *Delivery) (node string, err er
 	defer w.mu.Unlock()
 	for {
 		switch {
-		case w.stopped, d.hasEnded(), d.ending != nil, d.ctx.over && errors.Is(d.ctx.cause, ErrLost), d.b.gone && d.from != tableRunning && d.row != rowLeaving:
+		case w.stopped, d.hasEnded(), d.ending != nil, d.ctx.over && errors.Is(d.ctx.cause, ErrLost),
+			d.b.gone && d.from != tableRunning && d.row != rowLeaving:
 			return "", lostJob(d)
 		case d.tx != txNone:
 			return "", invalid("progress", "the job is being completed, and has no next attempt")

@@ -232,7 +232,7 @@ func (w *Worker) setAside(x refusedEnd) {
 		if x.move != nil {
 			w.undone([]move{*x.move})
 		} else if !x.claim {
-			w.settled(d, ErrLost)
+			w.conclude(d, w.c.clock.reading(), lost, ErrLost, 0)
 		}
 		return
 	}
@@ -421,7 +421,7 @@ func (box *outbox) forsake(b *block) {
 			}
 			box.log.Warn("the database still refuses to record a job's outcome; the job will be done again",
 				"queue", d.Queue, "block", b.divided, "kind", d.Kind, "id", d.ID, "error", r.why())
-			box.settled(d, ErrLost)
+			box.conclude(d, box.c.clock.reading(), lost, ErrLost, 0)
 		}
 	}
 	if len(b.refusals) > 0 {

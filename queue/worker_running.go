@@ -273,6 +273,15 @@ func (box *outbox) disown(ctx context.Context, q *workQueue, rows []runningRow, 
 	return nil
 }
 
+// disregard forgets that a job is checked out here. mu is held.
+func (box *outbox) disregard(d *Delivery) {
+	for _, list := range []map[store.JobID]*Delivery{box.out, box.rows} {
+		if list[d.at()] == d {
+			delete(list, d.at())
+		}
+	}
+}
+
 // leads reports whether a checked out job is this worker's own.
 func (box *outbox) leads(id store.JobID) bool {
 	box.mu.Lock()

@@ -278,8 +278,7 @@ func (w *Worker) checkedOut(m *move, node string) {
 		if d.ending == nil && d.phase == phaseRead {
 			b.count--
 			b.weigh(d, 0)
-			d.phase = phaseEnded
-			w.acquit(d)
+			w.forgo(d)
 			w.releaseIfMine(b, d.line(), d.ID)
 		}
 	}
@@ -336,8 +335,7 @@ func (w *Worker) undone(moves []move) {
 		d.row = rowFree
 		if moves[i].out {
 			if d.ending == nil && d.phase == phaseRead {
-				d.phase = phaseEnded
-				w.acquit(d)
+				w.forgo(d)
 			}
 			w.endNow(d)
 			continue
@@ -346,7 +344,7 @@ func (w *Worker) undone(moves []move) {
 			d.b.moves = append(d.b.moves, moves[i])
 			continue
 		}
-		w.settled(d, ErrLost)
+		w.conclude(d, w.c.clock.reading(), lost, ErrLost, 0)
 	}
 }
 
