@@ -345,8 +345,11 @@ func TestAnIdleTransactionIsEnded(t *testing.T) {
 				}
 			}
 		})
-		if err == nil {
+		switch {
+		case err == nil:
 			t.Error("the transaction was committed after it had been ended")
+		case !db.Dialect.Unavailable(err) || db.Dialect.Refused(err): // it says nothing about what the transaction was for
+			t.Errorf("it is no error of the connection: %v", err)
 		}
 		if got := db.List(t, `SELECT n FROM x`, nil); got[0] != "1" {
 			t.Errorf("n = %s, want 1: only the other's change", got[0])

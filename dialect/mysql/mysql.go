@@ -100,7 +100,7 @@ var Dialect = &sqlrun.Dialect{
 	Denied:    numbered(1044, 1142, 1143, 1227, 1370, 1419),
 	Retryable: func(err error) bool { return numbered(1205, 1213, 1020, 3101)(err) || commitConflict(err) },
 	Unavailable: func(err error) bool {
-		return sqlrun.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || numbered(1040, 1053, 1927, 3032, 3169)(err) ||
+		return sqlrun.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || numbered(1040, 1053, 1927, 3032, 3169, 4031)(err) ||
 			readOnly(err) || halfCommitted(err)
 	},
 	LockTimeout: numbered(1205),
@@ -140,7 +140,7 @@ var Dialect = &sqlrun.Dialect{
 var temporary = numbered(1205, 1213, 1020, 3572, 1180, 3101, 3032, 3169,
 	1040, 1047, 1053, 1203, 1226,
 	1021, 1037, 1038, 1041, 1114, 1135,
-	1158, 1159, 1160, 1161, 1927,
+	1158, 1159, 1160, 1161, 1927, 4031,
 	1317, 1969, 3024,
 	1290, 1792, 1836, 3100)
 
