@@ -41,6 +41,9 @@ var (
 	// has to retry.
 	ErrRefused = errors.New("queue: the database refuses to record the job's outcome")
 
+	// ErrStuck means that a worker has ended because none of its handlers returns: see EndStuck of [WorkerOptions].
+	ErrStuck = errors.New("queue: the handlers of all slots do not return though the time of their jobs is over")
+
 	// ErrClosed means that a worker has stopped.
 	ErrClosed = errors.New("queue: closed")
 )

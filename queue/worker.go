@@ -61,6 +61,12 @@ type WorkerOptions struct {
 	// they stay where they are, for workers that have one, or until there is one.
 	BuryUnknown bool
 
+	// EndStuck makes Run end with [ErrStuck] when each of the Concurrency slots has been taken, for this long, by a handler that
+	// does not return though its job's timeout is over. Jobs that have not begun are handed back, and the stuck ones have failed
+	// once, with their timeouts. The program has to end then, since the handlers run on: its supervisor starts it again. Zero means
+	// never.
+	EndStuck time.Duration
+
 	// LeaderLock is the name of a lock that the process holds, and that only one process can hold
 	// at a time: see TakeOver of package admin. Empty means none.
 	LeaderLock string
@@ -196,6 +202,7 @@ type lifetime struct {
 	stopping chan struct{} // closed when the worker is being stopped
 	joined   chan struct{} // closed when the others know of it
 	ended    chan struct{} // closed when nothing more is written
+	hopeless chan struct{} // closed when all slots are stuck: see worker_stuck.go
 	halt     stopping
 }
 
@@ -251,6 +258,8 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		return nil, invalid("lease", "%v is shorter than 1s, and could not be renewed in time", opt.Lease)
 	case opt.Connections < 1:
 		return nil, invalid("connections", "%d is less than 1", opt.Connections)
+	case opt.EndStuck < 0:
+		return nil, invalid("end stuck", "%v is negative", opt.EndStuck)
 	case opt.ReadAhead < 1:
 		return nil, invalid("read ahead", "%d bytes are not at least 1", opt.ReadAhead)
 	}
@@ -275,6 +284,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		kindHandlers: kindHandlers{handlers: map[string]*kindHandler{}, kinds: map[string]string{}},
 		lifetime: lifetime{
 			joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
+			hopeless: make(chan struct{}),
 		},
 	}
 	w.log, w.lines = w.mu.logger(opt.Logger)
@@ -366,8 +376,8 @@ func (w *Worker) handle(kind string, h *kindHandler) error {
 
 // Run processes jobs until ctx ends. Then it starts no more jobs, hands over the blocks in which
 // nothing runs, gives running jobs their grace, cancels those that continue after it, and hands
-// those over, too. It then returns nil. It returns an error only if it could not begin; while the
-// database cannot be reached, it waits.
+// those over, too. It then returns nil. It returns an error only if it could not begin, or [ErrStuck];
+// while the database cannot be reached, it waits.
 func (w *Worker) Run(ctx context.Context) error {
 	return w.run(ctx, w.opt.Concurrency)
 }
@@ -428,7 +438,11 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 		w.group.Go(func() { w.handleJobs(i) })
 	}
 	close(w.joined)
-	<-ctx.Done()
+	select {
+	case <-ctx.Done():
+	case <-w.hopeless:
+		err = ErrStuck
+	}
 	w.drain(working)
 	w.limits.ReturnTokens(working)
 	w.ends.concludeLast(working)
@@ -443,7 +457,7 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	helpers.Wait()
 	w.again.Flush()
 	close(w.ended)
-	return nil
+	return err
 }
 
 // ring reports that a block may have new jobs.

@@ -22,6 +22,7 @@ type handlerSlots struct {
 	idle     int          // number of waiting handlers
 	slots    [][]*Delivery
 	unnoted  []*Delivery        // stuck jobs whose rows do not say so yet: see worker_stuck.go
+	allStuck instant.Instant    // since when all slots are; 0: they are not
 	taken    map[*Delivery]bool // by Receive
 	begun    int                // jobs that have begun
 	group    sync.WaitGroup     // handlers

@@ -478,6 +478,11 @@ func (w *Worker) drain(ctx context.Context) {
 	over := make(chan struct{})
 	go func() { w.group.Wait(); close(over) }()
 	grace := time.After(max(0, w.opt.Grace))
+	select {
+	case <-w.hopeless: // there is nobody to wait for
+		grace = time.After(0)
+	default:
+	}
 	if told {
 		w.acquitPaused(ctx)
 	}

@@ -44,6 +44,24 @@ func (slots *handlerSlots) stuck() (n int) {
 	return n
 }
 
+// heedAllStuck gives the worker up when all its slots have been stuck for long enough. mu is held.
+func (w *Worker) heedAllStuck(at instant.Instant) {
+	switch {
+	case w.opt.EndStuck == 0 || w.closing || len(w.slots) == 0: // a Receiver has no slots
+		return
+	case w.stuck() < len(w.slots):
+		w.allStuck = 0
+		return
+	case w.allStuck == 0:
+		w.allStuck = at
+	}
+	if at.Sub(w.allStuck) >= w.opt.EndStuck {
+		w.log.Error("the worker ends: its handlers do not return", "queues", w.opt.Queues, "slots", len(w.slots), "for", at.Sub(w.allStuck))
+		w.closing = true
+		close(w.hopeless)
+	}
+}
+
 // noteStuck records in the rows of a queue's jobs that their attempts have failed, though they still run.
 func (w *Worker) noteStuck(ctx context.Context, q *workQueue, name string) (failed error) {
 	var all, later []*Delivery

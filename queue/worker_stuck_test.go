@@ -147,6 +147,53 @@ func TestStuckHandlerOfTheStopped(t *testing.T) {
 	})
 }
 
+// A worker whose slots are all stuck ends with an error, so that its process does: at once, though its grace is long. The stuck jobs
+// have failed once, what has not begun is anybody's, and nobody is charged with a death.
+func TestAllStuck(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, impatient)
+		w := worker(t, c, WorkerOptions{Concurrency: 2, Grace: time.Hour, EndStuck: 20 * time.Millisecond})
+		w.returns = 10 * time.Millisecond
+		var r record
+		goOn := make(chan struct{})
+		must(t, w.HandleWith("deaf", RetryPolicy{Timeout: 20 * time.Millisecond}, unheeding(&r, goOn)))
+		handle(t, w, "next", func(_ context.Context, d *Delivery) error { r.add("next %s", d.Key); return nil })
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(t.Context()) }()
+		stuck := []int64{enqueue(t, c, Job{Kind: "deaf", Key: "a"})}
+		eventually(t, "one is stuck", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.stuck() == 1
+		})
+		for i := range 5 { // beside it
+			enqueue(t, c, Job{Kind: "next", Key: "free"})
+			eventually(t, "another is done", func() bool { return r.count("next free") == i+1 })
+		}
+		stuck = append(stuck, enqueue(t, c, Job{Kind: "deaf", Key: "b"}))
+		next := enqueue(t, c, Job{Kind: "next", Key: "b"})
+		want(t, "it ends with", received(t, "its end", ended), ErrStuck)
+		for _, id := range stuck {
+			if i := info(t, c, id, admin.StateDelayed); i.Attempts != 1 || i.Crashes != 0 || !strings.Contains(i.Error, "its handler has not returned") {
+				t.Errorf("%+v", i)
+			}
+		}
+		info(t, c, next, admin.StateReady)
+
+		other := worker(t, c, WorkerOptions{})
+		must(t, other.HandleWith("deaf", RetryPolicy{}, unheeding(&r, nil)))
+		handle(t, other, "next", func(_ context.Context, d *Delivery) error { r.add("next %s", d.Key); return nil })
+		start(t, other)
+		empty(t, db)
+		if r.count("a ") != 2 || r.count("b ") != 2 || r.count("next b") != 1 {
+			t.Errorf("got %q", r.all())
+		}
+		close(goOn)
+		w.group.Wait()
+	})
+}
+
 // A worker does not write what it thinks of a job that is another's by now.
 func TestStuckHandlerOfTheLost(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {

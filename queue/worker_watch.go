@@ -44,6 +44,7 @@ func (w *Worker) watch(ctx context.Context) {
 			w.look(d, at)
 			w.giveUpLost(d)
 		}
+		w.heedAllStuck(at)
 		w.adapt(at)
 		w.heedSteps()
 		w.heedLone()
