@@ -93,7 +93,7 @@ func audited[I, O any](a *API, o *operation, handle func(ctx context.Context, in
 		failed := audit.Write(ctx, a.db, e)
 		switch {
 		case failed != nil && who.here != nil:
-			who.here.Unaudited(failed)
+			who.here.Warn("warning: the change was made, but could not be written to the audit: " + plain.Line(failed.Error(), 1000))
 		case failed != nil:
 			a.log.Error("http: done, and not written to the audit", "action", e.Action, "object", e.Object, "actor", e.Actor, "err", failed)
 		}

@@ -45,8 +45,8 @@ type Parameter struct {
 
 // An Operator uses an API of its own, without HTTP and without a token: it may do everything that the database lets it do.
 type Operator struct {
-	Name      string      // for the audit, such as user@host
-	Unaudited func(error) // called if what was done could not be written to the audit
+	Name string       // for the audit, such as user@host
+	Warn func(string) // told what could not be read, or not be written to the audit
 }
 
 // Operations returns the API's operations by their ids.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -19,6 +20,14 @@ func (p *pauseJSON) why() string {
 		return ""
 	}
 	return p.Reason
+}
+
+// pausedBy is the reason of a pause that has no other.
+func pausedBy(ctx context.Context) string {
+	if name := senderOf(ctx).token; name != "" {
+		return "paused by " + name
+	}
+	return ""
 }
 
 type pauseInput struct {
@@ -66,7 +75,7 @@ func (a *API) queueActions() {
 			return nil, err
 		}
 		deedOf(ctx).detail = in.Body.why()
-		return nil, a.admin.Pause(ctx, in.Queue, in.Body.why())
+		return nil, a.admin.Pause(ctx, in.Queue, cmp.Or(in.Body.why(), pausedBy(ctx)))
 	})
 	register(a, operation{
 		id: "resume-queue", method: http.MethodPost, path: "/queues/{queue}/resume", tag: "queues", scope: ScopeOperate,

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -168,7 +169,7 @@ func (a *API) scheduleActions() {
 			return nil, err
 		}
 		deedOf(ctx).detail = in.Body.why()
-		return nil, scheduler.Pause(ctx, a.db, in.Schedule, in.Body.why())
+		return nil, scheduler.Pause(ctx, a.db, in.Schedule, cmp.Or(in.Body.why(), pausedBy(ctx)))
 	})
 	register(a, operation{
 		id: "resume-schedule", method: http.MethodPost, path: "/schedules/{schedule}/resume", tag: "schedules", scope: ScopeOperate,

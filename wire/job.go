@@ -90,6 +90,8 @@ type PurgeResult struct {
 // trying.
 type Refusal struct {
 	Job    string  `json:"job,omitempty" doc:"The id of the job, in lists of refusals."`
+	Kind   string  `json:"kind,omitempty" doc:"The kind of the job, in lists of refusals."`
+	Block  int     `json:"block" doc:"The block of the queue that the job is in."`
 	What   string  `json:"what" doc:"The step that is refused: done, discarded, retry, dead, check-out, claim or forward."`
 	Error  string  `json:"error" doc:"The error of the database."`
 	Since  Instant `json:"since" doc:"When the database refused it first."`

@@ -63,6 +63,7 @@ type QueueStatus struct {
 	In       *float64 `json:"in_per_minute,omitempty" doc:"The number of jobs that came in per minute, an estimate over the last ten minutes. It is left out if there are too many to be counted."`
 	Out      float64  `json:"out_per_minute" doc:"The number of jobs that ended per minute, over the last ten minutes."`
 	Empty    *float64 `json:"empty_seconds,omitempty" doc:"The time until no job waits if it goes on like that, in seconds. It is left out if that is never, or unknown."`
+	EmptyIn  string   `json:"empty_in,omitempty" doc:"The same for people: 5m, over 2h or never. It is left out if it is unknown, or if no job waits."`
 	Workers  int      `json:"workers" doc:"The number of processes that do the queue's jobs now."`
 	Endpoint string   `json:"endpoint,omitempty" doc:"Where the queue's jobs are sent, without the URL's query."`
 }
@@ -71,6 +72,7 @@ type QueueStatus struct {
 type QueueDetail struct {
 	QueueStatus
 	BlockList []Block   `json:"block_list" nullable:"false" doc:"The blocks of the queue, and who has them."`
+	Limits    []Limit   `json:"limits" nullable:"false" doc:"The limits of the queue: that of all its jobs first, then those of kinds."`
 	Refused   []Refusal `json:"refused" nullable:"false" doc:"The jobs of which the database refuses to store what became of them, up to 100."`
 }
 

@@ -25,14 +25,12 @@ func (p *program) did(ctx context.Context, err error, action, object string, n i
 		Actor: whoami(), Login: audit.OS, Source: audit.CLI, Action: action, Object: object, Count: n, Detail: detail,
 	})
 	if failed != nil {
-		p.unaudited(failed)
+		p.warn("warning: the change was made, but could not be written to the audit: " + flat(failed.Error()))
 	}
 	return nil
 }
 
-func (p *program) unaudited(err error) {
-	fmt.Fprintf(p.err, "dbcron: warning: the change was made, but could not be written to the audit: %s\n", flat(err.Error()))
-}
+func (p *program) warn(text string) { fmt.Fprintln(p.err, "dbcron: "+text) }
 
 func (p *program) audit() *cobra.Command {
 	return p.twin(twin{

@@ -38,10 +38,6 @@ finished.`,
 	return c
 }
 
-func endpoints(ctx context.Context, of *push.Endpoints) ([]push.Endpoint, error) {
-	return pages(func(last *push.Endpoint, most int) ([]push.Endpoint, error) { return of.List(ctx, last.Queue, most) })
-}
-
 func (p *program) endpointSet() *cobra.Command {
 	var secretFile, missing string
 	c := p.twin(twin{

@@ -118,7 +118,7 @@ func jobFacts(j *wire.Job) []fact {
 		}
 	}
 	if r := j.Refused; r != nil {
-		refused = refusedText(&admin.Refusal{What: r.What, Error: r.Error, Worker: r.Worker, Tries: r.Tries, Since: r.Since.Time})
+		refused = refusedText(r)
 	}
 	return append(facts,
 		fact{"timeout", string(j.Timeout)}, fact{"trace", j.Trace}, fact{"endpoint", j.Endpoint},
@@ -163,7 +163,7 @@ get, or use -o json.`,
   dbcron job list --queue mail --state dead --where '$.user.id = 42'
   dbcron job list --queue mail --where '$.to[1]'
   dbcron job list --queue mail --older-than 1h`,
-		rows: func(rows any, output string) error {
+		rows: func(rows any, _, output string) error {
 			if !ids {
 				return writeRows(p.out, output, rows)
 			}
@@ -191,7 +191,9 @@ dead ones see dbcron job list.`,
 }
 
 // refusedText describes a refusal for people.
-func refusedText(r *admin.Refusal) string { return health.RefusalText(r) }
+func refusedText(r *wire.Refusal) string {
+	return health.RefusalText(&admin.Refusal{What: r.What, Error: r.Error, Worker: r.Worker, Tries: r.Tries, Since: r.Since.Time})
+}
 
 // priorityText is a priority for people, unless it is the default.
 func priorityText(priority string) string { return strings.TrimPrefix(priority, "normal") }

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"context"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/ops/wireof"
-	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -55,25 +53,17 @@ func ofAllKinds(id string) func(*cobra.Command) string {
 	}
 }
 
-// limitsText describes the limits of a queue, one per line.
-func limitsText(ctx context.Context, c *admin.Client, name string) (lines []string, err error) {
-	all, err := c.LimitsOf(ctx, name)
-	for i := range all {
-		l := wireof.Limit(&all[i])
-		line := ""
-		if l.Kind != "" {
-			line = oneLine(l.Kind, 200) + ": "
-		}
-		if l.Running != wire.Unlimited {
-			line += string(l.Running) + " at a time"
-		}
-		if all[i].Rate > 0 {
-			if l.Running != wire.Unlimited {
-				line += ", "
-			}
-			line += fmt.Sprintf("%s, burst %d", l.Rate, l.Burst)
-		}
-		lines = append(lines, line)
+// limitText describes a limit of a queue.
+func limitText(l *wire.Limit) string {
+	kind, running, rate := "", "", ""
+	if l.Kind != "" {
+		kind = oneLine(l.Kind, 200) + ": "
 	}
-	return lines, err
+	if l.Running != wire.Unlimited {
+		running = string(l.Running) + " at a time, "
+	}
+	if l.Rate != string(wire.Unlimited) {
+		rate = fmt.Sprintf("%s, burst %d", l.Rate, l.Burst)
+	}
+	return strings.TrimSuffix(kind+running+rate, ", ")
 }

@@ -41,7 +41,7 @@ type twin struct {
 	count  int                           // how many entries are listed at the most, unless -n says; 0: all
 	other  func(c *cobra.Command) string // the operation instead, by flags; "": none
 	before func(ctx context.Context, given values) error
-	rows   func(rows any, output string) error         // instead of printing a list
+	rows   func(rows any, more, output string) error   // instead of printing a list
 	then   func(ctx context.Context, answer any) error // after a change
 }
 
@@ -62,7 +62,9 @@ func (p *program) twin(t twin) *cobra.Command {
 		named = append(named, word)
 	}
 	least := len(named) - strings.Count(t.use, "[")
-	c.Args = cobra.RangeArgs(least, len(named))
+	if c.Args = cobra.RangeArgs(least, len(named)); least == len(named) {
+		c.Args = cobra.ExactArgs(least)
+	}
 	t.addFlags(c, op, given, named)
 	var output string
 	if op.Method == http.MethodGet {
@@ -99,7 +101,9 @@ func (p *program) twin(t twin) *cobra.Command {
 
 func (t *twin) run(ctx context.Context, p *program, op *httpapi.Operation, given values, most int, output string) error {
 	if t.before != nil {
-		if err := t.before(ctx, given); err != nil {
+		if err := t.before(ctx, given); errors.Is(err, errNothing.error) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 	}
@@ -109,7 +113,7 @@ func (t *twin) run(ctx context.Context, p *program, op *httpapi.Operation, given
 		case err != nil:
 			return err
 		case t.rows != nil:
-			err = t.rows(rows, output)
+			err = t.rows(rows, more, output)
 		default:
 			err = writeRows(p.out, output, rows)
 		}
@@ -244,7 +248,7 @@ func (p *program) withAPI(ctx context.Context, f func() error) error {
 			return err
 		}
 		defer api.Close()
-		who := &httpapi.Operator{Name: whoami(), Unaudited: p.unaudited}
+		who := &httpapi.Operator{Name: whoami(), Warn: p.warn}
 		p.call = func(ctx context.Context, op *httpapi.Operation, in any) (any, error) {
 			return api.Do(ctx, who, op.ID, in)
 		}
@@ -295,7 +299,7 @@ func ask[T any](ctx context.Context, p *program, id string, pairs ...string) (*T
 
 // list returns what an operation lists, page by page: a slice, and the cursor of what follows. most is 0 for all.
 func (p *program) list(ctx context.Context, id string, given values, most int) (rows any, more string, err error) {
-	const page = 1000
+	page, _ := strconv.Atoi(operations()[id].Parameter("limit").Maximum)
 	var all reflect.Value
 	for {
 		n := page

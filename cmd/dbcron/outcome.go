@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // An outcome is what a changing command prints with -o json: what was done, to what, and the result.
@@ -25,7 +26,13 @@ var textOnly = []string{
 // showAfter maps what a changing command is about to a function that adds its new state to the outcome.
 var showAfter = map[string]func(*program, context.Context, string) error{
 	"queue": func(p *program, ctx context.Context, name string) error {
-		return p.showQueue(ctx, name, "json")
+		return p.withAPI(ctx, func() error {
+			d, err := ask[wire.QueueDetail](ctx, p, "queue-status", "queue", name)
+			if err != nil {
+				return err
+			}
+			return encode(p.out, d)
+		})
 	},
 	"schedule": func(p *program, ctx context.Context, name string) error {
 		return p.with(ctx, func(db *dialect.DB) error { return p.showSchedule(ctx, db, name, "json") })

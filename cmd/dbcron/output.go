@@ -36,21 +36,6 @@ func outputFlag(c *cobra.Command, to *string) {
 	}
 }
 
-// pages reads a whole list, page by page: programs may make any number of names. read returns a page after the last
-// entry of the one before, which is the zero value at first.
-func pages[T any](read func(last *T, most int) ([]T, error)) (all []T, err error) {
-	const most = 1000
-	for last := new(T); ; last = &all[len(all)-1] {
-		found, err := read(last, most)
-		if err != nil {
-			return nil, err
-		}
-		if all = append(all, found...); len(found) < most {
-			return all, nil
-		}
-	}
-}
-
 // writeEach prints each item of a list: as JSON what word makes of it, which is what the API sends, too, and in
 // tables what row does.
 func writeEach[T, W, R any](w io.Writer, output string, all []T, word func(*T) W, row func(*T) R) error {
@@ -71,6 +56,8 @@ func writeRows(w io.Writer, output string, rows any) error {
 // rowsOf returns what tables show of nouns.
 func rowsOf(rows any) any {
 	switch rows := rows.(type) {
+	case []wire.QueueStatus:
+		return wireof.Each(rows, newQueueRow)
 	case []wire.Job:
 		return wireof.Each(rows, newJobRow)
 	case []wire.JobCount:
@@ -88,6 +75,8 @@ func describe(w io.Writer, noun any) error {
 	switch noun := noun.(type) {
 	case *[]byte:
 		return (&printer{out: w}).print(string(*noun))
+	case *wire.QueueDetail:
+		return writeFacts(w, queueFacts(noun))
 	case *wire.Job:
 		return writeFacts(w, jobFacts(noun))
 	case *wire.Group:

@@ -1,8 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"strconv"
@@ -15,6 +15,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) queue() *cobra.Command {
@@ -115,74 +116,52 @@ func (t tally) String() string {
 	return strconv.Itoa(int(t))
 }
 
-// holders returns the workers that lease blocks.
-func holders(blocks []admin.Block) map[string]bool {
-	has := map[string]bool{}
-	for _, b := range blocks {
-		if b.Leased && b.Live {
-			has[b.Worker] = true
-		}
-	}
-	return has
-}
-
 func (p *program) queuePause() *cobra.Command {
-	var why string
-	c := &cobra.Command{
-		Use:   "pause NAME",
-		Short: "Pause a queue",
-		Long: `Pause a queue: its jobs wait until it is resumed. Running jobs continue, and jobs can
+	return p.twin(twin{
+		id: "pause-queue", use: "pause NAME", short: "Pause a queue",
+		long: `Pause a queue: its jobs wait until it is resumed. Running jobs continue, and jobs can
 still be enqueued. Workers notice within seconds.`,
-		Example: `  dbcron queue pause mail --reason "the relay is down, ticket 4711"`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.changeQueueState(c.Context(), args[0], "paused", func(q *admin.Client) error {
-				err := q.Pause(c.Context(), args[0], cmp.Or(why, "paused by "+whoami()))
-				return p.did(c.Context(), err, "queue.pause", args[0], 1, why)
-			})
-		},
-	}
-	c.Flags().StringVar(&why, "reason", "", "`text` for others to read later (default: who paused it)")
-	return c
+		example: `  dbcron queue pause mail --reason "the relay is down, ticket 4711"`,
+		before:  p.unlessQueueIs("paused"),
+	})
 }
 
 func (p *program) queueResume() *cobra.Command {
-	return &cobra.Command{
-		Use:     "resume NAME",
-		Short:   "Resume a paused queue",
-		Example: `  dbcron queue resume mail`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.changeQueueState(c.Context(), args[0], "active", func(q *admin.Client) error {
-				return p.did(c.Context(), q.Resume(c.Context(), args[0]), "queue.resume", args[0], 1, "")
-			})
-		},
-	}
+	return p.twin(twin{
+		id: "resume-queue", use: "resume NAME", short: "Resume a paused queue",
+		example: `  dbcron queue resume mail`,
+		before:  p.unlessQueueIs("active"),
+	})
 }
 
-// changeQueueState reports if there was nothing to change.
-func (p *program) changeQueueState(ctx context.Context, name, to string, change func(*admin.Client) error) error {
-	return p.withAdmin(ctx, func(c *admin.Client) error {
-		q, err := c.Queue(ctx, name)
+// unlessQueueIs ends a command that has nothing to do.
+func (p *program) unlessQueueIs(state string) func(context.Context, values) error {
+	return func(ctx context.Context, given values) error {
+		q, err := ask[wire.Queue](ctx, p, "get-queue", "queue", given["queue"])
 		switch {
 		case err != nil:
 			return err
 		case q.State == "deleted": // which neither pause nor resume may undo
-			return fmt.Errorf("%w: %s", queue.ErrDeleted, name)
-		case q.State == to:
-			fmt.Fprintf(p.err, "dbcron: nothing to do: %s is %s\n", oneLine(name, 200), queueStanding(&q))
-			return nil
+			return fmt.Errorf("%w: %s", queue.ErrDeleted, q.Name)
+		case q.State == state:
+			fmt.Fprintf(p.err, "dbcron: nothing to do: %s is %s\n", oneLine(q.Name, 200), standingOf(q.State, q.Reason))
+			return errNothing
 		}
-		return change(c)
-	}, name)
+		return nil
+	}
 }
 
+// errNothing ends a command that has nothing to do, and has told so.
+var errNothing = errSilent{errors.New("nothing to do")}
+
 // queueStanding describes the state of a queue, and why it is not active.
-func queueStanding(q *admin.Queue) string {
-	if q.Reason == "" {
-		return q.State
+func queueStanding(q *admin.Queue) string { return standingOf(q.State, q.Reason) }
+
+func standingOf(state, reason string) string {
+	if reason == "" {
+		return state
 	}
-	return q.State + ": " + oneLine(q.Reason, 1000)
+	return state + ": " + oneLine(reason, 1000)
 }
 
 func (p *program) queueResize() *cobra.Command {

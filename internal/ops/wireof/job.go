@@ -33,7 +33,7 @@ func Job(i *admin.Job) wire.Job {
 	}
 	if i.Refused != nil {
 		r := Refusal(i.Refused)
-		r.Job = "" // it is this one
+		r.Job, r.Kind = "", "" // it is this one
 		j.Refused = &r
 	}
 	j.Payload, j.Binary = ifJSON(i.Payload, i.Binary)
@@ -59,7 +59,10 @@ func BulkResult(what admin.BulkAction, f *admin.Filter, dryRun bool, r *admin.Bu
 
 // Refusal returns what the database refuses to store.
 func Refusal(r *admin.Refusal) wire.Refusal {
-	return wire.Refusal{Job: wire.ID(r.Job), What: r.What, Error: text(r.Error), Since: wire.At(r.Since), Tries: r.Tries, Worker: r.Worker}
+	return wire.Refusal{
+		Job: wire.ID(r.Job), Kind: r.Kind, Block: r.Block, What: r.What, Error: text(r.Error), Since: wire.At(r.Since),
+		Tries: r.Tries, Worker: r.Worker,
+	}
 }
 
 // Enqueued returns the result of enqueueing a job.
