@@ -34,6 +34,7 @@ type errand struct {
 	begins, ends int      // ends: handlers of live processes that have returned nil
 	seen         []effect // its entries in the ledger
 	dead         bool
+	late         bool // its enqueueing took longer than two seconds
 	retried      int  // how many times somebody was told that it is, when it was dead
 	gone         int  // how many times somebody was told that it is cancelled
 	perhapsGone  bool // somebody got no answer to that
@@ -161,6 +162,9 @@ func (e *errands) leftOf(w *World) string {
 		return err.Error()
 	}
 	w.mu.Lock()
+	if ready == 0 {
+		e.stirs()
+	}
 	running, since := e.running, time.Since(e.progress)
 	w.mu.Unlock()
 	if ready > 0 && running == 0 && since > e.patience && w.Quiet() > e.patience && w.Healthy("worker", e.patience) {

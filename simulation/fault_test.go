@@ -99,6 +99,9 @@ func onProcess(what string, do func(p *Process, d dice) (mend func(), after time
 		if mend == nil {
 			return p.who() + " " + what, nil, 0
 		}
+		if p.holds() && !n.w.gate.writes(p) { // nobody waits for what it does not send
+			return p.who() + " " + what, func() { mend(); p.strike() }, after
+		}
 		n.w.jam(1)
 		return p.who() + " " + what, func() { mend(); p.strike(); n.w.jam(-1) }, after
 	}

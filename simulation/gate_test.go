@@ -208,6 +208,13 @@ func (g *gate) release(t *turn) {
 	t.free <- g.w.fate(t, g.dice)
 }
 
+// writes reports whether a process has the right to write.
+func (g *gate) writes(p *Process) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.writer != nil && g.writer.p == p
+}
+
 // holdsWrite notes which connection has the right to write, or with nil that nobody has it.
 func (g *gate) holdsWrite(c *conn, has bool) {
 	g.mu.Lock()

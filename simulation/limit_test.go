@@ -45,6 +45,8 @@ const (
 	fewKind    = "few"    // not many at a time
 	slowlyKind = "slowly" // not many in a second
 	freeKind   = "free"
+
+	anyNumber = 1000 // of jobs run, without a limit
 )
 
 func (l *limitWork) Claims() []string {
@@ -80,10 +82,10 @@ func (l *limitWork) Begin(w *World) (err error) {
 	}
 	l.rate, l.burst = w.Knob("rate", 0, 2, 10, 40), w.Knob("burst", 1, 1, 5)
 	for kind, n := range map[string]int{"": w.Knob("running.all", 0, 0, 3, 8), fewKind: w.Knob("running.few", 0, 1, 1, 3)} {
-		if n > 0 {
-			if err := l.set(w.Free(), l.admin, kind, n); err != nil {
-				return err
-			}
+		if n == 0 {
+			l.limits[kind] = []setting{{anyNumber, time.Now()}} //nolint:forbidigo // virtual
+		} else if err := l.set(w.Free(), l.admin, kind, n); err != nil {
+			return err
 		}
 	}
 	if l.rate > 0 {
@@ -206,7 +208,7 @@ func (l *limitWork) work(p *Process, lease time.Duration, all bool) error {
 			return l.handle(p, d, func(j *errand) error {
 				dice := p.w.Dice("attempt", j.name, j.begins)
 				took := dice.about(100 * time.Millisecond)
-				if dice.once(10) {
+				if dice.once(map[bool]int{true: 4, false: 10}[kind == fewKind]) {
 					took = dice.between(time.Second, 6*time.Second)
 				}
 				if err := p.Sleep(ctx, took); err != nil {
@@ -289,7 +291,8 @@ func (l *limitWork) atWork() (text string) {
 	return text
 }
 
-// checkRate looks for a span of time in which more began than may. The world's mutex is held.
+// checkRate looks for a span of time in which more began than may. Workers draw a tenth of a second ahead, and what
+// becomes available that late is not lost: so one more may begin, and what a tenth of a second has. The world's mutex is held.
 func (l *limitWork) checkRate(p *Process, j *errand) {
 	if l.rate == 0 {
 		return
@@ -299,7 +302,7 @@ func (l *limitWork) checkRate(p *Process, j *errand) {
 	burst := max(l.burst, (l.rate+9)/10)
 	for i, from := range l.begins {
 		n, span := len(l.begins)-i, now.Sub(from)
-		if most := float64(burst) + float64(l.rate)*(span+time.Millisecond).Seconds(); float64(n) > most+1e-6 {
+		if most := 1 + float64(burst) + float64(l.rate)*(span+100*time.Millisecond).Seconds(); float64(n) > most {
 			p.w.violate("rate", j.words(), "%d jobs began in %v, with the rate %d/s and the burst %d", n, span, l.rate, burst)
 		} else if span > time.Second && float64(n) > most*0.7 {
 			p.w.Reached("a rate is used up")
@@ -347,7 +350,7 @@ func (l *limitWork) operate(p *Process) error {
 				}
 			})
 			if err != nil { // whatever was before goes on, too
-				p.Act(func() { l.limits[kind] = append(l.limits[kind], setting{1000, time.Now()}) }) //nolint:forbidigo // virtual
+				p.Act(func() { l.limits[kind] = append(l.limits[kind], setting{anyNumber, time.Now()}) }) //nolint:forbidigo // virtual
 			}
 			continue
 		}

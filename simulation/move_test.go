@@ -17,10 +17,11 @@ type moveWork struct {
 	left  []int
 	keys  int
 	next  int
-	epoch int       // rises when a move begins, and when it has ended
-	busy  bool      // a move is under way, or its process has died
-	since time.Time // when one began last
-	torn  bool      // a move has ended early: of a key, some jobs were moved and others not
+	epoch int             // rises when a move begins, and when it has ended
+	busy  bool            // a move is under way, or its process has died
+	since time.Time       // when one began last
+	torn  bool            // a move has ended early: of a key, some jobs were moved and others not
+	split map[string]bool // keys whose jobs a move may part
 }
 
 const movedKind = "moved"
@@ -40,6 +41,7 @@ func (m *moveWork) Begin(w *World) (err error) {
 	if err := m.begin(w, lease+10*time.Second); err != nil {
 		return err
 	}
+	m.split = map[string]bool{}
 	if m.admin, err = admin.New(w.Operator, admin.Options{}); err != nil {
 		return err
 	}
@@ -99,8 +101,9 @@ func (m *moveWork) produce(p *Process, me int) error {
 			j.key = fmt.Sprintf("key%d.%d", me, d.IntN(m.keys))
 			job.Key = j.key
 		}
-		if d.once(6) {
+		if d.once(6) { // of a key, one stays whose unique key is taken there, and those before it move
 			job.Unique = fmt.Sprint("unique", d.IntN(4))
+			p.Act(func() { m.split[j.key] = true })
 		}
 		if job.Key == "" && d.once(4) {
 			job.Delay = d.between(10*time.Millisecond, 10*time.Second)
@@ -258,7 +261,7 @@ func (m *moveWork) Check(w *World) error {
 	}
 	if !m.torn {
 		m.checkOrder(w, func(j *errand) string {
-			if j.key == "" || j.queue == "" || j.epoch < 0 {
+			if j.key == "" || m.split[j.key] || j.queue == "" || j.epoch < 0 {
 				return ""
 			}
 			return fmt.Sprint(j.queue, " ", j.key, " ", j.epoch)

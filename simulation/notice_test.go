@@ -132,7 +132,13 @@ func (n *noticeWork) Left(w *World) string {
 			return err.Error()
 		}
 		for _, name := range n.order {
-			if t := told[name]; len(t) > 0 && t[len(t)-1].failed {
+			var last string // it may have ended in trouble
+			err := w.Operator.Pool().QueryRowContext(w.Free(), `SELECT COALESCE((SELECT state FROM dbcron_run WHERE schedule = ?
+				ORDER BY due_at DESC, attempt DESC LIMIT 1), '')`, name).Scan(&last)
+			if err != nil {
+				return err.Error()
+			}
+			if t := told[name]; last == "ok" && len(t) > 0 && t[len(t)-1].failed {
 				left += " the recovery of " + name + " was not told;"
 			}
 		}

@@ -103,7 +103,7 @@ func (q *queueWork) Begin(w *World) (err error) {
 	q.max = queueSettings{
 		lease:   time.Duration(w.Knob("lease", 8, 8, 8, 2, 4)) * time.Second,
 		retry:   time.Duration(w.Knob("retry.max.ms", 200, 1000, 4000)) * time.Millisecond,
-		crashes: w.Knob("crashes", 3, 100), strict: w.Knob("key.hold", 1, 1, 0) == 1,
+		crashes: w.Knob("crashes", 3, 1, 100), strict: w.Knob("key.hold", 1, 1, 0) == 1,
 	}
 	_, err = q.admin.Edit(w.Free(), simQueue, func(s *admin.Queue) {
 		s.MaxAttempts, s.MaxCrashes = 100_000, q.max.crashes
@@ -325,6 +325,9 @@ func (q *queueWork) Left(w *World) string {
 // noticeStandstill looks whether ready jobs wait for nothing.
 func (q *queueWork) noticeStandstill(w *World, ready int) {
 	w.mu.Lock()
+	if ready == 0 {
+		q.progress = time.Now() //nolint:forbidigo // virtual
+	}
 	running, since := q.running, time.Since(q.progress)
 	w.mu.Unlock()
 	// A lost lease ends, its job waits for a retry, and a verdict for those who come back (worker_return.go).
