@@ -214,12 +214,12 @@ type workQueue struct {
 	set    *store.Queue
 	blocks map[int]*block
 	cadence
-	busy     bool                            // as announced to the others
-	surplus  bool                            // as logged: it has more workers than blocks
-	convicts map[store.JobID]instant.Instant // since when a job that would be a dead letter waits
-	strange  map[store.JobID]bool            // orphans: running jobs in this worker's name without a Delivery
-	vacant   map[int]vacancy                 // blocks that were free at the last check
-	limits   *limit.Queue                    // its limiters
+	busy     bool                           // as announced to the others
+	surplus  bool                           // as logged: it has more workers than blocks
+	convicts map[conviction]instant.Instant // since when a job that would be a dead letter waits
+	strange  map[store.JobID]bool           // orphans: running jobs in this worker's name without a Delivery
+	vacant   map[int]vacancy                // blocks that were free at the last check
+	limits   *limit.Queue                   // its limiters
 
 	elsewhere *limit.Limiter // holds jobs of kinds that only others handle; see worker_kinds.go
 	nowhere   *limit.Limiter // holds jobs of kinds that nobody handles

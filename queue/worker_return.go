@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -156,11 +157,18 @@ func (w *Worker) appeals(q *workQueue, r *runningRow) bool {
 		return false
 	}
 	if q.convicts == nil {
-		q.convicts = map[store.JobID]instant.Instant{}
+		q.convicts = map[conviction]instant.Instant{}
 	}
-	id, at := r.at(q), instant.Now()
-	if q.convicts[id] == 0 {
-		q.convicts[id] = at
+	of, at := conviction{r.at(q), r.lockBy}, instant.Now()
+	if q.convicts[of] == 0 {
+		maps.DeleteFunc(q.convicts, func(_ conviction, since instant.Instant) bool { return at.Sub(since) > pastFor })
+		q.convicts[of] = at
 	}
-	return at.Sub(q.convicts[id]) < w.appeal
+	return at.Sub(q.convicts[of]) < w.appeal
+}
+
+// A conviction is of a job, for the loss of a worker. That worker may take it back, and the next one has its own time.
+type conviction struct {
+	job  store.JobID
+	node string
 }

@@ -308,9 +308,6 @@ func TestAppeal(t *testing.T) {
 		f.w.mu.Lock()
 		f.w.proven = 0 // it may be the one that runs the job again, alone, beside the deaf handler
 		f.w.mu.Unlock()
-		f.w.mu.Lock()
-		f.w.proven = 0 // its handler that is deaf keeps no other job from running alone
-		f.w.mu.Unlock()
 		f.off.Store(false)
 		eventually(t, "somebody has it, and charges nobody", func() bool {
 			// A slow machine may lose more leases.
@@ -322,6 +319,26 @@ func TestAppeal(t *testing.T) {
 		empty(t, db)
 		if dead := db.List(t, `SELECT error FROM {prefix}job_dead WHERE id = :id`, sqlrun.Args{"id": id}); len(dead) > 0 {
 			t.Errorf("it is dead: %q", dead)
+		}
+	})
+}
+
+// A job that was convicted and acquitted waits as long the next time.
+func TestAppealOfEachLoss(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		w, b := idleWorker(t, db)
+		w.appeal = longWait
+		r := runningRow{id: 1, state: rowAlone, crashes: 100, lockBy: "first"}
+		for _, node := range []string{"first", "second"} {
+			if r.lockBy = node; !w.appeals(b.q, &r) {
+				t.Errorf("after the loss of the %s worker it does not wait", node)
+			}
+			for of := range b.q.convicts {
+				b.q.convicts[of] = instant.Now().Add(-2 * longWait)
+			}
+			if w.appeals(b.q, &r) {
+				t.Errorf("after the loss of the %s worker it waits for ever", node)
+			}
 		}
 	})
 }
