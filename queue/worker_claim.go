@@ -46,31 +46,6 @@ func (d *Delivery) Attempts() int {
 	return w.policy(d).MaxAttempts
 }
 
-// ownAttempts removes those of a Receiver's jobs, whose rows are locked in a table, that have
-// failed elsewhere: such a job may be in the same table, waiting for its next attempt.
-func ownAttempts(ctx context.Context, tx *sqlrun.Session, at store.BlockID, from table, here []int64,
-	attempt func(id int64) int,
-) ([]int64, error) {
-	if from != tableDelayed || len(here) == 0 {
-		return here, nil
-	}
-	var own []int64
-	_, err := sqlrun.Select(ctx, tx, store.AttemptsDelayed, store.JobArgs(at.Queue, at.Divided, 0, here),
-		func(rows *sql.Rows) (none struct{}, err error) {
-			var id int64
-			var had int
-			if err := rows.Scan(&id, &had); err != nil {
-				return none, err
-			}
-			if had+1 == attempt(id) {
-				own = append(own, id)
-			}
-			return none, nil
-		})
-	slices.Sort(own)
-	return own, err
-}
-
 var claimedStatements = map[table]*sqlrun.Stmt{
 	tableReady: store.ClaimedReady, tableDelayed: store.ClaimedDelayed,
 	tableRunning: store.ClaimedRunning,
@@ -259,13 +234,12 @@ func (s *settling) find(ctx context.Context, tx *sqlrun.Session, from table, lis
 		claim := &s.all[at].Claim
 		ids[i], byJob[claim.Job] = claim.Job, claim
 	}
-	args := store.JobArgs(s.q.ID, s.of.Block, priority, slices.Compact(slices.Sorted(slices.Values(ids))))
-	args["node"] = s.of.Node
-	here, err := sqlrun.Select(ctx, tx, lockStatements[from], args, store.ScanID)
+	end := store.End{BlockID: s.lease().BlockID, Node: s.of.Node}
+	here, err := end.Lock(ctx, tx, from, priority, slices.Compact(slices.Sorted(slices.Values(ids))), nil)
 	if err != nil || len(here) == 0 {
 		return err
 	}
-	args = store.JobArgs(s.q.ID, s.of.Block, priority, here)
+	args := store.JobArgs(s.q.ID, s.of.Block, priority, here)
 	args["node"] = s.of.Node
 	rows, err := sqlrun.Select(ctx, tx, claimedStatements[from], args, func(rows *sql.Rows) (*Delivery, error) {
 		d := &Delivery{from: from}
@@ -312,21 +286,13 @@ func (s *settling) outcomes(part []int) (acks []*Delivery) {
 
 // ack deletes done jobs whose rows are locked.
 func (s *settling) ack(ctx context.Context, tx *sqlrun.Session, acks []*Delivery) error {
+	end := store.End{BlockID: s.lease().BlockID, Node: s.of.Node, Keep: s.q.KeepDone, All: true, Locked: true}
 	for _, list := range byTable(acks) {
-		from, ids := list[0].from, idsOf(list)
-		args := store.JobArgs(s.q.ID, s.of.Block, list[0].Priority, ids)
-		args["node"] = s.of.Node
-		if keep := s.q.KeepDone; keep > 0 {
-			if err := keepDone(ctx, tx, s.lease(), from, list, ids, keep); err != nil {
-				return err
-			}
-		}
-		n, err := tx.Exec(ctx, ackStatements[from], args)
-		if err := store.Short(err, n, len(ids)); err != nil {
+		if _, err := end.Remove(ctx, tx, list[0].from, doneOf(list)); err != nil {
 			return err
 		}
 	}
-	return store.ReleaseTies(ctx, tx, s.q.ID, endedOf(acks, func(int64) bool { return true }))
+	return end.Release(ctx, tx)
 }
 
 // tell counts and logs what was committed, and ends groups whose last jobs these were. The

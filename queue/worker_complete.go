@@ -30,7 +30,7 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 		return err
 	}
 	w.mu.Lock()
-	c := completion{tx: w.db.On(tx), b: b, node: w.lease.node, keep: b.q.set.KeepDone}
+	end := store.End{BlockID: b.at(), Node: w.lease.node, Keep: b.q.set.KeepDone}
 	from, lost := d.from, d.hasEnded() || d.ctx.over
 	var earlier []*Delivery
 	if !lost {
@@ -40,21 +40,23 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 	if lost {
 		return lostJob(d)
 	}
+	on := w.db.On(tx)
 	for _, part := range byTable(earlier) {
-		if _, err := c.run(ctx, part[0].from, part); err != nil {
+		if _, err := end.Remove(ctx, on, part[0].from, doneOf(part)); err != nil {
 			return err
 		}
 	}
-	there, err := c.run(ctx, from, []*Delivery{d})
-	if err == nil && !there && from != tableRunning {
+	one := doneOf([]*Delivery{d})
+	here, err := end.Remove(ctx, on, from, one)
+	if err == nil && len(here) == 0 && from != tableRunning {
 		// It may have been checked out, or may be about to be: see pin.
-		there, err = c.run(ctx, tableRunning, []*Delivery{d})
+		here, err = end.Remove(ctx, on, tableRunning, one)
 	}
-	if err == nil && !there {
-		err = w.whyUnseen(ctx, d, c.node)
+	if err == nil && len(here) == 0 {
+		err = w.whyUnseen(ctx, d, end.Node)
 	}
 	if err == nil {
-		err = store.ReleaseTies(ctx, c.tx, b.q.id, c.ended)
+		err = end.Release(ctx, on)
 	}
 	if err == nil {
 		w.mu.Lock()
@@ -76,43 +78,6 @@ func (w *Worker) whyUnseen(ctx context.Context, d *Delivery, node string) error 
 	return fmt.Errorf("%w: this worker still has it, but the transaction does not see that: it began, at REPEATABLE READ or SERIALIZABLE, "+
 		"before the job moved to dbcron_job_running, as jobs do that run for seconds. Begin it after the long part of the work, or "+
 		"use READ COMMITTED", lost)
-}
-
-// A completion ends jobs of a block in a transaction of a handler's.
-type completion struct {
-	tx    *sqlrun.Session
-	b     *block
-	node  string
-	keep  time.Duration
-	ended []store.Ended
-}
-
-// run deletes jobs from one table, keeps them as done if their queue does that, and reports
-// whether any of them existed. Only one transaction can delete a row, so a missing job was
-// ended by somebody else, who also releases its ties.
-func (c *completion) run(ctx context.Context, from table, list []*Delivery) (there bool, err error) {
-	args := store.JobArgs(c.b.q.id, c.b.divided, list[0].Priority, idsOf(list))
-	args["node"] = c.node
-	here := args["ids"].([]int64)
-	if c.keep > 0 || len(list) > 1 {
-		here, err = sqlrun.Select(ctx, c.tx, lockStatements[from], args, store.ScanID)
-		if err != nil || len(here) == 0 {
-			return false, err
-		}
-		if c.keep > 0 {
-			if err := keepDone(ctx, c.tx, c.b.lease(c.node), from, list, here, c.keep); err != nil {
-				return false, err
-			}
-		}
-		args = store.JobArgs(c.b.q.id, c.b.divided, list[0].Priority, here)
-		args["node"] = c.node
-	}
-	n, err := c.tx.Exec(ctx, ackStatements[from], args)
-	if err != nil || n == 0 {
-		return false, err
-	}
-	c.ended = append(c.ended, endedOf(list, func(id int64) bool { return slices.Contains(here, id) })...)
-	return true, nil
 }
 
 // withhold returns the jobs of d's key that have ended here and are not deleted yet.

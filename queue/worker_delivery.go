@@ -12,13 +12,13 @@ import (
 )
 
 // A table is one of the tables of jobs.
-type table uint8
+type table = store.JobTable
 
 const (
-	tableReady table = iota
-	tableDelayed
-	tableRunning
-	tableNone // see Worker.attempt
+	tableReady   = store.AmongReady
+	tableDelayed = store.AmongDelayed
+	tableRunning = store.AmongRunning
+	tableNone    = store.Nowhere // see Worker.attempt
 )
 
 // A phase is how far a worker has come with a job. It never goes back: an attempt that begins anew is

@@ -111,104 +111,56 @@ func (f *flusher) ackAlone(ctx context.Context, t *round, list []*Delivery) erro
 	})
 }
 
-// ackExactly deletes done jobs, and records which rows were missing. The others are kept as done
-// if their queue does that, and their unique keys and groups are released.
-func (f *flusher) ackExactly(ctx context.Context, t *round, list []*Delivery) error {
-	lock := map[*sqlrun.Stmt]*sqlrun.Stmt{
-		store.AckReady: store.LockJobs, store.AckDelayed: store.LockDelayed,
-		store.AckRunning: store.LockRunning,
-	}
-	parts, steps := byTable(list), f.ackSteps(t, list) // those are applied to the parts
-	if all, err := f.ackPresent(ctx, t, list, parts, steps); all || err != nil {
-		return err
-	}
-	var deleted map[int64]bool
-	err := f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		deleted = map[int64]bool{}
-		for i, step := range steps {
-			here, err := sqlrun.Select(ctx, tx, lock[step.Stmt], step.Args, store.ScanID)
-			if err != nil {
-				return err
-			}
-			if f.exact {
-				here, err = ownAttempts(ctx, tx, t.b.at(), parts[i][0].from, here, func(id int64) int {
-					return parts[i][slices.IndexFunc(parts[i], func(d *Delivery) bool { return d.ID == id })].Attempt
-				})
-			}
-			if err != nil {
-				return err
-			}
-			if len(here) < len(parts[i]) && len(here) > 0 {
-				args := store.JobArgs(t.b.q.id, t.b.divided, parts[i][0].Priority, slices.Clone(here))
-				args["node"] = t.node
-				step = &sqlrun.Step{Stmt: step.Stmt, Args: args}
-			}
-			if len(here) == 0 {
-				continue
-			}
-			if t.keep > 0 {
-				if err := keepDone(ctx, tx, t.b.lease(t.node), parts[i][0].from, parts[i], here, t.keep); err != nil {
-					return err
-				}
-			}
-			if _, err := tx.Exec(ctx, step.Stmt, step.Args); err != nil {
-				return err
-			}
-			for _, id := range here {
-				deleted[id] = true
-			}
-		}
-		return store.ReleaseTies(ctx, tx, t.b.q.id, endedOf(list, func(id int64) bool { return deleted[id] }))
-	})
-	if err == nil {
-		if t.deleted == nil {
-			t.deleted = map[int64]bool{}
-		}
-		maps.Copy(t.deleted, deleted)
-	}
-	return err
+// end returns the end of done jobs of a round.
+func (f *flusher) end(t *round) store.End {
+	return store.End{BlockID: t.b.at(), Node: t.node, Keep: t.keep, Own: f.exact}
 }
 
-// ackPresent deletes done jobs if all their rows exist, as is usual: the number of deleted rows
-// shows that. Otherwise it changes nothing, and ackExactly locks the rows to find out which
-// exist. It also leaves jobs that are kept, or may wait for their next attempt, to ackExactly.
-func (f *flusher) ackPresent(
-	ctx context.Context, t *round, list []*Delivery, parts [][]*Delivery, steps []*sqlrun.Step,
-) (all bool, err error) {
-	if t.keep > 0 || slices.ContainsFunc(list, func(d *Delivery) bool { return d.from == tableDelayed }) {
-		return false, nil
+// ackExactly deletes done jobs, and records which rows were missing. The others are kept as done
+// if their queue does that, and their unique keys and groups are released. Usually all are there, and need not
+// be looked for.
+func (f *flusher) ackExactly(ctx context.Context, t *round, list []*Delivery) error {
+	end := f.end(t)
+	end.All = true
+	here, err := f.removeAll(ctx, end, list)
+	if errors.Is(err, store.ErrShort) {
+		end.All = false
+		here, err = f.removeAll(ctx, end, list)
 	}
-	present := func(int64) bool { return true }
-	err = f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		for i, step := range steps {
-			n, err := tx.Exec(ctx, step.Stmt, step.Args)
-			if err := store.Short(err, n, len(parts[i])); err != nil {
-				return err
-			}
-		}
-		return store.ReleaseTies(ctx, tx, t.b.q.id, endedOf(list, present))
-	})
-	switch {
-	case errors.Is(err, store.ErrShort):
-		return false, nil
-	case err != nil:
-		return false, err
+	if err != nil {
+		return err
 	}
 	if t.deleted == nil {
 		t.deleted = map[int64]bool{}
 	}
-	for _, d := range list {
-		t.deleted[d.ID] = true
+	for _, id := range here {
+		t.deleted[id] = true
 	}
-	return true, nil
+	return nil
+}
+
+// removeAll removes done jobs in a transaction, and returns the ids of those that were there.
+func (f *flusher) removeAll(ctx context.Context, end store.End, list []*Delivery) (all []int64, err error) {
+	err = f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		end.Reset()
+		all = nil
+		for _, part := range byTable(list) {
+			here, err := end.Remove(ctx, tx, part[0].from, doneOf(part))
+			if err != nil {
+				return err
+			}
+			all = append(all, here...)
+		}
+		return end.Release(ctx, tx)
+	})
+	return all, err
 }
 
 // ackSteps delete the jobs that are done.
 func (f *flusher) ackSteps(t *round, list []*Delivery) (steps []*sqlrun.Step) {
+	end := f.end(t)
 	for _, part := range byTable(list) {
-		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
-		args["node"] = t.node
-		steps = append(steps, &sqlrun.Step{Stmt: ackStatements[part[0].from], Args: args})
+		steps = append(steps, end.RemoveStep(part[0].from, part[0].Priority, idsOf(part)))
 	}
 	return steps
 }
@@ -344,24 +296,9 @@ func (f *flusher) passOver(t *round) {
 
 // claimPart claims jobs of one table, and returns which of them existed.
 func (f *flusher) claimPart(ctx context.Context, t *round, part []*Delivery) (map[int64]bool, error) {
-	from := part[0].from
-	var got []int64
-	err := f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
-		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
-		if got, err = sqlrun.Select(ctx, tx, lockStatements[from], args, store.ScanID); err != nil || len(got) == 0 {
-			return err
-		}
-		if t.keep > 0 {
-			if err := keepDone(ctx, tx, t.b.lease(t.node), from, part, got, t.keep); err != nil {
-				return err
-			}
-		}
-		n, err := tx.Exec(ctx, ackStatements[from], store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, got))
-		if err := store.Short(err, n, len(got)); err != nil {
-			return err
-		}
-		return store.ReleaseTies(ctx, tx, t.b.q.id, endedOf(part, func(id int64) bool { return slices.Contains(got, id) }))
-	})
+	end := f.end(t)
+	end.Own = false
+	got, err := f.removeAll(ctx, end, part)
 	if err != nil {
 		return nil, err
 	}

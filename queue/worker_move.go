@@ -104,11 +104,6 @@ func holds(ctx context.Context, tx *sqlrun.Session, b *block, node string) error
 	return err
 }
 
-var (
-	lockStatements = map[table]*sqlrun.Stmt{tableReady: store.LockJobs, tableDelayed: store.LockDelayed, tableRunning: store.LockRunning}
-	ackStatements  = map[table]*sqlrun.Stmt{tableReady: store.AckReady, tableDelayed: store.AckDelayed, tableRunning: store.AckRunning}
-)
-
 // writeMoves writes moves of one table. If it has to be exact, it leaves out jobs whose attempt
 // is not the one that was given out.
 func writeMoves(ctx context.Context, tx *sqlrun.Session, by blockLease, f *moveGroup, exact bool) error {
@@ -116,21 +111,17 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, by blockLease, f *moveG
 	for i, m := range f.moves {
 		ids[i] = m.d.ID
 	}
-	args := store.JobArgs(by.Queue, by.Divided, f.priority, ids)
-	args["node"] = by.node
-	here, err := sqlrun.Select(ctx, tx, lockStatements[f.from], args, store.ScanID)
+	end := store.End{BlockID: by.BlockID, Node: by.node, Own: exact}
+	here, err := end.Lock(ctx, tx, f.from, f.priority, ids, f.attempt)
 	if err != nil {
 		return err
-	}
-	if exact {
-		if here, err = ownAttempts(ctx, tx, by.BlockID, f.from, here, f.attempt); err != nil {
-			return err
-		}
 	}
 	var arrived []int64
 	if len(here) < len(ids) {
 		// An earlier transaction may have moved them, if its answer was lost: the job is still
 		// this worker's, and its key waits for it.
+		args := store.JobArgs(by.Queue, by.Divided, f.priority, ids)
+		args["node"] = by.node
 		if arrived, err = sqlrun.Select(ctx, tx, arrivals(f), args, store.ScanID); err != nil {
 			return err
 		}
@@ -163,9 +154,8 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, by blockLease, f *moveG
 	if n, err := store.ExecParts(ctx, tx, destination(f), to, rows); err != nil || n != int64(len(rows)) {
 		return store.Short(err, n, len(rows))
 	}
-	args = store.JobArgs(by.Queue, by.Divided, f.priority, here)
-	args["node"] = by.node
-	n, err := tx.Exec(ctx, ackStatements[f.from], args)
+	step := end.RemoveStep(f.from, f.priority, here)
+	n, err := tx.Exec(ctx, step.Stmt, step.Args)
 	if err != nil || n != int64(len(here)) || !f.dead {
 		return store.Short(err, n, len(here))
 	}

@@ -438,7 +438,8 @@ func (t *transfer) sendIn(ctx context.Context, tx *sqlrun.Session, divided int, 
 		for i, s := range part {
 			ids[i] = s.id
 		}
-		here, err := sqlrun.Select(ctx, tx, lockStatements[from], store.JobArgs(t.from.ID, divided, priority, ids), store.ScanID)
+		end := store.End{BlockID: store.BlockID{Queue: t.from.ID, Divided: divided}}
+		here, err := end.Lock(ctx, tx, from, priority, ids, nil)
 		if err != nil {
 			return err
 		}
@@ -469,7 +470,8 @@ func (t *transfer) sendIn(ctx context.Context, tx *sqlrun.Session, divided int, 
 		if err != nil || m != int64(len(here)) {
 			return store.Short(err, m, len(here))
 		}
-		if m, err = tx.Exec(ctx, ackStatements[from], store.JobArgs(t.from.ID, divided, priority, here)); err != nil || m != int64(len(here)) {
+		step := end.RemoveStep(from, priority, here)
+		if m, err = tx.Exec(ctx, step.Stmt, step.Args); err != nil || m != int64(len(here)) {
 			return store.Short(err, m, len(here))
 		}
 		*n += len(here)
