@@ -37,9 +37,9 @@ func flushOnce(t *testing.T, w *Worker, b *block, between func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.serve, b.queued, b.serving = nil, false, true
-	round := w.round(b)
+	round := w.planTrip(b)
 	w.mu.Unlock()
-	err := w.flush.serveRound(t.Context(), round)
+	err := w.flush.makeTrip(t.Context(), round)
 	between()
 	w.mu.Lock()
 	b.serving = false

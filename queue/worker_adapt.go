@@ -93,7 +93,7 @@ func (w *Worker) rebatch(b *block) int {
 }
 
 // batchStep writes to a block's row how many jobs are read at once.
-func batchStep(t *round) *sqlrun.Step {
+func batchStep(t *trip) *sqlrun.Step {
 	return &sqlrun.Step{Stmt: store.NoteBatch, Args: sqlrun.Args{
 		"queue": t.b.q.id, "divided": t.b.divided, "fence": t.b.fence, "node": t.node, "batch": t.batch,
 	}}

@@ -199,7 +199,7 @@ type payload struct {
 }
 
 // loadSteps returns the steps that read the payloads of bare jobs.
-func (f *flusher) loadSteps(t *round) (steps []*sqlrun.Step) {
+func (f *flusher) loadSteps(t *trip) (steps []*sqlrun.Step) {
 	t.loaded = map[int64]payload{}
 	for _, part := range byTable(t.loads) {
 		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
@@ -217,7 +217,7 @@ func (f *flusher) loadSteps(t *round) (steps []*sqlrun.Step) {
 
 // tookLoads gives jobs their payloads. Jobs whose turn has come continue; a job that was
 // cancelled is forgotten. mu is held.
-func (w *Worker) tookLoads(t *round) {
+func (w *Worker) tookLoads(t *trip) {
 	b := t.b
 	for _, d := range t.loads {
 		if !d.bare || d.row == rowLeaving || d.hasEnded() || d.from != tableRunning && b.seen[d.ID] != d {

@@ -521,7 +521,7 @@ func TestMovesOutliveTheBlock(t *testing.T) {
 	own, of := ready(1, ""), ready(2, "")
 	own.from, own.b, of.b = tableRunning, b, b
 	own.phase, of.phase = phaseEnded, phaseEnded
-	w.apply(&round{b: b, moves: []move{{d: own, what: failed}, {d: of, what: failed}}}, errBlockLost)
+	w.apply(&trip{tripPlan: tripPlan{b: b, moves: []move{{d: own, what: failed}, {d: of, what: failed}}}}, errBlockLost)
 	if len(b.moves) != 1 || b.moves[0].d != own {
 		t.Errorf("to be written: %s", fmt.Sprint(b.moves))
 	}

@@ -187,7 +187,7 @@ func TestKeepDoneFaults(t *testing.T) {
 		db.Do(t, "CREATE TABLE kept_effects (job BIGINT NOT NULL)", nil)
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, func(q *admin.Queue) { impatient(q); keeps(q) })
-		var fault trip
+		var fault snag
 		broken := fault.over(t, db)
 		for call := 1; ; call++ {
 			hit := false

@@ -20,8 +20,8 @@ type flusher struct {
 	choice *kindChoice
 }
 
-// serveRound does that work.
-func (f *flusher) serveRound(ctx context.Context, t *round) error {
+// makeTrip does that work.
+func (f *flusher) makeTrip(ctx context.Context, t *trip) error {
 	if len(t.gone) > 0 { // before anything irreversible
 		if err := holds(ctx, &f.db.Session, t.b, t.node); err != nil {
 			return err
@@ -56,7 +56,7 @@ func (f *flusher) serveRound(ctx context.Context, t *round) error {
 
 // ackAndRead deletes done jobs, if there are steps for that, and reads the next ones. If the
 // database refuses that, the deletions are made first, without the refused ones.
-func (f *flusher) ackAndRead(ctx context.Context, t *round, acks []*sqlrun.Step) error {
+func (f *flusher) ackAndRead(ctx context.Context, t *trip, acks []*sqlrun.Step) error {
 	steps := slices.Concat(acks, f.readSteps(t))
 	if len(steps) == 0 {
 		return nil
@@ -75,7 +75,7 @@ func (f *flusher) ackAndRead(ctx context.Context, t *round, acks []*sqlrun.Step)
 }
 
 // readSteps returns the steps that read jobs.
-func (f *flusher) readSteps(t *round) (steps []*sqlrun.Step) {
+func (f *flusher) readSteps(t *trip) (steps []*sqlrun.Step) {
 	if t.batch > 0 {
 		t.noting = batchStep(t)
 		steps = append(steps, t.noting)
@@ -96,7 +96,7 @@ func (f *flusher) readSteps(t *round) (steps []*sqlrun.Step) {
 }
 
 // ackAlone deletes done jobs in a transaction, and nothing else.
-func (f *flusher) ackAlone(ctx context.Context, t *round, list []*Delivery) error {
+func (f *flusher) ackAlone(ctx context.Context, t *trip, list []*Delivery) error {
 	if f.exact || t.tied {
 		return f.ackExactly(ctx, t, list)
 	}
@@ -112,14 +112,14 @@ func (f *flusher) ackAlone(ctx context.Context, t *round, list []*Delivery) erro
 }
 
 // end returns the end of done jobs of a round.
-func (f *flusher) end(t *round) store.End {
+func (f *flusher) end(t *trip) store.End {
 	return store.End{BlockID: t.b.at(), Node: t.node, Keep: t.keep, Own: f.exact}
 }
 
 // ackExactly deletes done jobs, and records which rows were missing. The others are kept as done
 // if their queue does that, and their unique keys and groups are released. Usually all are there, and need not
 // be looked for.
-func (f *flusher) ackExactly(ctx context.Context, t *round, list []*Delivery) error {
+func (f *flusher) ackExactly(ctx context.Context, t *trip, list []*Delivery) error {
 	end := f.end(t)
 	end.All = true
 	here, err := f.removeAll(ctx, end, list)
@@ -157,7 +157,7 @@ func (f *flusher) removeAll(ctx context.Context, end store.End, list []*Delivery
 }
 
 // ackSteps delete the jobs that are done.
-func (f *flusher) ackSteps(t *round, list []*Delivery) (steps []*sqlrun.Step) {
+func (f *flusher) ackSteps(t *trip, list []*Delivery) (steps []*sqlrun.Step) {
 	end := f.end(t)
 	for _, part := range byTable(list) {
 		steps = append(steps, end.RemoveStep(part[0].from, part[0].Priority, idsOf(part)))
@@ -194,7 +194,7 @@ func idsOf(list []*Delivery) []int64 {
 	return ids
 }
 
-func (f *flusher) fetchStep(t *round) *sqlrun.Step {
+func (f *flusher) fetchStep(t *trip) *sqlrun.Step {
 	t.got, t.fresh = board.Fetched{}, nil
 	stmt := store.FetchReady
 	if t.read.Back {
@@ -213,7 +213,7 @@ func (f *flusher) fetchStep(t *round) *sqlrun.Step {
 }
 
 // delayedSteps returns the steps that read due jobs, and when the next one is due.
-func (f *flusher) delayedSteps(t *round) []*sqlrun.Step {
+func (f *flusher) delayedSteps(t *trip) []*sqlrun.Step {
 	t.m, t.last, t.ripe = 0, board.Due{}, nil
 	r := f.reader(store.FetchDelayed, t.b, 16, &t.room)
 	args := sqlrun.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": t.due.Limit, "since": t.due.After.At, "after": t.due.After.ID}
@@ -229,7 +229,7 @@ func (f *flusher) delayedSteps(t *round) []*sqlrun.Step {
 
 // checkSteps returns the steps that check whether jobs waiting in memory still exist: somebody
 // may have cancelled them.
-func (f *flusher) checkSteps(t *round) (steps []*sqlrun.Step) {
+func (f *flusher) checkSteps(t *trip) (steps []*sqlrun.Step) {
 	t.there = map[int64]bool{}
 	for _, part := range byTable(t.waits) {
 		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
@@ -247,7 +247,7 @@ func (f *flusher) checkSteps(t *round) (steps []*sqlrun.Step) {
 
 // claim deletes jobs before they run, and keeps those that it has deleted itself. A refused one
 // does not begin, nor do the later ones of its key.
-func (f *flusher) claim(ctx context.Context, t *round) error {
+func (f *flusher) claim(ctx context.Context, t *trip) error {
 	f.passOver(t)
 	mine := map[int64]bool{}
 	s := sifter[*Delivery]{refuses: f.refuses, write: func(part []*Delivery) error {
@@ -277,7 +277,7 @@ func (f *flusher) claim(ctx context.Context, t *round) error {
 }
 
 // passOver leaves out the jobs read that are refused, not for this worker, or behind such a job.
-func (f *flusher) passOver(t *round) {
+func (f *flusher) passOver(t *trip) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(t.b.refusals) == 0 && !f.choice.picks {
@@ -295,7 +295,7 @@ func (f *flusher) passOver(t *round) {
 }
 
 // claimPart claims jobs of one table, and returns which of them existed.
-func (f *flusher) claimPart(ctx context.Context, t *round, part []*Delivery) (map[int64]bool, error) {
+func (f *flusher) claimPart(ctx context.Context, t *trip, part []*Delivery) (map[int64]bool, error) {
 	end := f.end(t)
 	end.Own = false
 	got, err := f.removeAll(ctx, end, part)

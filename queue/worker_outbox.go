@@ -14,51 +14,60 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A round is a flusher's work for a block at a time: it writes the outcomes of jobs, and reads
-// the next ones, in one round trip where possible.
-type round struct {
-	b       *block
-	at      instant.Instant // when it began
-	node    string
-	keyed   bool
-	moves   []move
-	acks    []*Delivery
+// A trip is a flusher's work for a block at a time: it writes the outcomes of jobs, and reads the next ones,
+// in one round trip where possible. The plan is made, and the result applied, under the worker's mutex.
+type trip struct {
+	tripPlan
+	tripResult
+}
+
+// A tripPlan says what a trip writes and reads. Of moves and acks it keeps what is still to be written.
+type tripPlan struct {
+	b         *block
+	at        instant.Instant // when it began
+	node      string
+	keyed     bool
+	keep      time.Duration // how long done jobs are kept; 0: not at all
+	tied      bool          // some of the acks have ties (unique keys, groups), or all jobs are kept
+	sentinels bool          // place sentinels
+
+	moves []move
+	acks  []*Delivery
+	again []*refusal // refused before, to be tried again
+	gone  []heldKey  // jobs whose keys continue if the block is still this worker's
+
+	reads   bool // reads ready jobs
 	read    board.Read
-	reads   bool
 	delayed bool // reads jobs that are due
 	due     board.DueRead
-	batch   int // the batch size to write to the block's row; 0: no change
-	noting  *sqlrun.Step
+	batch   int         // the batch size to write to the block's row; 0: no change
+	room    allowance   // payload bytes that may be kept
+	loads   []*Delivery // jobs whose payloads to read
+	waits   []*Delivery // jobs to check for existence
+}
 
-	sentinels bool           // place sentinels
-	placed    bool           // sentinels were placed
-	keep      time.Duration  // how long done jobs are kept; 0: not at all
-	tied      bool           // some of the acks have ties (unique keys, groups), or all jobs are kept
-	ended     []*Delivery    // acks that are committed, whatever happens to the rest
-	deleted   map[int64]bool // if it matters: which of their rows existed
-	moved     []move         // committed moves
+// A tripResult is what a trip has done and found, even if it failed later on.
+type tripResult struct {
+	noting *sqlrun.Step // wrote the batch size
+	placed bool         // sentinels were placed
 
-	again   []*refusal      // refused before, to be tried again
+	ended   []*Delivery     // acks that are committed, whatever happens to the rest
+	deleted map[int64]bool  // if it matters: which of their rows existed
+	moved   []move          // committed moves
 	claimed []*Delivery     // retried claims, with their results: see mine
 	mine    []bool          // whether their rows existed
 	refused []refusedEnd    // steps to set aside
 	barred  map[string]bool // their keys
 	passed  []*Delivery     // read jobs that stay in their table: refused, or behind such a job
 
-	gone []heldKey // jobs whose keys continue if the block is still this worker's
-
-	waits []*Delivery    // jobs to check for existence
-	there map[int64]bool // those that exist
-
-	room   allowance         // payload bytes that may be kept
-	loads  []*Delivery       // jobs whose payloads to read
+	there  map[int64]bool    // those of waits that exist
 	loaded map[int64]payload // the payloads read
 
-	fresh []*Delivery // the jobs read
-	ripe  []*Delivery
+	fresh []*Delivery   // the ready jobs read
 	got   board.Fetched // their number and size
+	ripe  []*Delivery   // the due jobs read
+	m     int           // their number
 	last  board.Due
-	m     int
 }
 
 // An outbox holds what is still to be written: the blocks with ended or moved jobs, refused
@@ -100,18 +109,18 @@ func (w *Worker) flushBlocks(ctx context.Context) {
 func (w *Worker) serveNext(ctx context.Context) error {
 	b := w.neediest()
 	b.queued, b.serving = false, true
-	t := w.round(b)
+	t := w.planTrip(b)
 	w.mu.Unlock()
-	err := w.flush.serveRound(ctx, t)
+	err := w.flush.makeTrip(ctx, t)
 	w.mu.Lock()
 	b.serving = false
 	w.apply(t, err)
 	return err
 }
 
-// round determines the work for a block. mu is held.
-func (w *Worker) round(b *block) *round {
-	t := &round{b: b, node: w.lease.node, keyed: b.keyed, keep: b.q.set.KeepDone}
+// planTrip determines the work for a block. mu is held.
+func (w *Worker) planTrip(b *block) *trip {
+	t := &trip{tripPlan: tripPlan{b: b, node: w.lease.node, keyed: b.keyed, keep: b.q.set.KeepDone}}
 	n := min(store.Chunk, len(b.acks))
 	t.acks, b.acks = b.acks[:n:n], b.acks[n:]
 	t.tied = t.keep > 0 || slices.ContainsFunc(t.acks, func(d *Delivery) bool { return d.tied() })
@@ -151,12 +160,12 @@ func (w *Worker) round(b *block) *round {
 }
 
 // apply records what a round has done. mu is held.
-func (w *Worker) apply(t *round, err error) {
+func (w *Worker) apply(t *trip, err error) {
 	b := t.b
 	defer b.q.recheck()
 	w.tookWritten(t)
 	if err != nil {
-		w.failedRound(t, err)
+		w.failedTrip(t, err)
 		return
 	}
 	b.failures = 0
@@ -186,7 +195,7 @@ func (w *Worker) apply(t *round, err error) {
 }
 
 // tookWritten records the outcomes that a round has written, even if it failed later on. mu is held.
-func (w *Worker) tookWritten(t *round) {
+func (w *Worker) tookWritten(t *trip) {
 	t.b.sent = nil
 	w.tookEnds(t)
 	w.tookDeletions(t)
@@ -204,7 +213,7 @@ func (w *Worker) tookWritten(t *round) {
 
 // tookRead takes in the jobs that a round has read, and forgets those that are there no more. mu is
 // held.
-func (w *Worker) tookRead(t *round) {
+func (w *Worker) tookRead(t *trip) {
 	b := t.b
 	if t.reads || t.delayed || b.crowded() { // no more of these are read before there is room again
 		for _, id := range b.forget {
@@ -233,8 +242,8 @@ func (w *Worker) tookRead(t *round) {
 	w.offer(b, fresh)
 }
 
-// failedRound keeps the unwritten work of a round for the next one. mu is held.
-func (w *Worker) failedRound(t *round, err error) {
+// failedTrip keeps the unwritten work of a round for the next one. mu is held.
+func (w *Worker) failedTrip(t *trip, err error) {
 	b := t.b
 	if errors.Is(err, errBlockLost) {
 		w.drop(b, ErrLost)
@@ -255,7 +264,7 @@ func (w *Worker) failedRound(t *round, err error) {
 
 // readAnew discards what a round has read if earlier jobs may be missing, and schedules a read
 // of the block from further back. mu is held.
-func (w *Worker) readAnew(t *round) {
+func (w *Worker) readAnew(t *trip) {
 	b := t.b
 	if t.read.Back {
 		t.fresh = b.tookAgain(t.read, t.fresh)
@@ -276,7 +285,7 @@ func (w *Worker) readAnew(t *round) {
 
 // addFresh adds the jobs that a round has read to its block, and returns how many are new there.
 // mu is held.
-func (w *Worker) addFresh(t *round) (fresh int) {
+func (w *Worker) addFresh(t *trip) (fresh int) {
 	b := t.b
 	for _, list := range [][]*Delivery{t.fresh, t.ripe} {
 		for _, d := range list {
@@ -305,7 +314,7 @@ func (w *Worker) addFresh(t *round) (fresh int) {
 }
 
 // tookEnds records the deleted jobs. mu is held.
-func (w *Worker) tookEnds(t *round) {
+func (w *Worker) tookEnds(t *trip) {
 	if len(t.ended) == 0 {
 		return
 	}

@@ -263,16 +263,16 @@ func TestProgressInvalid(t *testing.T) {
 	})
 }
 
-// A trip breaks a connection at one round trip, counted from when it is armed.
-type trip struct {
+// A snag breaks a connection at one round trip, counted from when it is armed.
+type snag struct {
 	mu          sync.Mutex
 	armed       bool
 	calls, call int
 	after       bool
 }
 
-// over returns another connection to a database, which the trip breaks.
-func (f *trip) over(t *testing.T, db *dbtest.DB) *dbtest.DB {
+// over returns another connection to a database, which the snag breaks.
+func (f *snag) over(t *testing.T, db *dbtest.DB) *dbtest.DB {
 	t.Helper()
 	broken := db.Broken(t, &dbtest.Fault{Random: func() (bool, bool) {
 		f.mu.Lock()
@@ -288,25 +288,25 @@ func (f *trip) over(t *testing.T, db *dbtest.DB) *dbtest.DB {
 
 // set chooses the round trip; arm starts counting, disarm stops it, and reached reports whether
 // it was reached.
-func (f *trip) set(call int, after bool) {
+func (f *snag) set(call int, after bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.armed, f.calls, f.call, f.after = false, 0, call, after
 }
 
-func (f *trip) arm() {
+func (f *snag) arm() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.armed = f.call > 0
 }
 
-func (f *trip) disarm() {
+func (f *snag) disarm() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.armed = false
 }
 
-func (f *trip) reached() bool {
+func (f *snag) reached() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	hit := f.calls >= f.call
@@ -332,7 +332,7 @@ func TestProgressFaults(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 1})
 		edit(t, c, impatient)
-		var fault trip
+		var fault snag
 		broken := fault.over(t, db)
 		for call := 1; ; call++ {
 			hit := false

@@ -109,7 +109,7 @@ func keyOf(d *Delivery) string { return d.line() }
 func keyOfMove(m move) string  { return m.d.line() }
 
 // refuse records the refused steps of a round.
-func (t *round) refuse(x refusedEnd) {
+func (t *trip) refuse(x refusedEnd) {
 	t.refused = append(t.refused, x)
 	if x.d.line() != "" {
 		if t.barred == nil {
@@ -120,7 +120,7 @@ func (t *round) refuse(x refusedEnd) {
 }
 
 // ackAll deletes the jobs of a round that are done, except for those that are refused.
-func (f *flusher) ackAll(ctx context.Context, t *round) error {
+func (f *flusher) ackAll(ctx context.Context, t *trip) error {
 	settled := map[*Delivery]bool{}
 	s := sifter[*Delivery]{refuses: f.refuses, write: func(part []*Delivery) error {
 		err := f.ackAlone(ctx, t, part)
@@ -146,7 +146,7 @@ func (f *flusher) ackAll(ctx context.Context, t *round) error {
 
 // commitAllMoves writes the moves of a round, except for those that are refused. Ends go before
 // check-outs, and those of a key that was refused a moment ago wait.
-func (f *flusher) commitAllMoves(ctx context.Context, t *round) error {
+func (f *flusher) commitAllMoves(ctx context.Context, t *trip) error {
 	settled := map[*Delivery]bool{}
 	s := sifter[move]{refuses: f.refuses, write: func(part []move) error {
 		err := f.commitMoves(ctx, t.b, t.node, part)
@@ -189,7 +189,7 @@ func (f *flusher) commitAllMoves(ctx context.Context, t *round) error {
 }
 
 // tryAgain tries the refused steps again, each by itself.
-func (f *flusher) tryAgain(ctx context.Context, t *round) error {
+func (f *flusher) tryAgain(ctx context.Context, t *trip) error {
 	for _, r := range t.again {
 		var err error
 		switch {
@@ -325,7 +325,7 @@ func (b *block) bars(key string) bool {
 
 // keepBehind takes out of a round what has to wait for jobs of its key that are set aside. mu is
 // held.
-func (w *Worker) keepBehind(t *round) {
+func (w *Worker) keepBehind(t *trip) {
 	if len(t.b.refusals) == 0 {
 		return
 	}
@@ -367,7 +367,7 @@ func (b *block) retries(at instant.Instant) (all []*refusal) {
 }
 
 // tookClaims records successful claims of jobs that had been refused. mu is held.
-func (w *Worker) tookClaims(t *round) {
+func (w *Worker) tookClaims(t *trip) {
 	for i, d := range t.claimed {
 		w.relieve(d)
 		if t.mine[i] {

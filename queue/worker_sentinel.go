@@ -26,7 +26,7 @@ func (f *flusher) wantsSentinels(b *block) bool {
 // placeSentinels places the sentinels of a block that is this worker's. A process that retires
 // its blocks removes them: it either waits for this, or was first. If one exists, all do. After
 // a failure it is tried again after as many jobs.
-func (f *flusher) placeSentinels(ctx context.Context, t *round) {
+func (f *flusher) placeSentinels(ctx context.Context, t *trip) {
 	args := store.SentinelArgs(t.b.q.id, t.b.divided)
 	err := f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		if err := holds(ctx, tx, t.b, t.node); err != nil {
@@ -45,7 +45,7 @@ func (f *flusher) placeSentinels(ctx context.Context, t *round) {
 }
 
 // tookDeletions counts the rows that a round has deleted. mu is held.
-func (w *Worker) tookDeletions(t *round) {
+func (w *Worker) tookDeletions(t *trip) {
 	b := t.b
 	if t.sentinels {
 		b.deleted, b.sentinels = 0, t.placed

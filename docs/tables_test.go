@@ -1,0 +1,42 @@
+package docs
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The picture of the tables in architecture.md has each of them, and no other.
+func TestPictureOfTheTables(t *testing.T) {
+	page, err := os.ReadFile("architecture.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(page), "\n## The tables\n")
+	_, picture, _ := strings.Cut(section, "```\n")
+	picture, _, found := strings.Cut(picture, "\n```")
+	if !found {
+		t.Fatal("architecture.md has no picture of the tables")
+	}
+	text, err := os.ReadFile("../sqlschema/migrations/postgres/00001_tables.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := regexp.MustCompile(`CREATE TABLE \{prefix\}(\w+)`).FindAllStringSubmatch(string(text), -1)
+	if n := strings.Count(string(text), "CREATE TABLE"); len(made) != n || n < 30 {
+		t.Fatalf("of %d tables, %d are seen", n, len(made))
+	}
+	words := regexp.MustCompile(`\w+`).FindAllString(picture, -1)
+	for _, table := range made {
+		if !slices.Contains(words, table[1]) {
+			t.Errorf("the picture lacks %s", table[1])
+		}
+	}
+	for _, word := range words {
+		if strings.Contains(word, "_") && !slices.ContainsFunc(made, func(table []string) bool { return table[1] == word }) {
+			t.Errorf("the picture has %s, which is no table", word)
+		}
+	}
+}
