@@ -154,7 +154,7 @@ func (g *generator) text(name string, s *huma.Schema) string {
 		return pick(g, "", g.ids[0], cursorOf("a"), cursorOf("a", "b"))
 	case slices.Contains([]string{
 		"delay", "timeout", "retry_delay", "retry_max_delay", "keep_dead", "poll_min", "poll_max", "unique_for", "last",
-		"job_timeout", "job_unique_for", "missed_window", "stall", "kill_grace", "jitter", "keep_for", "ttl",
+		"job_timeout", "job_unique_for", "missed_window", "stall", "kill_grace", "linger", "jitter", "keep_for", "ttl",
 	}, name):
 		return pick(g, "0s", "1ms", "90s", "1h", "1d", "forever", "")
 	case name == "wait":

@@ -284,7 +284,7 @@ func (s *Scheduler) command(e *execution, until instant.Instant) (effort, error)
 	}
 	return guardian.Start(guardian.Command{
 		Name: e.schedule, Argv: argv, Env: env, User: e.what.User,
-		Dir: dir, Home: home, Input: e.input(), Grace: grace, MaxOutput: s.opt.MaxOutput,
+		Dir: dir, Home: home, Input: e.input(), Grace: grace, Linger: e.what.Linger, MaxOutput: s.opt.MaxOutput,
 	}, until)
 }
 

@@ -57,6 +57,11 @@ type Policy struct {
 
 	KillGrace time.Duration // from SIGTERM to SIGKILL; default: the daemon's
 
+	// Linger is how long what a command leaves in the background may run on, before it is killed. The run lasts as long, with its
+	// lease, its timeout and its place before the next slot, and ends with the command's exit code. Default: 1s; negative: until
+	// all of it has ended.
+	Linger time.Duration
+
 	// Jitter spreads runs that are due at the same time. Each slot is delayed by up to
 	// this much, but never past the next slot. The delay depends only on the schedule's
 	// name and the slot. Default: none.

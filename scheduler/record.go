@@ -46,7 +46,7 @@ func usualOutcome(e *execution, r guardian.Result) outcome {
 
 // leftBehind is recorded with the outcome of a command that ended before what it had started, whatever its exit code.
 const leftBehind = "killed what the command left running in the background, as the end of a run does: " +
-	"let the command wait for it, or start it as a service"
+	"let the command wait for it, set a longer linger, or start it as a service"
 
 func causedOutcome(e *execution, r guardian.Result) outcome {
 	s := e.why()

@@ -141,6 +141,11 @@ func TestProblems(t *testing.T) {
 				func(s *Schedule) { *s = good("func"); s.KillGrace = time.Second }),
 			[]func(*Schedule){func(s *Schedule) { s.KillGrace = time.Millisecond }},
 		},
+		{
+			"", "linger", append(durations(func(s *Schedule) *time.Duration { return &s.Linger })[1:],
+				func(s *Schedule) { *s = good("func"); s.Linger = time.Minute }),
+			[]func(*Schedule){func(s *Schedule) { s.Linger = -1 }, func(s *Schedule) { *s = good("func"); s.Linger = time.Second }},
+		},
 		{"", "jitter", durations(func(s *Schedule) *time.Duration { return &s.Jitter }), nil},
 		{
 			"", "keep_for", durations(func(s *Schedule) *time.Duration { return &s.KeepFor })[1:],
@@ -265,7 +270,7 @@ func full(name string) Schedule {
 		Policy: Policy{
 			Missed: "all", MissedWindow: 90 * time.Second, Overlap: "queue", FirstRun: "now", MaxAttempts: 3, RetryDelay: 1500 * time.Millisecond,
 			RetryMaxDelay: 36 * time.Hour, RetryPastNext: true, Unrepeatable: true, Timeout: time.Hour,
-			Stall: 3 * time.Minute, KillGrace: 20 * time.Second, Jitter: 7 * time.Minute,
+			Stall: 3 * time.Minute, KillGrace: 20 * time.Second, Linger: time.Minute, Jitter: 7 * time.Minute,
 			Starts: at(-time.Hour), Ends: at(1000 * time.Hour), MaxFailures: 9, KeepRuns: 77, KeepFor: -1,
 			OnSuccess: "next", OnFailure: "ä", Notify: "ada@example.org https://example.org/in",
 		},

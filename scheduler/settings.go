@@ -101,6 +101,8 @@ var settings = []Setting{
 		"none", "A command is ended that has written nothing for this long.").For(commands),
 	setting.Of("kill_grace", setting.Span(), func(s *Schedule) *time.Duration { return &s.KillGrace },
 		"", "The time from SIGTERM to SIGKILL.").For(commands).Else("the daemon's, 5s"),
+	setting.Of("linger", setting.Span("forever"), func(s *Schedule) *time.Duration { return &s.Linger },
+		"1s", "How long what a command leaves in the background may run on, and with it the run.").For(commands),
 	setting.Of("jitter", setting.Span("none"), func(s *Schedule) *time.Duration { return &s.Jitter },
 		"none", "Slots run up to this much later, to spread them."),
 	setting.Of("starts", setting.Moment(), func(s *Schedule) *time.Time { return &s.Starts },

@@ -265,6 +265,25 @@ func TestCommandLeavesSomethingRunning(t *testing.T) {
 	})
 }
 
+// What a command leaves running is part of its run for as long as linger says.
+func TestLinger(t *testing.T) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
+		addJob(t, db, Schedule{Name: "ends", Command: "(sleep 3; echo late) & echo early; exit 3", Policy: Policy{Linger: -1}})
+		addJob(t, db, Schedule{Name: "killed", Command: "sleep 600 & exit 0", Policy: Policy{Linger: 2 * time.Second}})
+		addJob(t, db, Schedule{Name: "stopped", Command: "sleep 600 & exit 0", Policy: Policy{Linger: -1, Timeout: 2 * time.Second}})
+		db.Advance(t, time.Hour)
+		work(t, daemon(t, db, Options{Lease: time.Hour}))
+		for name, want := range map[string]string{
+			"ends": "failed: exit code 3: early\nlate\n", "killed": "ok: " + leftBehind + ": ", "stopped": "timeout: it took longer than 2s: ",
+		} {
+			r := only(t, db, name)
+			if got := r.State + ": " + r.Error + ": " + r.Output; got != want {
+				t.Errorf("%s: got %q, want %q", name, got, want)
+			}
+		}
+	})
+}
+
 // A command that takes longer than its timeout is ended with all that it has
 // started: by TERM and, after the schedule's own grace, by KILL.
 func TestACommandThatTakesTooLong(t *testing.T) {

@@ -43,6 +43,7 @@ type Schedule struct {
 	Timeout       Duration `json:"timeout"`
 	Stall         Duration `json:"stall"`
 	KillGrace     Duration `json:"kill_grace,omitempty"`
+	Linger        Duration `json:"linger,omitempty"`
 	Jitter        Duration `json:"jitter"`
 	Starts        Instant  `json:"starts,omitzero"`
 	Ends          Instant  `json:"ends,omitzero"`
@@ -152,6 +153,7 @@ type ScheduleChange struct {
 	Timeout       *Duration `json:"timeout,omitempty" maxLength:"40"`
 	Stall         *Duration `json:"stall,omitempty" maxLength:"40"`
 	KillGrace     *Duration `json:"kill_grace,omitempty" maxLength:"40"`
+	Linger        *Duration `json:"linger,omitempty" maxLength:"40"`
 	Jitter        *Duration `json:"jitter,omitempty" maxLength:"40"`
 	Starts        *string   `json:"starts,omitempty" maxLength:"40" example:"2026-12-01T00:00:00Z"`
 	Ends          *string   `json:"ends,omitempty" maxLength:"40" example:"2026-12-31T18:00:00Z"`

@@ -33,10 +33,11 @@
 // seconds without an extension. A later extension does not take back a SIGTERM.
 //
 // When a command ends by itself, processes that it has left in the background get
-// one second to end, and are then killed. On Linux this includes processes that
-// moved to a session of their own; elsewhere only the process group is found. A
-// service that must keep running has to be started by the init system, not as a
-// child of the command.
+// one second to end, and are then killed. With a longer Linger they get that time, and until
+// then they are ended as the command would be: when the pipe ends, by the deadline, or because
+// the caller asks for it. On Linux this includes processes that moved to a session of their own;
+// elsewhere only the process group is found. A service that must keep running has to be started
+// by the init system, not as a child of the command.
 //
 // # Output
 //
@@ -75,6 +76,10 @@ type Command struct {
 	Home  bool          // Dir is a home: where it cannot be entered, the command starts in /, as cron's do
 	Input string        // standard input; default: none
 	Grace time.Duration // from SIGTERM to SIGKILL; default: 10s, negative: none
+
+	// Linger is how long what the command leaves in the background may run on; default: 1s,
+	// negative: as long as it likes. The command is done when that has ended, too.
+	Linger time.Duration
 
 	// User runs the command: a name or a uid of the passwd database, which is
 	// /etc/passwd alone in a program built without cgo. Only root can name
@@ -137,10 +142,11 @@ type Result struct {
 const (
 	argv0     = "dbcron-guardian"
 	killLead  = 200 * time.Millisecond // SIGKILL comes this long before the deadline
-	linger    = time.Second            // for what the command leaves behind
-	giveUp    = 5 * time.Second        // after SIGKILL
-	longSleep = time.Second            // timers do not run while suspended: recheck the clock
-	newsEvery = time.Second            // interval of snapshots
+	linger    = time.Second            // for what the command leaves behind, unless it has another time
+	forever   = 100 * 365 * 24 * time.Hour
+	giveUp    = 5 * time.Second // after SIGKILL
+	longSleep = time.Second     // timers do not run while suspended: recheck the clock
+	newsEvery = time.Second     // interval of snapshots
 
 	defaultOutput = 64 << 10
 )
@@ -160,6 +166,9 @@ func (c Command) withDefaults() (Command, error) {
 	}
 	c.Name = strings.Map(printable, c.Name)
 	c.Grace = max(0, cmp.Or(c.Grace, 10*time.Second))
+	if c.Linger = cmp.Or(c.Linger, linger); c.Linger < 0 {
+		c.Linger = forever
+	}
 	if c.MaxOutput <= 0 {
 		c.MaxOutput = defaultOutput
 	}

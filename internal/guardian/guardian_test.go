@@ -488,6 +488,56 @@ func TestWhatIsLeftBehindMayFinish(t *testing.T) {
 	}
 }
 
+// With Linger, what is left in the background runs on, and is still the command's: its output is read, and whatever ends a command
+// ends it, with SIGTERM first. Otherwise the result comes when it has ended, with the exit code of the command.
+func TestLinger(t *testing.T) {
+	for name, c := range map[string]struct {
+		end  func(p *Process, file string) error
+		want Cause
+		last string // what it writes then
+	}{
+		"itself": {func(_ *Process, file string) error { return os.WriteFile(file, nil, 0o600) }, Exited, "late\n"},
+		"stop":   {func(p *Process, _ string) error { p.Stop(); return nil }, Stopped, "term\n"},
+		"kill":   {func(p *Process, _ string) error { p.Kill(); return nil }, Killed, "beat\n"},
+		"caller": {func(p *Process, _ string) error { return p.orders.Close() }, orphaned, "term\n"},
+		"lease":  {nil, Deadline, "term\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, life := t.TempDir(), time.Minute
+			if c.end == nil {
+				life = 5 * time.Second
+			}
+			command := sh(`sh -c 'trap "echo term; exit" TERM; while [ ! -e "$1/end" ]; do echo beat; sleep 0.1; done; echo late' sh "$1" &
+				echo $! > "$1/back"; echo $$ > "$1/main"; exit 3`, dir)
+			command.Linger = -1
+			p := start(t, command, life)
+			main, back := pidIn(t, dir+"/main"), pidIn(t, dir+"/back")
+			gone(t, main)
+			if c.end != nil {
+				_, before := p.Output()
+				eventually(t, "three seconds with news", func() bool { _, n := p.Output(); return n >= before+3 }) // longer than usual
+				if err := c.end(p, dir+"/end"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			r := wait(t, p)
+			if r.Cause != c.want || r.ExitCode != 3 || !strings.Contains(r.Output, c.last) || r.LeftBehind || r.Err != nil {
+				t.Errorf("got %+v", r)
+			}
+			gone(t, back)
+		})
+	}
+	t.Run("over", func(t *testing.T) {
+		t.Parallel()
+		command := sh(`sleep 60 & exit 3`)
+		command.Linger = linger + time.Millisecond
+		if r := run(t, command); r.Cause != Exited || r.ExitCode != 3 || !r.LeftBehind {
+			t.Errorf("got %+v", r)
+		}
+	})
+}
+
 func TestGuardianIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, sh(`sleep 60 & echo $! > "$1"; echo $$ > "$2"; wait`, dir+"/child", dir+"/ready"), time.Minute)

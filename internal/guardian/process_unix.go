@@ -82,7 +82,7 @@ func newSpec(c Command, credential *syscall.Credential) *spec {
 	return &spec{
 		Argv: c.Argv, Env: c.Env, Dir: c.Dir, Home: c.Home, Input: c.Input,
 		User: c.User, Credential: credential,
-		Grace: c.Grace, MaxOutput: c.MaxOutput,
+		Grace: c.Grace, Linger: c.Linger, MaxOutput: c.MaxOutput,
 		OwnIn: c.Stdin != nil, OwnOut: c.Stdout != nil, OwnErr: c.Stderr != nil,
 	}
 }

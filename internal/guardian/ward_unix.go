@@ -193,7 +193,7 @@ func (w *ward) obey(o order) {
 	}
 	if o.Kill {
 		w.killNow = true
-		if w.exitAt == 0 {
+		if w.runs() {
 			w.cause = Killed
 		}
 	}
@@ -206,32 +206,32 @@ func (w *ward) act(now instant.Instant) time.Duration {
 	case w.goneAt != 0:
 		return linger
 	case now >= kill:
+		if w.cause == "" && w.runs() && now >= w.lapse() {
+			w.cause = Deadline
+		}
 		if w.killAt == 0 {
 			w.killAt = now
 			w.result.LeftBehind = w.exitAt != 0 && w.cause == ""
 		}
-		if w.cause == "" && w.exitAt == 0 {
-			w.cause = Deadline
-		}
 		signalTree(os.Getpid(), w.pid, unix.SIGKILL)
 		return min(max(now.Sub(w.killAt)/4, 5*time.Millisecond), longSleep/2)
-	case w.cause == "" && w.exitAt == 0 && now >= term:
+	case w.cause == "" && w.runs() && now >= term:
 		w.terminate(Deadline)
 		kill = w.killTime()
 	}
 	next := kill
-	if w.cause == "" && w.exitAt == 0 {
+	if w.cause == "" && w.runs() {
 		next = min(next, term)
 	}
 	if !subreaper && w.exitAt != 0 { // only polling tells whether the group is empty
-		return 20 * time.Millisecond
+		return min(max(now.Sub(w.exitAt)/8, 20*time.Millisecond), longSleep)
 	}
 	return min(next.Sub(now), longSleep)
 }
 
 // terminate sends SIGTERM, once. It sends SIGCONT, too, since a stopped process takes no other signal.
 func (w *ward) terminate(cause Cause) {
-	if w.cause != "" || w.exitAt != 0 {
+	if w.cause != "" || !w.runs() {
 		return
 	}
 	w.cause, w.termAt = cause, instant.Now()
@@ -240,8 +240,16 @@ func (w *ward) terminate(cause Cause) {
 	}
 }
 
+// runs reports whether the command runs, or what it has left in the background does and has another time than the usual.
+func (w *ward) runs() bool {
+	return w.exitAt == 0 || w.spec.Linger > linger && w.killAt == 0 && w.goneAt == 0
+}
+
+// lapse is when SIGKILL comes because of the deadline.
+func (w *ward) lapse() instant.Instant { return w.deadline.Add(-min(killLead, w.span/10)) }
+
 func (w *ward) killTime() instant.Instant {
-	t := w.deadline.Add(-min(killLead, w.span/10))
+	t := w.lapse()
 	if w.killNow {
 		return 0
 	}
@@ -249,14 +257,12 @@ func (w *ward) killTime() instant.Instant {
 		t = min(t, w.termAt.Add(w.spec.Grace))
 	}
 	if w.exitAt != 0 {
-		t = min(t, w.exitAt.Add(linger))
+		t = min(t, w.exitAt.Add(w.spec.Linger))
 	}
 	return t
 }
 
-func (w *ward) termTime() instant.Instant {
-	return w.killTime().Add(-min(w.spec.Grace, w.span/3))
-}
+func (w *ward) termTime() instant.Instant { return w.lapse().Add(-min(w.spec.Grace, w.span/3)) }
 
 func (w *ward) exited(status syscall.WaitStatus) {
 	w.exitAt = instant.Now()

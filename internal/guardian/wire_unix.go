@@ -26,7 +26,7 @@ type spec struct {
 	Home                  bool
 	User                  string
 	Credential            *syscall.Credential // User's; nil: the guardian's own
-	Grace                 time.Duration
+	Grace, Linger         time.Duration
 	MaxOutput             int
 	OwnIn, OwnOut, OwnErr bool // the guardian's 0, 1, 2 are the command's
 }

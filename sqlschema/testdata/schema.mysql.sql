@@ -475,6 +475,7 @@ CREATE TABLE dbcron_schedule (
   timeout varchar(32) NOT NULL DEFAULT '' COMMENT 'When a run is ended, such as 15m; empty: never',
   stall varchar(32) NOT NULL DEFAULT '' COMMENT 'How long a command may write nothing before it is stopped, such as 5m; empty: no limit',
   kill_grace varchar(32) NOT NULL DEFAULT '' COMMENT 'From SIGTERM to SIGKILL; empty: the daemon says',
+  linger varchar(32) NOT NULL DEFAULT '1s' COMMENT 'How long what a command leaves in the background may run on, and with it the run; forever: as long as it likes',
   jitter varchar(32) NOT NULL DEFAULT '' COMMENT 'Slots run up to so much later, to spread them; empty: not at all',
   starts_at datetime(6) DEFAULT NULL COMMENT 'There are no slots before',
   ends_at datetime(6) DEFAULT NULL COMMENT 'There are no slots after',

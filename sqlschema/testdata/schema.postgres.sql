@@ -475,6 +475,7 @@ CREATE TABLE dbcron_schedule (
     timeout character varying(32) NOT NULL DEFAULT ''::character varying -- When a run is ended, such as 15m; empty: never
     stall character varying(32) NOT NULL DEFAULT ''::character varying -- How long a command may write nothing before it is stopped, such as 5m; empty: no limit
     kill_grace character varying(32) NOT NULL DEFAULT ''::character varying -- From SIGTERM to SIGKILL; empty: the daemon says
+    linger character varying(32) NOT NULL DEFAULT '1s'::character varying -- How long what a command leaves in the background may run on, and with it the run; forever: as long as it likes
     jitter character varying(32) NOT NULL DEFAULT ''::character varying -- Slots run up to so much later, to spread them; empty: not at all
     starts_at timestamp(6) with time zone -- There are no slots before
     ends_at timestamp(6) with time zone -- There are no slots after

@@ -349,6 +349,7 @@ func TestGoodValues(t *testing.T) {
 		"repeatable":      {"true", "false"},
 		"timeout":         {"1s", "none", "0s", `""`, "1d12h", "1.5h"},
 		"kill_grace":      {"1s", `""`},
+		"linger":          {"1s", "forever", `""`},
 		"stall":           {"1s", "none", `""`},
 		"jitter":          {"1s", "none"},
 		"starts": {

@@ -34,6 +34,7 @@ CREATE TABLE IF NOT EXISTS {prefix}schedule (
     timeout          VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'When a run is ended, such as 15m; empty: never',
     stall            VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'How long a command may write nothing before it is stopped, such as 5m; empty: no limit',
     kill_grace       VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'From SIGTERM to SIGKILL; empty: the daemon says',
+    linger           VARCHAR(32) NOT NULL DEFAULT '1s' COMMENT 'How long what a command leaves in the background may run on, and with it the run; forever: as long as it likes',
     jitter           VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'Slots run up to so much later, to spread them; empty: not at all',
     starts_at        DATETIME(6) COMMENT 'There are no slots before',
     ends_at          DATETIME(6) COMMENT 'There are no slots after',

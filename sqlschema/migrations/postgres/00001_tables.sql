@@ -33,6 +33,7 @@ CREATE TABLE {prefix}schedule (
     timeout          VARCHAR(32) NOT NULL DEFAULT '',
     stall            VARCHAR(32) NOT NULL DEFAULT '',
     kill_grace       VARCHAR(32) NOT NULL DEFAULT '',
+    linger           VARCHAR(32) NOT NULL DEFAULT '1s',
     jitter           VARCHAR(32) NOT NULL DEFAULT '',
     starts_at        TIMESTAMPTZ(6),
     ends_at          TIMESTAMPTZ(6),
@@ -101,6 +102,7 @@ COMMENT ON COLUMN {prefix}schedule.retry_past_next IS 'Whether attempts go on wh
 COMMENT ON COLUMN {prefix}schedule.timeout IS 'When a run is ended, such as 15m; empty: never';
 COMMENT ON COLUMN {prefix}schedule.stall IS 'How long a command may write nothing before it is stopped, such as 5m; empty: no limit';
 COMMENT ON COLUMN {prefix}schedule.kill_grace IS 'From SIGTERM to SIGKILL; empty: the daemon says';
+COMMENT ON COLUMN {prefix}schedule.linger IS 'How long what a command leaves in the background may run on, and with it the run; forever: as long as it likes';
 COMMENT ON COLUMN {prefix}schedule.jitter IS 'Slots run up to so much later, to spread them; empty: not at all';
 COMMENT ON COLUMN {prefix}schedule.starts_at IS 'There are no slots before';
 COMMENT ON COLUMN {prefix}schedule.ends_at IS 'There are no slots after';

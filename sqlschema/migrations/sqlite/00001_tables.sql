@@ -33,6 +33,7 @@ CREATE TABLE {prefix}schedule ( -- What runs when. A row with next_exec NULL and
     timeout          TEXT NOT NULL DEFAULT '', -- When a run is ended, such as 15m; empty: never
     stall            TEXT NOT NULL DEFAULT '', -- How long a command may write nothing before it is stopped, such as 5m; empty: no limit
     kill_grace       TEXT NOT NULL DEFAULT '', -- From SIGTERM to SIGKILL; empty: the daemon says
+    linger           TEXT NOT NULL DEFAULT '1s', -- How long what a command leaves in the background may run on, and with it the run; forever: as long as it likes
     jitter           TEXT NOT NULL DEFAULT '', -- Slots run up to so much later, to spread them; empty: not at all
     starts_at        TEXT, -- There are no slots before
     ends_at          TEXT, -- There are no slots after
