@@ -65,11 +65,11 @@ var mutants = []mutant{
 	},
 	{
 		"CompleteTx leaves earlier jobs of its key", "queue", "queue/worker_complete.go",
-		"return o.line() == d.line() && !o.inTx }", "return false }", "order", 200,
+		"return o.line() == d.line() && o.tx != txCompleted }", "return false }", "order", 200,
 	},
 	{
 		"jobs of a batch by key are checked out one by one", "queue", "queue/worker_complete.go",
-		"	for _, m := range ofKey {\n		m.pinned = true", "	for _, m := range ofKey {\n		m.pinned = m == d", "order", 200,
+		"	for _, m := range ofKey {\n		m.tx = max(m.tx, txPinned)", "	for _, m := range ofKey[:1] {\n		d.tx = max(m.tx, txPinned)", "order", 200,
 	},
 	{
 		"an id does not say that one before it is late", "queue", "queue/enqueue_late.go",
