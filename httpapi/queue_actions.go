@@ -22,10 +22,10 @@ func (p *pauseJSON) why() string {
 	return p.Reason
 }
 
-// pausedBy is the reason of a pause that has no other.
-func pausedBy(ctx context.Context) string {
+// doneBy is the reason of a pause or an end that has no other.
+func doneBy(ctx context.Context, what string) string {
 	if name := senderOf(ctx).token; name != "" {
-		return "paused by " + name
+		return what + " by " + name
 	}
 	return ""
 }
@@ -75,7 +75,7 @@ func (a *API) queueActions() {
 			return nil, err
 		}
 		deedOf(ctx).detail = in.Body.why()
-		return nil, a.admin.Pause(ctx, in.Queue, cmp.Or(in.Body.why(), pausedBy(ctx)))
+		return nil, a.admin.Pause(ctx, in.Queue, cmp.Or(in.Body.why(), doneBy(ctx, "paused")))
 	})
 	register(a, operation{
 		id: "resume-queue", method: http.MethodPost, path: "/queues/{queue}/resume", tag: "queues", scope: ScopeOperate,

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -55,7 +56,7 @@ func (a *API) cancelRun(ctx context.Context, in *cancelRunInput) (*struct{}, err
 	if err := checkText("reason", why, 200); err != nil {
 		return nil, err
 	}
-	r, err := scheduler.Cancel(ctx, a.db, id, why)
+	r, err := scheduler.Cancel(ctx, a.db, id, cmp.Or(why, doneBy(ctx, "cancelled")))
 	if err == nil {
 		d := deedOf(ctx)
 		d.object, d.detail = r.Schedule+"/"+in.ID, why

@@ -5,8 +5,10 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
+	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
@@ -14,6 +16,14 @@ import (
 
 type schedulePath struct {
 	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
+}
+
+// shownTo returns a schedule as the sender may see it: all of it to who has the database.
+func shownTo(ctx context.Context, s *scheduler.Schedule) wire.Schedule {
+	if senderOf(ctx).here != nil {
+		return wireof.Schedule(s)
+	}
+	return shownSchedule(s)
 }
 
 // shownSchedule returns a schedule without parts that may be secret: environment, headers, input, and the
@@ -51,6 +61,8 @@ type schedulesOutput struct {
 }
 
 type scheduleOutput struct{ Body wire.Schedule }
+
+type scheduleStatusOutput struct{ Body wire.ScheduleDetail }
 
 type pauseScheduleInput struct {
 	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
@@ -100,7 +112,7 @@ func (a *API) schedules() {
 			return nil, err
 		}
 		out := &schedulesOutput{}
-		out.Body.Schedules = wireof.Each(found, shownSchedule)
+		out.Body.Schedules = wireof.Each(found, func(s *scheduler.Schedule) wire.Schedule { return shownTo(ctx, s) })
 		if more {
 			out.Body.NextCursor = cursorOf(found[len(found)-1].Name)
 		}
@@ -115,8 +127,13 @@ func (a *API) schedules() {
 		if err != nil {
 			return nil, err
 		}
-		return &scheduleOutput{shownSchedule(&s)}, nil
+		return &scheduleOutput{shownTo(ctx, &s)}, nil
 	})
+	register(a, operation{
+		id: "schedule-status", method: http.MethodGet, path: "/schedules/{schedule}/status", tag: "schedules", scope: ScopeRead,
+		answer: answerList, errors: []int{http.StatusNotFound},
+		summary: "Show all of one schedule: settings, next slots, what runs, and the last result",
+	}, a.scheduleStatus)
 	register(a, operation{
 		id: "schedule-history", method: http.MethodGet, path: "/schedules/{schedule}/runs", tag: "schedules", scope: ScopeRead,
 		answer:  answerList,
@@ -169,7 +186,7 @@ func (a *API) scheduleActions() {
 			return nil, err
 		}
 		deedOf(ctx).detail = in.Body.why()
-		return nil, scheduler.Pause(ctx, a.db, in.Schedule, cmp.Or(in.Body.why(), pausedBy(ctx)))
+		return nil, scheduler.Pause(ctx, a.db, in.Schedule, cmp.Or(in.Body.why(), doneBy(ctx, "paused")))
 	})
 	register(a, operation{
 		id: "resume-schedule", method: http.MethodPost, path: "/schedules/{schedule}/resume", tag: "schedules", scope: ScopeOperate,
@@ -188,6 +205,28 @@ func (a *API) schedule(ctx context.Context, in *schedulePath) (scheduler.Schedul
 		return scheduler.Schedule{}, err
 	}
 	return scheduler.Get(ctx, a.db, in.Schedule)
+}
+
+func (a *API) scheduleStatus(ctx context.Context, in *schedulePath) (*scheduleStatusOutput, error) {
+	if err := checkNames("schedule", in.Schedule); err != nil {
+		return nil, err
+	}
+	s, at, err := health.LookUp(ctx, a.db, in.Schedule)
+	if err != nil {
+		return nil, err
+	}
+	open, err := health.OpenRuns(ctx, a.db, in.Schedule, health.OpenLimit)
+	if err != nil {
+		return nil, err
+	}
+	out := &scheduleStatusOutput{wire.ScheduleDetail{
+		Schedule: shownTo(ctx, &s), NextSlots: wireof.Instants(health.NextSlots(&s, at, 3)), UnderWay: wireof.Each(open, wireof.Run),
+	}}
+	newest, err := health.NewestRuns(ctx, a.db, in.Schedule, 200)
+	if last := slices.IndexFunc(newest, func(r scheduler.Run) bool { return health.Ended(&r) }); last >= 0 {
+		out.Body.Last = new(wireof.Run(&newest[last]))
+	}
+	return out, err
 }
 
 func (a *API) next(ctx context.Context, in *nextInput) (*nextOutput, error) {

@@ -1,18 +1,12 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-
-	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/wire"
 )
 
 // An outcome is what a changing command prints with -o json: what was done, to what, and the result.
@@ -23,21 +17,8 @@ var textOnly = []string{
 	"config check", "demo", "endpoint secret", "lock run", "migrate sql", "openapi", "schedule output", "serve", "worker exec",
 }
 
-// showAfter maps what a changing command is about to a function that adds its new state to the outcome.
-var showAfter = map[string]func(*program, context.Context, string) error{
-	"queue": func(p *program, ctx context.Context, name string) error {
-		return p.withAPI(ctx, func() error {
-			d, err := ask[wire.QueueDetail](ctx, p, "queue-status", "queue", name)
-			if err != nil {
-				return err
-			}
-			return encode(p.out, d)
-		})
-	},
-	"schedule": func(p *program, ctx context.Context, name string) error {
-		return p.with(ctx, func(db *dialect.DB) error { return p.showSchedule(ctx, db, name, "json") })
-	},
-}
+// showAfter maps what a changing command is about to the operation whose answer, its new state, is added to the outcome.
+var showAfter = map[string]string{"queue": "queue-status", "schedule": "schedule-status"}
 
 // changing lists the last words of commands whose outcome includes that state.
 var changing = []string{"add", "edit", "set", "pause", "resume", "resize"}
@@ -96,13 +77,14 @@ func (p *program) telling(c *cobra.Command, path string, args []string, run func
 		}
 	}
 	group, word, _ := strings.Cut(path, " ")
-	if show := showAfter[group]; err == nil && show != nil && slices.Contains(changing, word) {
-		var now bytes.Buffer
-		p.out = &now
-		if err := show(p, c.Context(), c.Flags().Arg(0)); err != nil { // may need an additional right
-			fmt.Fprintf(p.err, "dbcron: it was done, but what it is now is not known: %v\n", err)
-		} else {
-			p.outcome[group] = json.RawMessage(now.Bytes())
+	if id := showAfter[group]; err == nil && id != "" && slices.Contains(changing, word) {
+		shown := p.withAPI(c.Context(), func() (err error) {
+			p.outcome[group], err = p.do(c.Context(), id, values{group: c.Flags().Arg(0)})
+			return err
+		})
+		if shown != nil { // it may need an additional right
+			delete(p.outcome, group)
+			fmt.Fprintf(p.err, "dbcron: it was done, but what it is now is not known: %v\n", shown)
 		}
 	}
 	if wrong := encode(out, p.outcome); err == nil {

@@ -58,6 +58,8 @@ func rowsOf(rows any) any {
 	switch rows := rows.(type) {
 	case []wire.QueueStatus:
 		return wireof.Each(rows, newQueueRow)
+	case []wire.Schedule:
+		return wireof.Each(rows, newScheduleRow)
 	case []wire.Job:
 		return wireof.Each(rows, newJobRow)
 	case []wire.JobCount:
@@ -77,6 +79,8 @@ func describe(w io.Writer, noun any) error {
 		return (&printer{out: w}).print(string(*noun))
 	case *wire.QueueDetail:
 		return writeFacts(w, queueFacts(noun))
+	case *wire.ScheduleDetail:
+		return writeFacts(w, scheduleFacts(noun))
 	case *wire.Job:
 		return writeFacts(w, jobFacts(noun))
 	case *wire.Group:

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) schedule() *cobra.Command {
@@ -35,24 +35,24 @@ By hand:      run, cancel, backfill`,
 
 // A scheduleRow is what a table shows of a schedule.
 type scheduleRow struct {
-	Name   string    `table:"name"`
-	Spec   string    `table:"spec"`
-	Zone   string    `table:"time zone"`
-	State  string    `table:"state"`
-	Next   time.Time `table:"next"`
-	Tag    string    `table:"tag,rare"`
-	Kind   string    `table:"kind"`
-	What   string    `table:"command"`
-	Reason string    `table:"reason"`
+	Name   string       `table:"name"`
+	Spec   string       `table:"spec"`
+	Zone   string       `table:"time zone"`
+	State  string       `table:"state"`
+	Next   wire.Instant `table:"next"`
+	Tag    string       `table:"tag,rare"`
+	Kind   string       `table:"kind"`
+	What   string       `table:"command"`
+	Reason string       `table:"reason"`
 }
 
-func newScheduleRow(s *scheduler.Schedule) scheduleRow {
-	row := scheduleRow{Name: s.Name, Spec: s.Spec, Zone: s.Zone, State: s.State, Kind: s.Kind, What: what(s), Reason: s.Reason}
-	if s.State == "active" { // otherwise it will not run
-		row.Next = s.Due
+func newScheduleRow(w *wire.Schedule) scheduleRow {
+	s := wireof.ScheduleOf(w)
+	row := scheduleRow{
+		Name: w.Name, Spec: w.Spec, Zone: w.TimeZone, State: w.State, Next: w.Next, Kind: w.Kind, What: what(&s), Reason: w.Reason,
 	}
-	if s.Tag != "default" {
-		row.Tag = s.Tag
+	if w.Tag != "default" {
+		row.Tag = w.Tag
 	}
 	return row
 }
@@ -86,39 +86,32 @@ func shellLine(words []string) string {
 }
 
 func (p *program) scheduleList() *cobra.Command {
-	var output string
 	var states []string
-	c := &cobra.Command{
-		Use:   "list",
-		Short: "List the schedules",
-		Long: `List the schedules. The column NEXT is the next slot, in UTC. With -o json all of
+	c := p.twin(twin{
+		id: "list-schedules", use: "list", short: "List the schedules",
+		long: `List the schedules. The column NEXT is the next slot, in UTC. With -o json all of
 each schedule is there, with the names that the columns of the table have.`,
-		Example: `  dbcron schedule list
+		example: `  dbcron schedule list
   dbcron schedule list --state failed,paused
   dbcron schedule list -o jsonl | jq -r 'select(.tag == "eu") | .name'`,
-		RunE: func(c *cobra.Command, _ []string) error {
-			for _, state := range states {
-				if !slices.Contains(scheduleStates, state) {
-					return usagef("--state %q is not known; use %s", state, strings.Join(scheduleStates, ", "))
-				}
-			}
-			return p.with(c.Context(), func(db *dialect.DB) error {
-				var all []scheduler.Schedule
-				err := eachSchedule(c.Context(), db, func(s *scheduler.Schedule) {
-					if len(states) == 0 || slices.Contains(states, s.State) {
-						all = append(all, *s)
-					}
-				})
-				if err != nil {
-					return err
-				}
-				return writeEach(p.out, output, all, wireof.Schedule, newScheduleRow)
+		rows: func(rows any, _, output string) error {
+			all := slices.DeleteFunc(rows.([]wire.Schedule), func(s wire.Schedule) bool { //nolint:forcetypeassert // what the operation lists
+				return len(states) > 0 && !slices.Contains(states, s.State)
 			})
+			return writeRows(p.out, output, all)
 		},
+	})
+	check := c.PreRunE
+	c.PreRunE = func(c *cobra.Command, args []string) error {
+		for _, state := range states {
+			if !slices.Contains(scheduleStates, state) {
+				return usagef("--state %q is not known; use %s", state, strings.Join(scheduleStates, ", "))
+			}
+		}
+		return check(c, args)
 	}
 	c.Flags().StringSliceVar(&states, "state", nil, "schedules in one of these states, with commas between: "+
 		strings.Join(scheduleStates, ", "))
-	outputFlag(c, &output)
 	return c
 }
 

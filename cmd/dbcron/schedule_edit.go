@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +8,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) scheduleAdd() *cobra.Command {
@@ -147,84 +148,65 @@ func isMissing(ctx context.Context, db *dialect.DB, name string) (bool, error) {
 }
 
 func (p *program) scheduleDelete() *cobra.Command {
-	return &cobra.Command{
-		Use:   "delete NAME",
-		Short: "Delete a schedule; its history stays",
-		Long: `Delete a schedule. Its history stays, a run under way goes on, and runs that wait
+	var source string
+	return p.twin(twin{
+		id: "delete-schedule", use: "delete NAME", short: "Delete a schedule; its history stays",
+		long: `Delete a schedule. Its history stays, a run under way goes on, and runs that wait
 are cancelled. One that comes from a file is there again after the next import, if
 the file still has it.`,
-		Example: `  dbcron schedule delete backup`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.with(c.Context(), func(db *dialect.DB) error { return p.deleteSchedule(c.Context(), db, args[0]) })
+		example: `  dbcron schedule delete backup`,
+		before: func(ctx context.Context, given values) error {
+			s, err := ask[wire.Schedule](ctx, p, "get-schedule", "schedule", given["schedule"])
+			if err == nil {
+				source = s.Source
+			}
+			return err
 		},
-	}
-}
-
-func (p *program) deleteSchedule(ctx context.Context, db *dialect.DB, name string) error {
-	s, err := scheduler.Get(ctx, db, name)
-	if err == nil {
-		err = p.did(ctx, scheduler.Delete(ctx, db, name), "schedule.delete", name, 1, "")
-	}
-	if err == nil && s.Source != "" {
-		fmt.Fprintf(p.err, "dbcron: it came from %s, and will be there again when that is imported, unless it is deleted there too\n",
-			oneLine(s.Source, 300))
-	}
-	return err
+		then: func(context.Context, any) error {
+			if source != "" {
+				fmt.Fprintf(p.err, "dbcron: it came from %s, and will be there again when that is imported, unless it is deleted there too\n",
+					oneLine(source, 300))
+			}
+			return nil
+		},
+	})
 }
 
 func (p *program) schedulePause() *cobra.Command {
-	var why string
-	c := &cobra.Command{
-		Use:   "pause NAME",
-		Short: "Pause a schedule",
-		Long: `Pause a schedule until it is resumed. A running run continues; waiting runs are
+	return p.twin(twin{
+		id: "pause-schedule", use: "pause NAME", short: "Pause a schedule",
+		long: `Pause a schedule until it is resumed. A running run continues; waiting runs are
 cancelled when their turn comes. The schedule can still be run by hand.
 
 One that comes from a file stays paused when the file is imported again.`,
-		Example: `  dbcron schedule pause backup --reason "disk is full, ticket 4711"`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.with(c.Context(), func(db *dialect.DB) error {
-				return p.changeState(c.Context(), db, args[0], "paused", func() error {
-					err := scheduler.Pause(c.Context(), db, args[0], cmp.Or(why, "paused by "+whoami()))
-					return p.did(c.Context(), err, "schedule.pause", args[0], 1, why)
-				})
-			})
-		},
-	}
-	c.Flags().StringVar(&why, "reason", "", "`text` for others to read later (default: who paused it)")
-	return c
+		example: `  dbcron schedule pause backup --reason "disk is full, ticket 4711"`,
+		before:  p.unlessScheduleIs("paused"),
+	})
 }
 
 func (p *program) scheduleResume() *cobra.Command {
-	return &cobra.Command{
-		Use:   "resume NAME",
-		Short: "Resume a schedule that was paused, has failed or has ended",
-		Long: `Resume a schedule that was paused, has failed or has ended, from its next slot on. Slots
+	return p.twin(twin{
+		id: "resume-schedule", use: "resume NAME", short: "Resume a schedule that was paused, has failed or has ended",
+		long: `Resume a schedule that was paused, has failed or has ended, from its next slot on. Slots
 that have come meanwhile are recorded as skipped. A daemon plans it, or finds again what
 is wrong with it.`,
-		Example: `  dbcron schedule resume backup`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.with(c.Context(), func(db *dialect.DB) error {
-				return p.changeState(c.Context(), db, args[0], "active", func() error {
-					return p.did(c.Context(), scheduler.Resume(c.Context(), db, args[0]), "schedule.resume", args[0], 1, "")
-				})
-			})
-		},
-	}
+		example: `  dbcron schedule resume backup`,
+		before:  p.unlessScheduleIs("active"),
+	})
 }
 
-// changeState reports if there was nothing to change.
-func (p *program) changeState(ctx context.Context, db *dialect.DB, name, to string, change func() error) error {
-	s, err := scheduler.Get(ctx, db, name)
-	if err != nil {
-		return err
-	}
-	if s.State == to || to == "paused" && s.State != "active" {
-		fmt.Fprintf(p.err, "dbcron: nothing to do: %s is %s\n", oneLine(name, 200), standing(&s))
+// unlessScheduleIs ends a command that has nothing to do.
+func (p *program) unlessScheduleIs(state string) func(context.Context, values) error {
+	return func(ctx context.Context, given values) error {
+		w, err := ask[wire.Schedule](ctx, p, "get-schedule", "schedule", given["schedule"])
+		if err != nil {
+			return err
+		}
+		if w.State == state || state == "paused" && w.State != "active" {
+			s := wireof.ScheduleOf(w)
+			fmt.Fprintf(p.err, "dbcron: nothing to do: %s is %s\n", oneLine(w.Name, 200), standing(&s))
+			return errNothing
+		}
 		return nil
 	}
-	return change()
 }

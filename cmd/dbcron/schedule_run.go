@@ -1,11 +1,9 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -15,45 +13,41 @@ import (
 	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) scheduleRun() *cobra.Command {
 	var wait bool
-	c := &cobra.Command{
-		Use:   "run NAME",
-		Short: "Run a schedule now, on any daemon",
-		Long: `Have a daemon run a schedule now, even if it is paused, and print the run's id.
+	c := p.twin(twin{
+		id: "run-schedule", use: "run NAME", short: "Run a schedule now, on any daemon",
+		long: `Have a daemon run a schedule now, even if it is paused, and print the run's id.
 Its next slot stays what it is. While a run is under way, another one waits for its
 end or, with --overlap forbid, is refused: exit code 4.
 
 With --wait follow it until it has ended, print what it writes, and exit with 0 if
 it ended well, else with 1. A signal ends the waiting, not the run.`,
-		Example: `  dbcron schedule run backup --wait
+		example: `  dbcron schedule run backup --wait
   id=$(dbcron schedule run backup) && dbcron schedule output "$id" --follow`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			return p.with(c.Context(), func(db *dialect.DB) error { return p.runSchedule(c.Context(), db, args[0], wait) })
+		then: func(ctx context.Context, answer any) error {
+			return p.started(ctx, answer.(*wire.Run), wait) //nolint:forcetypeassert // it starts one
 		},
-	}
+	})
 	c.Flags().BoolVarP(&wait, "wait", "w", false, "follow the run, and exit by its outcome")
 	return c
 }
 
-func (p *program) runSchedule(ctx context.Context, db *dialect.DB, name string, wait bool) error {
-	started, err := scheduler.Start(ctx, db, name)
-	if errors.Is(err, scheduler.ErrBusy) {
-		return fmt.Errorf("%w; dbcron schedule show tells which run it is", err)
-	}
-	if err := p.did(ctx, err, "schedule.run", name, 1, ""); err != nil {
-		return err
-	}
-	p.say("run_id", strconv.FormatInt(started.ID, 10))
+// started prints the id of a run, or follows it.
+func (p *program) started(ctx context.Context, run *wire.Run, wait bool) error {
+	p.say("run_id", run.ID)
 	if !wait {
-		_, err = fmt.Fprintln(p.out, started.ID)
+		_, err := fmt.Fprintln(p.out, run.ID)
 		return err
+	}
+	if p.db == nil {
+		return usagef("run %s was started; --wait takes the database, and not a daemon", run.ID)
 	}
 	last, err := p.follow(ctx, func(ctx context.Context) ([]scheduler.Run, error) {
-		return health.RunsOfSlot(ctx, db, name, started.Due)
+		return health.RunsOfSlot(ctx, p.db, run.Schedule, run.Due.Time)
 	})
 	if err != nil {
 		return err
@@ -68,38 +62,28 @@ func (p *program) runSchedule(ctx context.Context, db *dialect.DB, name string, 
 }
 
 func (p *program) scheduleCancel() *cobra.Command {
-	var why string
-	c := &cobra.Command{
-		Use:   "cancel RUN_ID",
-		Short: "End a run that waits or is under way",
-		Long: `End a run: one that waits at once, and one that is under way by asking its daemon,
+	var run *wire.Run // before
+	return p.twin(twin{
+		id: "cancel-run", use: "cancel RUN_ID", short: "End a run that waits or is under way",
+		long: `End a run: one that waits at once, and one that is under way by asking its daemon,
 which looks once per --poll and then sends SIGTERM. It is not tried again. Exit code
 4: it has ended already.`,
-		Example: `  dbcron schedule cancel 4711 --reason "wrong month"`,
-		Args:    cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			id, err := runID(args[0])
-			if err != nil {
-				return err
-			}
-			return p.with(c.Context(), func(db *dialect.DB) error {
-				r, err := scheduler.Cancel(c.Context(), db, id, cmp.Or(why, "cancelled by "+whoami()))
-				if err := p.did(c.Context(), err, "run.cancel", fmt.Sprint(r.Schedule, "/", id), 1, why); err != nil {
-					return err
-				}
-				p.say("schedule", r.Schedule)
-				p.say("state", r.State) // its state before
-				done := "was cancelled: it had not begun"
-				if r.State != "waiting" {
-					done = "is to be ended by its daemon, " + oneLine(r.By, 200)
-				}
-				fmt.Fprintf(p.err, "dbcron: run %d of %s %s\n", r.ID, oneLine(r.Schedule, 200), done)
-				return nil
-			})
+		example: `  dbcron schedule cancel 4711 --reason "wrong month"`,
+		before: func(ctx context.Context, given values) (err error) {
+			run, err = ask[wire.Run](ctx, p, "get-run", "id", given["id"])
+			return err
 		},
-	}
-	c.Flags().StringVar(&why, "reason", "", "`text` for the history (default: who cancelled it)")
-	return c
+		then: func(context.Context, any) error {
+			p.say("schedule", run.Schedule)
+			p.say("state", run.State)
+			done := "was cancelled: it had not begun"
+			if run.State != "waiting" {
+				done = "is to be ended by its daemon, " + oneLine(run.By, 200)
+			}
+			fmt.Fprintf(p.err, "dbcron: run %s of %s %s\n", run.ID, oneLine(run.Schedule, 200), done)
+			return nil
+		},
+	})
 }
 
 type backfillFlags struct {

@@ -47,7 +47,7 @@ func (o *outside) command(args ...string) string {
 // throughDaemon are the beginnings of commands of this test that read, and work through a daemon.
 var throughDaemon = []string{
 	"job get", "job list", "job stats", "queue list", "queue peek", "queue show", "route list", "topic list", "limit list", "endpoint list", "endpoint show",
-	"group list", "group show", "lock list", "node list", "audit",
+	"group list", "group show", "lock list", "node list", "audit", "schedule list", "schedule show",
 }
 
 // timeless leaves out how long a lock is held for, and other numbers that go on.

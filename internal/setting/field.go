@@ -61,7 +61,10 @@ func Apply[T any](all []Setting[T], to *T, change any) (field string, err error)
 }
 
 func textOf(v reflect.Value) string {
+	at, isTime := v.Interface().(wire.Instant)
 	switch {
+	case isTime:
+		return at.UTC().Format(time.RFC3339Nano)
 	case v.Kind() == reflect.Bool:
 		return strconv.FormatBool(v.Bool())
 	case v.CanInt() && v.Int() != 0:

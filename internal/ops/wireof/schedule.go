@@ -42,3 +42,27 @@ func Run(r *scheduler.Run) wire.Run {
 func Instants(all []time.Time) []wire.Instant {
 	return Each(all, func(t *time.Time) wire.Instant { return wire.At(*t) })
 }
+
+// ScheduleOf is the inverse of [Schedule], as far as it goes.
+func ScheduleOf(w *wire.Schedule) scheduler.Schedule {
+	s := scheduler.Schedule{
+		Name: w.Name, Source: w.Source, Spec: w.Spec, State: w.State, Reason: w.Reason, Failures: w.Failures,
+		Kind: w.Kind, Command: w.Command, Stdin: w.Stdin, Env: w.Env, Headers: w.Headers, Due: w.Next.Time,
+	}
+	_, _ = setting.Apply(scheduler.Settings(), &s, w) // which was made from these settings
+	return s
+}
+
+// RunOf is the inverse of [Run].
+func RunOf(w *wire.Run) scheduler.Run {
+	r := scheduler.Run{
+		Schedule: w.Schedule, Due: w.Due.Time, To: w.To.Time, Slots: w.Slots, Attempt: w.Attempt, Cause: w.Cause, State: w.State, By: w.By,
+		Next: w.Next.Time, Started: w.Started.Time, Finished: w.Finished.Time, ExitCode: -1, Error: w.Error, Cancel: w.Cancel, Output: w.Output,
+	}
+	r.ID, _ = strconv.ParseInt(w.ID, 10, 64)
+	r.Fence, _ = strconv.ParseInt(w.Fence, 10, 64)
+	if w.ExitCode != nil {
+		r.ExitCode = *w.ExitCode
+	}
+	return r
+}
