@@ -69,7 +69,7 @@ var mutants = []mutant{
 	},
 	{
 		"jobs of a batch by key are checked out one by one", "queue", "queue/worker_complete.go",
-		"	for _, m := range ofKey {\n		m.tx = max(m.tx, txPinned)", "	for _, m := range ofKey[:1] {\n		d.tx = max(m.tx, txPinned)", "order", 200,
+		"	for _, m := range ofKey {\n		m.tx = max(m.tx, txPinned)", "	for range ofKey[:1] {\n		d.tx = max(d.tx, txPinned)", "order", 200,
 	},
 	{
 		"an id does not say that one before it is late", "queue", "queue/enqueue_late.go",
