@@ -191,6 +191,9 @@ func (c *chainWork) operate(p *Process) error {
 	}
 	for { // whatever was paused or drained, by one who has died, too
 		clear := func() (err error) {
+			if s, err := scheduler.Get(p.ctx, db, chainHand); err == nil && s.State == "failed" {
+				p.Act(func() { p.w.Reached("a schedule is given up") })
+			}
 			for _, name := range []string{chainFirst, chainHand} {
 				err = errors.Join(err, scheduler.Resume(p.ctx, db, name))
 			}

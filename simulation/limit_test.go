@@ -255,7 +255,7 @@ func (l *limitWork) enters(ctx context.Context, p *Process, d *queue.Delivery) (
 	return func() {
 		p.w.mu.Lock()
 		defer p.w.mu.Unlock()
-		s.over = true
+		s.over = !p.isDead() // whoever begins next counts it
 	}
 }
 

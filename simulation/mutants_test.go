@@ -135,6 +135,10 @@ var mutants = []mutant{
 		"a guard lets a late holder pass", "lock", "lock/lease.go",
 		"	if held == 0 {\n		return le.lose()", "	if held < 0 {\n		return le.lose()", "register", 200,
 	},
+	{
+		"a leader leads although its work has stopped", "lock", "lock/keeper.go",
+		"	if le.opt.Stall > 0 {\n		left", "	if le.opt.Stall > 0 && le.opt.Stall < 0 {\n		left", "stalled", 20,
+	},
 	// Schedules.
 	{
 		"runs of dead daemons are not taken over", "schedule", "scheduler/takeover.go",
@@ -156,6 +160,47 @@ var mutants = []mutant{
 	{
 		"a function begins after its lease has ended", "schedule", "scheduler/task.go",
 		"	return instant.Now() < t.deadline\n", "	return true\n", "overlap", 200,
+	},
+	{
+		"missed slots that follow others are not written", "schedule", "scheduler/pass.go",
+		"	if len(w.lengthened) > 0 {\n		slices", "	if len(w.lengthened) > 1000 {\n		slices", "no outcome", 100,
+	},
+	{
+		"a cancelled run is not told so", "chain", "scheduler/poll.go",
+		"		s.asking.Note(s.cancelRequests(ctx))", "		s.asking.Note(nil)", "deaf", 40,
+	},
+	{
+		"a drained daemon begins runs", "chain", "scheduler/probe.go",
+		"	return drained\n}", "	return drained && s.drained != drained\n}", "drained", 100,
+	},
+	{
+		"a run that stops its daemon begins again at once", "chain", "internal/pace/stops.go",
+		"	if n < Suspicious {", "	if n < 100*Suspicious {", "stops", 100,
+	},
+	{
+		"a chain does not go on after a failure", "chain", "scheduler/record.go",
+		"		next = c.OnFailure\n", "		_ = c.OnFailure\n", "chain", 20,
+	},
+	{
+		"two daemons of a host run what is due since its start", "chain", "scheduler/boot.go",
+		"		if err != nil || len(had) > 0 {\n			return err\n		}\n		if _, err = tx.Exec(ctx, noteBoot, args); err != nil || !make {",
+		"		if err == nil && len(had) == 0 {\n			_, err = tx.Exec(ctx, noteBoot, args)\n		}\n		if err != nil || !make {", "boot", 40,
+	},
+	{
+		"runs of a host's start that is over wait for ever", "chain", "scheduler/boot.go",
+		"		_, _, err = s.takeOverFrom(ctx, lane, batch, true)", "		_, _ = lane, batch", "stuck", 200,
+	},
+	{
+		"any host runs what is due since the start of one", "chain", "scheduler/boot.go",
+		"return tag + bootMark + boot }", "return tag + bootMark + boot[:4] }", "boot", 40,
+	},
+	{
+		"a time that the clocks skip has no slot", "zone", "scheduler/cronspec/schedule.go",
+		"		case once && small && gap && slot.Before(now):\n			return seg.end, true\n", "", "lost", 100,
+	},
+	{
+		"a recovery is told like a trouble", "notice", "internal/ops/notify/gather.go",
+		"		case x.told != 0 && x.well != 0:", "		case x.told != 0 && x.well != 0 && len(group) == 0:", "notice", 20,
 	},
 }
 

@@ -46,8 +46,7 @@ const (
 func (g *progressWork) Claims() []string {
 	return []string{
 		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "deaf", "news is lost while a listener reconnects", "news goes down a dead path", "written, and the answer lost", "an attempt continues", "an attempt continues elsewhere",
-		"progress is refused", "the answer to progress is lost", "progress after a rollback", "a job's time is over",
-		"a job's time was over, and nobody has written that", "the same, and the server's clock was set", "a job stalls", "a job is given more time",
+		"progress is refused", "the answer to progress is lost", "progress after a rollback", "a job's time is over", "a job stalls", "a job is given more time",
 		"a job cannot be decoded", "a job has failed hundreds of times", "a dead job continues", "a running job is cancelled",
 	}
 }
