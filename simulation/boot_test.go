@@ -126,14 +126,12 @@ func (b boots) check(w *World) error {
 		return err
 	}
 	for id, o := range b {
-		for _, schedule := range []string{chainBoot, chainRetry} {
-			words := []string{schedule + " ", `"` + schedule + `"`, id}
-			switch n := len(had[schedule+" "+id]); {
-			case n > 1:
-				w.Violate("boot", words, "%s has run %d times for %s", schedule, n, id)
-			case n == 0 && !o.since.IsZero():
-				w.Violate("boot", words, "%s has not run for %s, of which a daemon was well", schedule, id)
-			}
+		words := []string{chainBoot + " ", `"` + chainBoot + `"`, id}
+		switch n := len(had[chainBoot+" "+id]); {
+		case n > 1:
+			w.Violate("boot", words, "%s has run %d times for %s", chainBoot, n, id)
+		case n == 0 && !o.since.IsZero():
+			w.Violate("boot", words, "%s has not run for %s, of which a daemon was well", chainBoot, id)
 		}
 	}
 	return nil

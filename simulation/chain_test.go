@@ -42,8 +42,7 @@ const (
 	chainHand   = "hand"   // is started by hand
 	chainPast   = "past"   // has slots before the world's beginning
 	chainFrail  = "frail"  // must not begin twice
-	chainBoot   = "boot"   // when a host has started
-	chainRetry  = "retry"  // the same, and fails at first
+	chainBoot   = "boot"   // when a host has started, and fails at first
 	chainDeadly = "deadly" // stops its daemon
 	chainPoll   = time.Second
 	chainNotice = 5 * time.Second // how long a cancellation, a pause or a drain may go unnoticed
@@ -64,7 +63,7 @@ func (c *chainWork) Begin(w *World) error {
 	c.lease = time.Duration(w.Knob("lease", 3, 6, 30)) * time.Second
 	ends := w.server.now().Add(time.Duration(w.minutes * float64(time.Minute)))
 	d := w.Dice("schedules")
-	names := []string{chainLast, chainGood, chainBad, chainFirst, chainHand, chainPast, chainFrail, chainBoot, chainRetry}
+	names := []string{chainLast, chainGood, chainBad, chainFirst, chainHand, chainPast, chainFrail, chainBoot}
 	if w.Knob("deadly", 0, 0, 0, 1) == 1 {
 		names = append(names, chainDeadly)
 	}
@@ -96,11 +95,8 @@ func (c *chainWork) Begin(w *World) error {
 		case chainDeadly:
 			one.every = 20 * time.Second
 			one.Spec, one.Ends, one.Timeout, one.MaxAttempts, one.Overlap = "@every 20s", ends, 0, 1, "forbid"
-		case chainBoot, chainRetry: // real commands, which take no virtual time
-			one.Spec, one.Kind, one.Command, one.Timeout, one.MaxAttempts = "@reboot", "shell", "true", 0, 3
-			if name == chainRetry {
-				one.Command = "test $DBCRON_ATTEMPT -gt 1"
-			}
+		case chainBoot: // a real command, which takes no virtual time; of two at an instant, real time would decide which ends first
+			one.Spec, one.Kind, one.Command, one.Timeout, one.MaxAttempts = "@reboot", "shell", "test $DBCRON_ATTEMPT -gt 1", 0, 3
 		}
 		if err := scheduler.Put(w.Free(), w.Operator, one.Schedule); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -387,7 +387,12 @@ func (h *logHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 
 func (h *logHandler) Handle(_ context.Context, r slog.Record) error {
 	text := r.Message
-	add := func(a slog.Attr) bool { text += " " + a.String(); return true }
+	add := func(a slog.Attr) bool {
+		if a.Key != "took" { // of commands, which are real
+			text += " " + a.String()
+		}
+		return true
+	}
 	for _, a := range h.attrs {
 		add(a)
 	}
