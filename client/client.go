@@ -47,8 +47,8 @@ type Client struct {
 const (
 	prefix      = "/api/v1"
 	longestWait = 30 * time.Second // between tries, whatever Retry-After says
-	mostProblem = 64 << 10         // bytes of an error that are read
-	mostAnswer  = 3 << 29          // bytes of an answer that are read: the largest payload has 1 GiB, and a third more in base64
+	maxProblem  = 64 << 10         // bytes of an error that are read
+	maxAnswer   = 3 << 29          // bytes of an answer that are read: the largest payload has 1 GiB, and a third more in base64
 )
 
 // New returns a client of the daemon at an address such as http://127.0.0.1:8686. It sends nothing.
@@ -201,8 +201,8 @@ func decode(body io.Reader, out any) error {
 		_, err := io.Copy(io.Discard, body)
 		return err
 	}
-	text, err := io.ReadAll(io.LimitReader(body, mostAnswer+1))
-	if err == nil && len(text) > mostAnswer {
+	text, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+	if err == nil && len(text) > maxAnswer {
 		err = errors.New("the answer is too long")
 	}
 	if raw, ok := out.(*[]byte); ok {

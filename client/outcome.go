@@ -12,8 +12,8 @@ import (
 // client.
 var ErrLost = errors.New("client: the job no longer belongs to this worker")
 
-// mostText limits the error texts that are sent, in characters.
-const mostText = 4000
+// maxText limits the error texts that are sent, in characters.
+const maxText = 4000
 
 // An outcome is a handler's error that says what happens to the job.
 type outcome struct {
@@ -24,10 +24,10 @@ type outcome struct {
 
 func (o *outcome) Error() string { return o.err.Error() }
 
-// text returns the error's text, cut to mostText.
+// text returns the error's text, cut to maxText.
 func (o *outcome) text() string {
-	if r := []rune(o.Error()); len(r) > mostText {
-		return string(r[:mostText-1]) + "…"
+	if r := []rune(o.Error()); len(r) > maxText {
+		return string(r[:maxText-1]) + "…"
 	}
 	return cmp.Or(o.Error(), "failed")
 }

@@ -59,7 +59,7 @@ func (p *Problem) Is(target error) bool {
 // readProblem reads an answer without success. A proxy may have sent a page instead of JSON.
 func readProblem(r *call, answer *http.Response) error {
 	p := &Problem{}
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, mostProblem)) // a part of it is enough
+	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxProblem)) // a part of it is enough
 	if !strings.HasPrefix(answer.Header.Get("Content-Type"), "application/problem+json") || json.Unmarshal(text, p) != nil {
 		p = &Problem{}
 	}

@@ -36,8 +36,8 @@ type WorkOptions struct {
 
 const (
 	firstPause = 200 * time.Millisecond
-	mostPause  = 5 * time.Second
-	mostClaims = 1000
+	maxPause   = 5 * time.Second
+	maxClaims  = 1000
 
 	// lastWords bounds how long a stopping worker tries to report its jobs' outcomes after its
 	// grace.
@@ -60,8 +60,8 @@ func (c *Client) Work(ctx context.Context, opt WorkOptions) error {
 	switch {
 	case opt.Queue == "" || opt.Handle == nil:
 		return errors.New("client: a worker needs a queue and a handler")
-	case opt.Concurrency < 1 || opt.Concurrency > mostClaims:
-		return fmt.Errorf("client: concurrency %d: use 1 to %d", opt.Concurrency, mostClaims)
+	case opt.Concurrency < 1 || opt.Concurrency > maxClaims:
+		return fmt.Errorf("client: concurrency %d: use 1 to %d", opt.Concurrency, maxClaims)
 	case opt.Lease < time.Second || opt.Wait < 0 || opt.Grace < 0:
 		return errors.New("client: a lease is a second at least, and no time is negative")
 	}
@@ -154,7 +154,7 @@ func (w *worker) claim(ctx, doing context.Context) error {
 			failures = 0
 			continue
 		}
-		if pause(ctx, pace.Delay(firstPause, mostPause, failures, rand.Float64())) != nil {
+		if pause(ctx, pace.Delay(firstPause, maxPause, failures, rand.Float64())) != nil {
 			return nil
 		}
 	}
@@ -319,7 +319,7 @@ func insist[T any](ctx context.Context, w *worker, what string, claims []T,
 			w.log.Warn("the outcome of jobs did not arrive; they are done again", "outcome", what, "jobs", n, "err", err)
 			return nil
 		}
-		if pause(ctx, pace.Delay(firstPause, mostPause, failures, rand.Float64())) != nil {
+		if pause(ctx, pace.Delay(firstPause, maxPause, failures, rand.Float64())) != nil {
 			return nil
 		}
 	}

@@ -18,7 +18,7 @@ import (
 const (
 	bulkPart  = 10_000 // jobs that one request examines
 	bulkCount = 10_000 // jobs that are examined to count matches
-	mostIDs   = 500    // jobs that are selected one by one
+	maxIDs    = 500    // jobs that are selected one by one
 )
 
 // A bulkAct is an action on many jobs of a state.
@@ -152,8 +152,8 @@ func (r *request) bulkIn() (*bulkData, error) {
 	}
 	for _, text := range r.query["id"] {
 		id, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || id < 1 || len(b.IDs) >= mostIDs {
-			return nil, fmt.Errorf("%w: id is not a number, or there are more than %d", errBadRequest, mostIDs)
+		if err != nil || id < 1 || len(b.IDs) >= maxIDs {
+			return nil, fmt.Errorf("%w: id is not a number, or there are more than %d", errBadRequest, maxIDs)
 		}
 		b.IDs = append(b.IDs, id)
 	}

@@ -92,7 +92,7 @@ func TestBulk(t *testing.T) {
 		for path, status := range map[string]int{
 			"bulk": 400, "bulk?queue=mail&do=retry": 400, "bulk?queue=none&do=cancel": 404, "bulk?queue=mail&do=cancel&id=x": 400,
 			"bulk?queue=mail&do=cancel&from=x": 400, "bulk?queue=mail&do=cancel&state=x": 400,
-			"bulk?queue=mail&do=cancel&where=nonsense": 422, "bulk?queue=mail&do=cancel" + strings.Repeat("&id=1", mostIDs+1): 400,
+			"bulk?queue=mail&do=cancel&where=nonsense": 422, "bulk?queue=mail&do=cancel" + strings.Repeat("&id=1", maxIDs+1): 400,
 		} {
 			s.do(http.MethodGet, path, nil).is(status)
 		}

@@ -510,10 +510,10 @@ func TestSessions(t *testing.T) {
 		theirs, err := s.board.api.Tokens().Verify(t.Context(), other)
 		must(t, err)
 		mine := s.board.sessions.begin(b)
-		for range 3 * mostSessions {
+		for range 3 * maxSessions {
 			s.board.sessions.begin(theirs)
 		}
-		if n := len(s.board.sessions.open); n > mostSessions {
+		if n := len(s.board.sessions.open); n > maxSessions {
 			t.Errorf("there are %d sessions", n)
 		}
 		if s.board.sessions.find(mine) == nil {

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	cookieName   = "dbcron_session"
-	sessionTime  = 12 * time.Hour
-	mostSessions = 1000
-	ownSessions  = 100 // of one token: who has it signs in from a few browsers, and ends nobody else's sessions
+	cookieName  = "dbcron_session"
+	sessionTime = 12 * time.Hour
+	maxSessions = 1000
+	ownSessions = 100 // of one token: who has it signs in from a few browsers, and ends nobody else's sessions
 )
 
 // errNobody means that the sender of a request is not signed in.
@@ -95,7 +95,7 @@ func (s *sessions) begin(b *httpapi.Bearer) string {
 	switch {
 	case own >= ownSessions:
 		delete(s.open, oldestOwn)
-	case len(s.open) >= mostSessions:
+	case len(s.open) >= maxSessions:
 		delete(s.open, oldest)
 	}
 	s.open[sha256.Sum256([]byte(secret))] = session{b, now}

@@ -47,14 +47,14 @@ type producer struct {
 	full    atomic.Bool // enough jobs wait: enqueue no more
 }
 
-// mostWaiting limits the waiting jobs approximately: the test has to finish those left at the end.
-const mostWaiting = 2000
+// maxWaiting limits the waiting jobs approximately: the test has to finish those left at the end.
+const maxWaiting = 2000
 
 // watch keeps checking whether enough jobs wait.
 func (p *producer) watch(ctx context.Context) {
 	for wait(ctx, 200*time.Millisecond) == nil {
-		n, err := adminOf(p.c).Count(ctx, p.Name, mostWaiting)
-		p.full.Store(err == nil && n.Ready >= mostWaiting)
+		n, err := adminOf(p.c).Count(ctx, p.Name, maxWaiting)
+		p.full.Store(err == nil && n.Ready >= maxWaiting)
 	}
 }
 

@@ -47,7 +47,7 @@ func TestLimitOfTheKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if n := mostAtOnce(lines); n > most {
+		if n := maxAtOnce(lines); n > most {
 			t.Errorf("%d ran at a time", n)
 		}
 		figures(t, map[string]int{"kills": kills, "jobs": len(ids)})
@@ -116,9 +116,9 @@ func (w *workshop) kill(c *child) {
 	c.kill()
 }
 
-// mostAtOnce returns the maximum of jobs running at once by a diary. A lost job does not count: its
+// maxAtOnce returns the maximum of jobs running at once by a diary. A lost job does not count: its
 // process was late, and its context had ended.
-func mostAtOnce(lines []line) (most int) {
+func maxAtOnce(lines []line) (most int) {
 	type run struct {
 		id  int64
 		pid int

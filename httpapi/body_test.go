@@ -132,7 +132,7 @@ func TestFewErrors(t *testing.T) {
 				Errors []struct{ Location, Message string }
 			}
 			must(t, json.Unmarshal([]byte(a.is(422).text), &p))
-			if len(p.Errors) == 0 || len(p.Errors) > mostErrors || len(a.text) > 64<<10 {
+			if len(p.Errors) == 0 || len(p.Errors) > maxErrors || len(a.text) > 64<<10 {
 				t.Fatalf("%.80s: %d errors in %d bytes", a.what, len(p.Errors), len(a.text))
 			}
 			if first := p.Errors[0]; !strings.Contains(p.Detail, first.Message) ||

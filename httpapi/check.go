@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// mostErrors limits the errors in a problem. Checking stops there.
-	mostErrors = 20
+	// maxErrors limits the errors in a problem. Checking stops there.
+	maxErrors = 20
 
-	// mostMembers limits objects with arbitrary member names, such as environments.
-	mostMembers = 1000
+	// maxMembers limits objects with arbitrary member names, such as environments.
+	maxMembers = 1000
 )
 
 // checkBody compares a body with its operation's schema and returns what is wrong.
@@ -97,7 +97,7 @@ func (c *checker) value(s *huma.Schema) bool {
 	default:
 		c.single(s)
 	}
-	return len(c.errors) < mostErrors
+	return len(c.errors) < maxErrors
 }
 
 // single checks a scalar by decoding it: a string, a number, true, false or null. A list or an object,
@@ -201,7 +201,7 @@ func (c *checker) array(s *huma.Schema) bool {
 	if s.MinItems != nil && n < *s.MinItems {
 		c.add(fmt.Sprintf(validation.MsgExpectedMinItems, *s.MinItems))
 	}
-	return len(c.errors) < mostErrors
+	return len(c.errors) < maxErrors
 }
 
 func (c *checker) object(s *huma.Schema) bool {
@@ -223,7 +223,7 @@ func (c *checker) object(s *huma.Schema) bool {
 			c.add(fmt.Sprintf(validation.MsgExpectedRequiredProperty, name))
 		}
 	}
-	return len(c.errors) < mostErrors
+	return len(c.errors) < maxErrors
 }
 
 // member checks a member of an object, whose name has been read.
@@ -235,8 +235,8 @@ func (c *checker) member(s *huma.Schema, name string, seen map[string]bool) bool
 		c.unknown(s, name)
 	case seen[name]:
 		c.add("it occurs twice; send it once")
-	case !known && len(seen) == mostMembers:
-		c.add(fmt.Sprintf("there are more than %d", mostMembers))
+	case !known && len(seen) == maxMembers:
+		c.add(fmt.Sprintf("there are more than %d", maxMembers))
 		return false
 	default:
 		if seen[name] = true; !known {
@@ -248,7 +248,7 @@ func (c *checker) member(s *huma.Schema, name string, seen map[string]bool) bool
 		return c.value(of)
 	}
 	c.skip()
-	return len(c.errors) < mostErrors
+	return len(c.errors) < maxErrors
 }
 
 func (c *checker) unknown(s *huma.Schema, name string) {

@@ -16,13 +16,13 @@ import (
 
 const (
 	fewestConnections = 32
-	mostConnections   = 10_000
+	maxConnections    = 10_000
 
 	tellEvery = time.Minute // between two lines of the log about closed connections
 )
 
 // usualConnections is the limit of a server that has none of its own: half of the process's descriptors.
-func usualConnections() int { return min(max(fewestConnections, descriptors()/2), mostConnections) }
+func usualConnections() int { return min(max(fewestConnections, descriptors()/2), maxConnections) }
 
 // connections limits the connections of a server. When there are too many, it closes the one that has been without a request for
 // longest, or the new one if all have one. It is safe for concurrent use.

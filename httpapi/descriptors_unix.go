@@ -10,5 +10,5 @@ func descriptors() int {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return 2 * fewestConnections
 	}
-	return int(min(uint64(limit.Cur), 2*mostConnections)) //nolint:unconvert // its type differs between systems
+	return int(min(uint64(limit.Cur), 2*maxConnections)) //nolint:unconvert // its type differs between systems
 }

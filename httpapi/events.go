@@ -100,7 +100,7 @@ func (a *API) catchUp(s *stream, after int64) {
 	if after < 0 || s.err != nil {
 		return
 	}
-	runs, err := scheduler.RunsAfter(s.r.Context(), a.db, after, mostRuns)
+	runs, err := scheduler.RunsAfter(s.r.Context(), a.db, after, maxRuns)
 	if err != nil {
 		s.err = err
 		return
@@ -108,7 +108,7 @@ func (a *API) catchUp(s *stream, after int64) {
 	for i := range runs {
 		s.send(event("run", noMark, listedRun(&runs[i])))
 	}
-	if len(runs) == mostRuns {
+	if len(runs) == maxRuns {
 		s.send(event("reset", noMark, readyJSON{}))
 	}
 }

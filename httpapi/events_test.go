@@ -202,7 +202,7 @@ func TestEventsEnd(t *testing.T) {
 		e := s.listen()
 		e.next("ready", "{}")
 		s.api.hub.mu.Lock()
-		for range mostFollowers - 1 {
+		for range maxFollowers - 1 {
 			s.api.hub.followers[&follower{}] = struct{}{}
 		}
 		s.api.hub.mu.Unlock()
@@ -235,7 +235,7 @@ func TestEventsOfOneToken(t *testing.T) {
 		}
 		s.token = secrets["greedy"]
 		var all []*ear
-		for range mostOfToken {
+		for range maxOfToken {
 			e := s.listen()
 			e.next("ready", "{}")
 			all = append(all, e)

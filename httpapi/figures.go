@@ -17,7 +17,7 @@ import (
 const (
 	figuresFor   = 5 * time.Second // how long figures are reused
 	figuresShare = 20              // a look takes at most 1/20 of the time: with many queues, figures are read less often
-	mostQueues   = 1000            // queues that are counted
+	maxQueues    = 1000            // queues that are counted
 	countedTo    = 10_000          // limit of the count of jobs per queue and state, and of locks, times ten
 	lateAfter    = 10 * time.Second
 	minutesBack  = 10 * time.Minute // age up to which a minute's counts may still change
@@ -106,7 +106,7 @@ func (s *sampler) readQueues(ctx context.Context, f *figures) error {
 	if err != nil {
 		return err
 	}
-	all, err := s.queues.Queues(ctx, "", mostQueues)
+	all, err := s.queues.Queues(ctx, "", maxQueues)
 	if err != nil {
 		return err
 	}

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	runsBack     = 20  // of each schedule that are examined
-	runsFarBack  = 500 // likewise, once, to find the last success of a schedule
-	mostVersions = 50
+	runsBack    = 20  // of each schedule that are examined
+	runsFarBack = 500 // likewise, once, to find the last success of a schedule
+	maxVersions = 50
 )
 
 // scheduleFigures are the figures of one schedule.
@@ -46,7 +46,7 @@ func (s *sampler) readClock(ctx context.Context, f *figures) (time.Time, error) 
 }
 
 func (s *sampler) readNodes(ctx context.Context, f *figures) (err error) {
-	f.nodes, err = sqlrun.Select(ctx, &s.db.Session, countNodes, sqlrun.Args{"limit": mostVersions},
+	f.nodes, err = sqlrun.Select(ctx, &s.db.Session, countNodes, sqlrun.Args{"limit": maxVersions},
 		func(rows *sql.Rows) (n nodeFigures, err error) {
 			return n, rows.Scan(&n.version, &n.live, &n.lost)
 		})

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	mostFollowers = 100
-	mostOfToken   = 20   // of one token
-	mostRuns      = 1000 // of one look, and in the catch-up of a follower that reconnects
-	lookEvery     = time.Second
-	figuresEvery  = 5 // in looks
-	lateIDs       = 200
-	backlog       = 2000 // events that a follower may lag behind
+	maxFollowers = 100
+	maxOfToken   = 20   // of one token
+	maxRuns      = 1000 // of one look, and in the catch-up of a follower that reconnects
+	lookEvery    = time.Second
+	figuresEvery = 5 // in looks
+	lateIDs      = 200
+	backlog      = 2000 // events that a follower may lag behind
 )
 
 // errFollowers means that the daemon has too many followers.
@@ -31,7 +31,7 @@ var errFollowers = errors.New("too many listen to events at this daemon; ask ano
 
 // errOwnFollowers means that one token has too many followers. A client that leaks streams takes no
 // places from others.
-var errOwnFollowers = fmt.Errorf("%d streams of events are open at this daemon with this token, as many as may be; close some", mostOfToken)
+var errOwnFollowers = fmt.Errorf("%d streams of events are open at this daemon with this token, as many as may be; close some", maxOfToken)
 
 // A hub sends events to all followers. It reads the tables for all of them together, and only while
 // there are any.
@@ -74,7 +74,7 @@ func event(name string, id int64, data any) []byte {
 func (h *hub) join(ctx context.Context, token string) (l *follower, mark int64, queues []wire.QueueEvent, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.followers) >= mostFollowers {
+	if len(h.followers) >= maxFollowers {
 		return nil, 0, nil, errFollowers
 	}
 	own := 0
@@ -83,7 +83,7 @@ func (h *hub) join(ctx context.Context, token string) (l *follower, mark int64, 
 			own++
 		}
 	}
-	if own >= mostOfToken {
+	if own >= maxOfToken {
 		return nil, 0, nil, errOwnFollowers
 	}
 	if h.stop == nil {
@@ -148,7 +148,7 @@ func isOpen(state string) bool { return state == "waiting" || state == "running"
 
 // begin reads the initial state, from which changes are reported. The caller holds hub.mu.
 func (w *watch) begin(ctx context.Context) error {
-	ids, newest, err := scheduler.OpenRuns(ctx, w.hub.db, mostRuns)
+	ids, newest, err := scheduler.OpenRuns(ctx, w.hub.db, maxRuns)
 	if err != nil {
 		return err
 	}
@@ -156,7 +156,7 @@ func (w *watch) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	recent, err := scheduler.RunsAfter(ctx, w.hub.db, newest-lateIDs, mostRuns)
+	recent, err := scheduler.RunsAfter(ctx, w.hub.db, newest-lateIDs, maxRuns)
 	if err != nil {
 		return err
 	}
@@ -254,7 +254,7 @@ func runEvents(runs []scheduler.Run, mark int64) (events [][]byte) {
 // changed returns the runs that are new or have changed their state.
 func (w *watch) changed(ctx context.Context) ([]scheduler.Run, error) {
 	from := w.highest - lateIDs
-	recent, err := scheduler.RunsAfter(ctx, w.hub.db, from, mostRuns)
+	recent, err := scheduler.RunsAfter(ctx, w.hub.db, from, maxRuns)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +266,7 @@ func (w *watch) changed(ctx context.Context) ([]scheduler.Run, error) {
 	}
 	slices.Sort(older)
 	var all []scheduler.Run
-	for ids := range slices.Chunk(older, mostRuns) {
+	for ids := range slices.Chunk(older, maxRuns) {
 		some, err := scheduler.RunsWithIDs(ctx, w.hub.db, ids)
 		if err != nil {
 			return nil, err

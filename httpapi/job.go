@@ -12,8 +12,8 @@ const (
 	// longestListed limits the payloads that lists include, in bytes.
 	longestListed = 64 << 10
 
-	// mostListed limits the total of payloads, errors and details in a list, in bytes.
-	mostListed = 1 << 20
+	// maxListed limits the total of payloads, errors and details in a list, in bytes.
+	maxListed = 1 << 20
 )
 
 // shownJob returns a job as the sender may see it.

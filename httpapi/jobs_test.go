@@ -124,7 +124,7 @@ func TestListLargeJobs(t *testing.T) {
 		seen, cursor, pages := map[string]bool{}, "", 0
 		for more := true; more; more = cursor != "" {
 			answer := s.get("/api/v1/queues/default/jobs?limit=1000&cursor=" + cursor).is(200)
-			if len(answer.text) > 2*mostListed {
+			if len(answer.text) > 2*maxListed {
 				t.Errorf("an answer of %d bytes", len(answer.text))
 			}
 			p := read[struct {
@@ -150,13 +150,13 @@ func TestBatch(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		type made struct{ Jobs []wire.Enqueued }
-		const mostJobs = 1000
-		many := make([]object, mostJobs)
+		const maxJobs = 1000
+		many := make([]object, maxJobs)
 		for i := range many {
 			many[i] = object{"kind": "x", "payload": i}
 		}
 		got := read[made](s.post("/api/v1/jobs/batch", object{"jobs": many}).is(201)).Jobs
-		if len(got) != mostJobs || rows(t, db, "job") != mostJobs {
+		if len(got) != maxJobs || rows(t, db, "job") != maxJobs {
 			t.Errorf("%d answers, and %d jobs", len(got), rows(t, db, "job"))
 		}
 		for i := 1; i < len(got); i++ {
@@ -165,7 +165,7 @@ func TestBatch(t *testing.T) {
 			}
 		}
 		s.post("/api/v1/jobs/batch", object{"jobs": append(many, many[0])}).is(422).at("body.jobs")
-		s.post("/api/v1/jobs/batch", `{"jobs": [{"kind": "x"}], "JOBS": [`+strings.Repeat(`{"kind": "x"}, `, mostJobs)+
+		s.post("/api/v1/jobs/batch", `{"jobs": [{"kind": "x"}], "JOBS": [`+strings.Repeat(`{"kind": "x"}, `, maxJobs)+
 			`{"kind": "x"}]}`).is(422).at("body.JOBS")
 		s.post("/api/v1/jobs/batch", object{"jobs": []object{}}).is(422).at("body.jobs")
 		s.post("/api/v1/jobs/batch", object{"jobs": []object{{"kind": "x"}, {"kind": "x "}, {"kind": "x"}}}).is(422).at("body.jobs[1].kind")
@@ -179,7 +179,7 @@ func TestBatch(t *testing.T) {
 		s.post("/api/v1/jobs/batch", object{"jobs": []object{large}}).is(413).at("body.jobs[0].payload")
 		s.post("/api/v1/jobs", large).is(413).at("body.payload")
 		s.post("/api/v1/jobs", object{"kind": "x", "timeout": "2h"}).is(422).at("body.timeout")
-		if n := rows(t, db, "job"); n != mostJobs {
+		if n := rows(t, db, "job"); n != maxJobs {
 			t.Errorf("%d jobs", n)
 		}
 		both := []object{{"kind": "x", "unique": "u"}, {"kind": "y", "unique": "v"}}

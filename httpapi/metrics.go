@@ -41,8 +41,8 @@ const scrapeTime = 8 * time.Second
 // durations are the buckets of the histogram of runs, in seconds.
 var durations = []float64{.01, .1, .5, 1, 5, 15, 60, 300, 900, 3600, 4 * 3600}
 
-// mostOrigins limits the origins with a label of their own: jobs may name any.
-const mostOrigins = 100
+// maxOrigins limits the origins with a label of their own: jobs may name any.
+const maxOrigins = 100
 
 // MetricsOptions configures Metrics. The zero value is ready to use.
 type MetricsOptions struct {
@@ -151,7 +151,7 @@ func (m *Metrics) label(origin string) string {
 	if m.origins[origin] {
 		return origin
 	}
-	if len(m.origins) == mostOrigins || !utf8.ValidString(origin) {
+	if len(m.origins) == maxOrigins || !utf8.ValidString(origin) {
 		return "other"
 	}
 	m.origins[origin] = true

@@ -144,7 +144,7 @@ func TestMetricsOfHooks(t *testing.T) {
 		m.RunEnded("ok", time.Second)
 		m.LeaseLost("why")
 		m.LeaseLost("why")
-		for i := range mostOrigins + 5 {
+		for i := range maxOrigins + 5 {
 			m.Sent(fmt.Sprintf("https://h%d:443", i), 200, time.Second)
 		}
 		m.Sent("https://h0:443", 503, time.Second)

@@ -51,7 +51,7 @@ func cut(text string) string {
 
 // problem returns a problem detail, with the fields it is about.
 func problem(status int, detail string, at ...*huma.ErrorDetail) *huma.ErrorModel {
-	at = at[:min(len(at), mostErrors)]
+	at = at[:min(len(at), maxErrors)]
 	for _, e := range at {
 		e.Location, e.Message = cut(e.Location), cut(e.Message)
 	}

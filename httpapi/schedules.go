@@ -107,7 +107,7 @@ func (a *API) schedules() {
 		if err := readCursor(in.Cursor, &after); err != nil {
 			return nil, err
 		}
-		found, more, err := scheduler.ListSome(ctx, a.db, after, in.Limit, mostListed)
+		found, more, err := scheduler.ListSome(ctx, a.db, after, in.Limit, maxListed)
 		if err != nil {
 			return nil, err
 		}

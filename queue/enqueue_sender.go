@@ -145,7 +145,7 @@ func (s *sender) take() []*sending {
 	return part
 }
 
-// putBack makes jobs wait again that were not sent, except for those whose callers have left or
+// evict makes jobs wait again that were not sent, except for those whose callers have left or
 // have waited long enough.
 func (s *sender) putBack(part []*sending, err error) {
 	s.mu.Lock()

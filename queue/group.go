@@ -277,8 +277,8 @@ func (c *Client) Results(ctx context.Context, group int64) iter.Seq2[Result, err
 	}
 }
 
-// mostResults is the maximum total size of the results in a part, in bytes, unless it has only one.
-const mostResults = 1 << 20
+// maxResults is the maximum total size of the results in a part, in bytes, unless it has only one.
+const maxResults = 1 << 20
 
 // ResultsAfter is [Client.Results] for a part of the jobs: those with ids greater than after, up
 // to limit, and fewer if their results exceed 1 MiB together. more reports whether there may be
@@ -292,7 +292,7 @@ func (c *Client) ResultsAfter(ctx context.Context, group, after int64, limit int
 	if err != nil || len(sizes) == 0 {
 		return nil, false, err
 	}
-	n := store.PartOf(sizes, mostResults, func(size *int64) int { return int(*size) })
+	n := store.PartOf(sizes, maxResults, func(size *int64) int { return int(*size) })
 	args["limit"] = n
 	all, err = sqlrun.Select(ctx, &c.db.Session, store.ListMembers, args, scanResult)
 	return all, len(all) > 0 && (n < len(sizes) || n == limit), err

@@ -454,9 +454,9 @@ func TestTake(t *testing.T) {
 		rows = append(rows, sqlrun.Args{"queue": 2, "block": 11, "seen": 5, "was": "FREE", "died": 0})
 		for _, n := range []int{7, 0} { // the second time the fence is another
 			w := &Worker{core: core{db: db.DB}}
-			byID := map[store.BlockID]*bid{}
+			byID := map[store.BlockID]*candidate{}
 			for _, row := range rows {
-				byID[store.BlockID{Queue: row["queue"].(int), Divided: row["block"].(int)}] = &bid{}
+				byID[store.BlockID{Queue: row["queue"].(int), Divided: row["block"].(int)}] = &candidate{}
 			}
 			got, err := w.mark(t.Context(), sqlrun.Args{"node": "me", "batch": 7}, rows, byID)
 			if err != nil || len(got) != n {
@@ -649,7 +649,7 @@ func TestMovesOfALostBlock(t *testing.T) {
 			for i, what := range []verdict{failed, buried} {
 				for from, id := range map[table]int64{tableReady: 7, tableDelayed: 17} {
 					d := &Delivery{Job: Job{Priority: Normal}, ID: id + 2*int64(i), b: b, from: from, runAt: store.Epoch.UnixMicro()}
-					moves = append(moves, move{d: d, what: what, tries: 1})
+					moves = append(moves, move{d: d, verdict: what, attempts: 1})
 				}
 			}
 			err := w.flush.commitMoves(t.Context(), b, "me", moves)
@@ -716,14 +716,14 @@ func TestMovesMadeTwice(t *testing.T) {
 				UNION ALL SELECT 'running', id, attempt, 0, lock_by FROM {prefix}job_running UNION ALL SELECT 'dead', id, attempt, 0, detail FROM {prefix}job_dead ORDER BY 2`, nil)
 		}
 		for from, id := range map[table]int64{tableReady: 7, tableDelayed: 17, tableRunning: 27} {
-			for _, to := range []move{{what: failed}, {what: buried}, {out: true}} {
+			for _, to := range []move{{verdict: failed}, {verdict: buried}, {out: true}} {
 				if to.out && from == tableRunning {
 					continue
 				}
 				world(t, db)
-				what := fmt.Sprintf("job %d, verdict %d, checked out %v", id, to.what, to.out)
+				what := fmt.Sprintf("job %d, verdict %d, checked out %v", id, to.verdict, to.out)
 				to.d = &Delivery{Job: Job{Priority: Normal}, ID: id, b: b, from: from, runAt: store.Epoch.UnixMicro()}
-				to.tries = 1
+				to.attempts = 1
 				moves := []move{to}
 				var after [2][]string
 				for i := range after {

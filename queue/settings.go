@@ -40,7 +40,7 @@ func (c *Client) queuesNamed(ctx context.Context, names []string) (map[string]*s
 	found := map[string]*store.Queue{}
 	read := func(names []string) (lacking []string, err error) {
 		at := instant.Now()
-		for part := range slices.Chunk(names, mostSurveyed) {
+		for part := range slices.Chunk(names, maxSurveyed) {
 			some, err := store.SelectQueues(ctx, &c.dbOf(ctx).Session, store.GetNamed, sqlrun.Args{"names": part})
 			if err != nil {
 				return nil, err
@@ -63,7 +63,7 @@ func (c *Client) queuesNamed(ctx context.Context, names []string) (map[string]*s
 	if err != nil || len(lacking) == 0 {
 		return found, err
 	}
-	for part := range slices.Chunk(lacking, mostMade) {
+	for part := range slices.Chunk(lacking, maxMade) {
 		err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 			return store.MakeQueues(ctx, tx, part, c.opt.Blocks, false)
 		})
@@ -77,8 +77,8 @@ func (c *Client) queuesNamed(ctx context.Context, names []string) (map[string]*s
 	return found, err
 }
 
-// mostMade is how many queues a transaction makes.
-const mostMade = 100
+// maxMade is how many queues a transaction makes.
+const maxMade = 100
 
 // knows reports whether what was read at one instant is still usable at another: it is recent, and
 // nobody in this process has changed it.

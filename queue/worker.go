@@ -186,11 +186,11 @@ type kindHandlers struct {
 // see worker_kinds.go.
 type kindChoice struct {
 	*core
-	picks   bool                       // it does not handle all kinds
-	does    *kindSet                   // the kinds that it handles, if it picks
-	gates   bool                       // its Receiver was asked for certain kinds only
-	asking  *kindSet                   // the kinds wanted now; nil: all
-	unknown map[kindOf]instant.Instant // kinds that nobody handles: since when, or -1 once logged
+	selective bool                       // it does not handle all kinds
+	handled   *kindSet                   // the kinds that it handles, if it picks
+	perCaller bool                       // its Receiver was asked for certain kinds only
+	wanted    *kindSet                   // the kinds wanted now; nil: all
+	unknown   map[kindOf]instant.Instant // kinds that nobody handles: since when, or -1 once logged
 }
 
 // A lifetime is the worker's progress from its start to its end.
@@ -217,14 +217,14 @@ type workQueue struct {
 	busy     bool                           // as announced to the others
 	surplus  bool                           // as logged: it has more workers than blocks
 	convicts map[conviction]instant.Instant // since when a job that would be a dead letter waits
-	strange  map[store.JobID]bool           // orphans: running jobs in this worker's name without a Delivery
+	orphans  map[store.JobID]bool           // orphans: running jobs in this worker's name without a Delivery
 	vacant   map[int]vacancy                // blocks that were free at the last check
 	limits   *limit.Queue                   // its limiters
 
-	elsewhere *limit.Limiter // holds jobs of kinds that only others handle; see worker_kinds.go
-	nowhere   *limit.Limiter // holds jobs of kinds that nobody handles
-	rest      *limit.Limiter // holds jobs of kinds that no caller of the Receiver has named
-	others    []*kindSet     // the kinds that the other workers handle
+	othersKinds    *limit.Limiter // holds jobs of kinds that only others handle; see worker_kinds.go
+	unhandledKinds *limit.Limiter // holds jobs of kinds that nobody handles
+	unnamedKinds   *limit.Limiter // holds jobs of kinds that no caller of the Receiver has named
+	others         []*kindSet     // the kinds that the other workers handle
 
 	heap      board.Heap[*block] // blocks with ready jobs, the oldest first: see worker_order.go
 	listed    bool               // it is in the worker's list of queues with such blocks

@@ -17,7 +17,7 @@ import (
 
 const (
 	leastBatch = 100
-	mostBatch  = 1000
+	maxBatch   = 1000
 
 	readFor    = 100 * time.Millisecond
 	adaptEvery = 50 * time.Millisecond
@@ -61,9 +61,9 @@ func (r *batchSize) choose(at instant.Instant, begun, blocks int) {
 		return
 	}
 	wanted := int(float64(n) * float64(readFor) / float64(took) / float64(max(1, blocks)))
-	wanted = min(max(wanted, leastBatch), mostBatch)
+	wanted = min(max(wanted, leastBatch), maxBatch)
 	switch has := max(r.size, leastBatch); {
-	case wanted >= has*3/2, wanted == mostBatch:
+	case wanted >= has*3/2, wanted == maxBatch:
 		r.size, r.fast = wanted, at
 	case wanted >= has/2:
 		r.fast = at

@@ -29,12 +29,12 @@ func TestBatchSize(t *testing.T) {
 	goOn(time.Second, 160, 16, leastBatch)
 	goOn(time.Second, 16_000, 16, leastBatch)
 	goOn(time.Second, 64_000, 16, 400)
-	goOn(time.Second, 200_000, 16, mostBatch)
-	goOn(slowFor-time.Second, 16, 16, mostBatch) // a pause
-	goOn(time.Second, 200_000, 16, mostBatch)
+	goOn(time.Second, 200_000, 16, maxBatch)
+	goOn(slowFor-time.Second, 16, 16, maxBatch) // a pause
+	goOn(time.Second, 200_000, 16, maxBatch)
 	goOn(slowFor+time.Second, 16, 16, leastBatch)
-	goOn(time.Second, 16_000, 1, mostBatch)
-	goOn(time.Second, 200_000, 100, mostBatch) // it was fast enough a moment ago
+	goOn(time.Second, 16_000, 1, maxBatch)
+	goOn(time.Second, 200_000, 100, maxBatch) // it was fast enough a moment ago
 	goOn(slowFor+time.Second, 200_000, 100, 200)
 }
 

@@ -14,7 +14,7 @@ import (
 
 // adoptAll takes over what a round has found, as far as there are places, those jobs first for
 // which others wait. It lists those that are to run alone: see worker_trial.go.
-func (w *Worker) adoptAll(ctx context.Context, found *lookedAround, name string) (failed error) {
+func (w *Worker) adoptAll(ctx context.Context, found *orphanSearch, name string) (failed error) {
 	slices.SortStableFunc(found.orphans, func(a, b orphan) int { return cmp.Compare(rankOf(a.line), rankOf(b.line)) })
 	var accused []orphan
 	for i := range found.orphans {
@@ -37,7 +37,7 @@ func (w *Worker) adoptAll(ctx context.Context, found *lookedAround, name string)
 // leaves it, or earlier jobs of the job's key wait. mu is held.
 func (w *Worker) turnOf(o *orphan) *block {
 	b := o.q.blocks[o.divided]
-	if b == nil || b.leaving || w.closing || !b.roundOf(o.line, o.id) {
+	if b == nil || b.leaving || w.closing || !b.takesTurn(o.line, o.id) {
 		return nil
 	}
 	return b
@@ -69,7 +69,7 @@ func (w *Worker) adoptOne(ctx context.Context, o *orphan, name string) (alone bo
 	}
 	return false, w.adopt(ctx, o, b, name, why, why.state(), func(d *Delivery) {
 		if why == accused { // it waits for a limit
-			w.bench(d)
+			w.parkAtLimit(d)
 		}
 		w.queueUp(d)
 	})
@@ -117,7 +117,7 @@ func (w *Worker) adopt(
 		delete(w.out, d.at())
 		w.acquit(d)
 		b.moves = append(b.moves, move{
-			d: d, what: buried, keep: keepOf(o.q.set), tries: d.Attempt, died: d.Crashes, why: w.verdictText(o.q, found),
+			d: d, verdict: buried, keep: keepOf(o.q.set), attempts: d.Attempt, crashes: d.Crashes, reason: w.verdictText(o.q, found),
 		})
 		w.enlist(b)
 		return nil

@@ -102,10 +102,10 @@ func (d *Delivery) bytes() int {
 // room. mu is held.
 func (b *block) shed(d *Delivery) {
 	w := b.q.w
-	if d.bare || w.opt.AtMostOnce || d.from == tableRunning || w.held <= w.opt.ReadAhead/2 || d.bytes() == 0 {
+	if d.unloaded || w.opt.AtMostOnce || d.from == tableRunning || w.held <= w.opt.ReadAhead/2 || d.bytes() == 0 {
 		return
 	}
-	d.bare, d.lacks = true, d.bytes()
+	d.unloaded, d.unloadedSize = true, d.bytes()
 	d.Payload, d.saved = nil, nil
 	b.weigh(d, 0)
 }
@@ -130,13 +130,13 @@ var spent = func() (all [Idle + 1]*Delivery) {
 // loads reports whether to read payloads of jobs whose turn has come: there is room, or the
 // block has no other job that can start. mu is held.
 func (b *block) loads() bool {
-	return len(b.bare) > 0 && b.startable() && (b.bare[0].lacks <= b.q.w.allow().left || b.bared())
+	return len(b.unloaded) > 0 && b.startable() && (b.unloaded[0].unloadedSize <= b.q.w.allow().left || b.allUnloaded())
 }
 
 // bared reports whether all startable jobs of the block lack their payloads.
-func (b *block) bared() bool {
+func (b *block) allUnloaded() bool {
 	for d := range b.ready.All() {
-		if !d.bare {
+		if !d.unloaded {
 			return false
 		}
 	}
@@ -150,16 +150,16 @@ func (b *block) toLoad(room int) (list []*Delivery) {
 		return nil
 	}
 	more := func(d *Delivery) bool {
-		if !d.bare || d.row == rowLeaving || d.hasEnded() {
+		if !d.unloaded || d.row == rowLeaving || d.hasEnded() {
 			return true
 		}
-		if len(list) > 0 && (room < d.lacks || len(list) == b.q.w.opt.Batch) {
+		if len(list) > 0 && (room < d.unloadedSize || len(list) == b.q.w.opt.Batch) {
 			return false
 		}
-		list, room = append(list, d), room-d.lacks
+		list, room = append(list, d), room-d.unloadedSize
 		return true
 	}
-	for _, d := range b.bare {
+	for _, d := range b.unloaded {
 		if !more(d) {
 			return list
 		}
@@ -175,7 +175,7 @@ func (b *block) toLoad(room int) (list []*Delivery) {
 // next iterates over the next jobs: of keys whose turn has come, and ready ones.
 func (b *block) next() func(yield func(*Delivery) bool) {
 	return func(yield func(*Delivery) bool) {
-		for _, d := range b.bare {
+		for _, d := range b.unloaded {
 			if l := b.keyQueues[d.line()]; d.line() != "" && l != nil {
 				for o := range l.Waiting() {
 					if !yield(o) {
@@ -215,26 +215,26 @@ func (f *flusher) loadSteps(t *trip) (steps []*sqlrun.Step) {
 	return steps
 }
 
-// tookLoads gives jobs their payloads. Jobs whose turn has come continue; a job that was
+// recordLoads gives jobs their payloads. Jobs whose turn has come continue; a job that was
 // cancelled is forgotten. mu is held.
-func (w *Worker) tookLoads(t *trip) {
+func (w *Worker) recordLoads(t *trip) {
 	b := t.b
 	for _, d := range t.loads {
-		if !d.bare || d.row == rowLeaving || d.hasEnded() || d.from != tableRunning && b.seen[d.ID] != d {
+		if !d.unloaded || d.row == rowLeaving || d.hasEnded() || d.from != tableRunning && b.seen[d.ID] != d {
 			continue // it was taken or put back meanwhile
 		}
 		p, there := t.loaded[d.ID]
-		waits := slices.Contains(b.bare, d)
+		waits := slices.Contains(b.unloaded, d)
 		switch {
 		case there:
-			d.Payload, d.Binary, d.saved, d.bare = p.text, p.binary, p.saved, false
+			d.Payload, d.Binary, d.saved, d.unloaded = p.text, p.binary, p.saved, false
 			b.weigh(d, d.bytes())
 			if waits {
-				b.bare = slices.DeleteFunc(b.bare, func(o *Delivery) bool { return o == d })
+				b.unloaded = slices.DeleteFunc(b.unloaded, func(o *Delivery) bool { return o == d })
 				b.makeReady(d)
 			}
 		case waits && d.from == tableRunning:
-			b.bare = slices.DeleteFunc(b.bare, func(o *Delivery) bool { return o == d })
+			b.unloaded = slices.DeleteFunc(b.unloaded, func(o *Delivery) bool { return o == d })
 			b.count--
 			w.forgo(d)
 			w.releaseIfMine(b, d.line(), d.ID)

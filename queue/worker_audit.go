@@ -54,7 +54,7 @@ func (w *Worker) recount(b *block) {
 	if b.serving { // jobs being checked out are in no list
 		return
 	}
-	n := b.ready.Len() + len(b.bare) + len(b.doubted)
+	n := b.ready.Len() + len(b.unloaded) + len(b.doubted)
 	for _, m := range b.moves {
 		if m.out && m.d.phase == phaseRead {
 			n++

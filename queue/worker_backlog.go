@@ -22,16 +22,16 @@ import (
 // So memory stays bounded, except for the names of keys that stand still, and neither a key nor
 // a kind keeps others from beginning. The price is a second read of what was put back.
 
-// putBack makes room in a crowded block. Workers that delete rows before jobs run have no rows
+// evict makes room in a crowded block. Workers that delete rows before jobs run have no rows
 // to leave jobs to. mu is held.
-func (b *block) putBack() {
+func (b *block) evict() {
 	if b.q.w.opt.AtMostOnce || !b.crowded() {
 		return
 	}
 	keep := b.keeps()
 	for _, l := range b.keyQueues {
 		n := keep
-		if b.stands(l) {
+		if b.standsStill(l) {
 			n = 0
 		}
 		l.PutBack(n, b.skipReady)
@@ -41,7 +41,7 @@ func (b *block) putBack() {
 		most = min(most, 50*b.q.w.opt.Batch/max(1, len(b.aside)))
 	}
 	for g, s := range b.aside {
-		if s.Len() < most || b.q.opens(g) && !b.q.w.choice.gates {
+		if s.Len() < most || b.q.opens(g) && !b.q.w.choice.perCaller {
 			continue
 		}
 		keep := most / 2
@@ -109,7 +109,7 @@ func (b *block) fill() int { return 20 * b.q.w.opt.Batch }
 
 // stands reports whether the jobs of a key wait for one that will not end soon: it is
 // elsewhere, was checked out because it runs for long, or its end is refused. mu is held.
-func (b *block) stands(l *keyQueue) bool {
+func (b *block) standsStill(l *keyQueue) bool {
 	t, held := l.Holder()
 	return held && (t.Away || b.q.w.out[store.JobID{BlockID: b.at(), ID: t.ID}] != nil || b.bars(l.key))
 }
@@ -154,7 +154,7 @@ func (b *block) skip(d *Delivery) {
 // needs reports whether to read the jobs of a key that were put back: few are left of it, and
 // it does not stand still. mu is held.
 func (b *block) needs(l *keyQueue) bool {
-	return l.Wants(b.q.w.opt.Batch/2+1) && !b.stands(l) && (l.limiter == nil || b.skipped[l.limiter] == 0)
+	return l.Wants(b.q.w.opt.Batch/2+1) && !b.standsStill(l) && (l.limiter == nil || b.skipped[l.limiter] == 0)
 }
 
 // resume schedules a read of the jobs of a key that were put back, now that few are left. mu is
@@ -180,9 +180,9 @@ func (b *block) rereads() (first int64) {
 	return first
 }
 
-// tookAgain returns the jobs to take from such a read: those of keys that need some, up to
+// keepWanted returns the jobs to take from such a read: those of keys that need some, up to
 // where all priorities have been returned.
-func (b *block) tookAgain(r board.Read, rows []*Delivery) []*Delivery {
+func (b *block) keepWanted(r board.Read, rows []*Delivery) []*Delivery {
 	upto := r.Upto
 	var read [Idle + 1]int
 	var last [Idle + 1]int64

@@ -290,7 +290,7 @@ func TestBatchInPieces(t *testing.T) {
 		byHand(t, db, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, kind, job_key, hold_key) VALUES (1, 0, 43, {now}, 'x', 'k', 'k'), (1, 0, 42, {now}, 'x', 'k', 'k')`)
 		w := worker(t, c, WorkerOptions{})
 		b := &block{q: &workQueue{w: w, id: 1}, keyQueues: map[string]*keyQueue{}}
-		must(t, w.findHeld(t.Context(), []*block{b}))
+		must(t, w.holdBusyKeys(t.Context(), []*block{b}))
 		away := func(id int64) board.Turn { return board.Turn{ID: id, Away: true} }
 		if l := b.keyQueues["k"]; l == nil || !slices.Equal(l.Turns(), []board.Turn{away(42), away(43), away(44)}) {
 			t.Errorf("the line is %+v", l)

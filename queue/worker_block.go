@@ -34,7 +34,7 @@ type block struct {
 	ready     readyList                     // may start
 	aside     map[*limit.Limiter]*readyList // could start, except for a limit of their kind
 	keyQueues map[string]*keyQueue          // keys with jobs here
-	bare      []*Delivery                   // may start, except that they lack their payloads
+	unloaded  []*Delivery                   // may start, except that they lack their payloads
 
 	skipped map[*limit.Limiter]int64       // the first job that was put back, by kinds at a limit
 	gated   map[*limit.Limiter][]*keyQueue // keys all of whose jobs were put back, because the first waits for a limit
@@ -119,7 +119,7 @@ func (b *block) add(d *Delivery) bool {
 	b.seen[d.ID] = d
 	b.weigh(d, d.bytes())
 	if d.line() == "" {
-		b.admit(d)
+		b.makeStartable(d)
 		return true
 	}
 	b.wait(d)
@@ -127,7 +127,7 @@ func (b *block) add(d *Delivery) bool {
 }
 
 // admit makes a job startable, unless it must be checked out first.
-func (b *block) admit(d *Delivery) {
+func (b *block) makeStartable(d *Delivery) {
 	b.count++
 	if b.suspect > 0 && d.from != tableRunning && store.TimeOf(d.ID).UnixMicro() <= b.since {
 		b.suspect--
@@ -149,8 +149,8 @@ func (b *block) pop() *Delivery {
 				b.count--
 				b.setAside(g, d)
 				d = nil
-			case d.bare:
-				b.bare = append(b.bare, d)
+			case d.unloaded:
+				b.unloaded = append(b.unloaded, d)
 				d = nil
 			default:
 				b.count--
@@ -184,11 +184,11 @@ func (b *block) fromAside(priority int) *Delivery {
 	for g, s := range b.aside {
 		if b.q.opens(g) {
 			for d := s.Take(priority); d != nil; d = s.Take(priority) {
-				if !d.bare {
+				if !d.unloaded {
 					return d
 				}
 				b.count++
-				b.bare = append(b.bare, d)
+				b.unloaded = append(b.unloaded, d)
 			}
 		}
 	}
@@ -203,11 +203,11 @@ func (b *block) setAside(g *limit.Limiter, d *Delivery) {
 		b.aside[g] = &readyList{}
 	}
 	b.aside[g].Put(d.place(), d)
-	b.q.w.bench(d)
+	b.q.w.parkAtLimit(d)
 	b.shed(d)
 	b.q.w.limits.Wake()
-	if b.q.w.choice.gates && !b.serving { // a caller that asks for other kinds waits for what is behind
-		b.putBack()
+	if b.q.w.choice.perCaller && !b.serving { // a caller that asks for other kinds waits for what is behind
+		b.evict()
 	}
 }
 
@@ -225,7 +225,7 @@ func (b *block) hasReady() bool {
 // unstarted lists the jobs that could start, or could start except for a limit.
 func (b *block) unstarted() iter.Seq[*Delivery] {
 	return func(yield func(*Delivery) bool) {
-		for _, d := range b.bare {
+		for _, d := range b.unloaded {
 			if !yield(d) {
 				return
 			}
@@ -263,7 +263,7 @@ func (b *block) crowded() bool {
 			return true
 		}
 	}
-	return len(b.seen) >= 100*b.q.w.opt.Batch || len(b.refusals) >= mostRefused
+	return len(b.seen) >= 100*b.q.w.opt.Batch || len(b.refusals) >= maxRefused
 }
 
 const (
@@ -419,9 +419,9 @@ func (b *block) remove(d *Delivery) {
 	n := len(b.doubted)
 	b.doubted = slices.DeleteFunc(b.doubted, same)
 	b.count -= n - len(b.doubted)
-	n = len(b.bare)
-	b.bare = slices.DeleteFunc(b.bare, same)
-	b.count -= n - len(b.bare)
+	n = len(b.unloaded)
+	b.unloaded = slices.DeleteFunc(b.unloaded, same)
+	b.count -= n - len(b.unloaded)
 	if b.ready.Remove(d.Priority, d) {
 		b.count--
 	}

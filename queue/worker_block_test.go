@@ -153,7 +153,7 @@ func TestLines(t *testing.T) {
 				} else {
 					m.away[key] = append(m.away[key], m.next)
 				}
-				if its := m.foreign[key] == m.next; m.b.roundOf(key, m.next) != its {
+				if its := m.foreign[key] == m.next; m.b.takesTurn(key, m.next) != its {
 					t.Fatalf("key %s: it is the turn of %d: %v", key, m.next, !its)
 				}
 				m.b.hold(key, m.next) // once more does nothing
@@ -521,7 +521,7 @@ func TestMovesOutliveTheBlock(t *testing.T) {
 	own, of := ready(1, ""), ready(2, "")
 	own.from, own.b, of.b = tableRunning, b, b
 	own.phase, of.phase = phaseEnded, phaseEnded
-	w.apply(&trip{tripPlan: tripPlan{b: b, moves: []move{{d: own, what: failed}, {d: of, what: failed}}}}, errBlockLost)
+	w.apply(&trip{tripPlan: tripPlan{b: b, moves: []move{{d: own, verdict: failed}, {d: of, verdict: failed}}}}, errBlockLost)
 	if len(b.moves) != 1 || b.moves[0].d != own {
 		t.Errorf("to be written: %s", fmt.Sprint(b.moves))
 	}

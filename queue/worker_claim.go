@@ -37,9 +37,9 @@ func (d *Delivery) Claim() jobfield.Claim {
 	}
 }
 
-// Attempts returns the number of failed attempts after which the job is dead, from the job or its
+// AttemptLimit returns the number of failed attempts after which the job is dead, from the job or its
 // queue.
-func (d *Delivery) Attempts() int {
+func (d *Delivery) AttemptLimit() int {
 	w := d.b.q.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -314,7 +314,7 @@ func (s *settling) tell(ctx context.Context) {
 		d := m.d
 		moved[d.ID] = true
 		level := slog.LevelInfo
-		switch m.what {
+		switch m.verdict {
 		case buried:
 			level = slog.LevelWarn
 			of(d).dead++
@@ -323,8 +323,8 @@ func (s *settling) tell(ctx context.Context) {
 		default:
 			of(d).failed++
 		}
-		s.c.again.Log(level, repeatOf(d, m.why), "job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
-			m.what == buried, "again_in", m.later, "error", m.why)
+		s.c.again.Log(level, repeatOf(d, m.reason), "job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
+			m.verdict == buried, "again_in", m.delay, "error", m.reason)
 	}
 	for _, d := range s.found {
 		if !moved[d.ID] {

@@ -112,7 +112,7 @@ func (b *block) withhold(d *Delivery) []*Delivery {
 		}
 	}
 	for _, r := range b.refusals { // which would fail it, unless it is no longer refused
-		if r.move == nil && !r.claim && before(r.d) && r.d != d {
+		if r.move == nil && !r.consumes && before(r.d) && r.d != d {
 			r.pause++
 			d.paused = append(d.paused, r)
 			all = append(all, r.d)
@@ -162,7 +162,7 @@ func (w *Worker) pin(ctx context.Context, d *Delivery) error {
 	batch, ofKey := w.batch(d), w.mates(d)
 	now := instant.Now()
 	for _, m := range batch {
-		m.stays = max(m.stays, now.Add(mateStays))
+		m.inPlaceUntil = max(m.inPlaceUntil, now.Add(mateStays))
 		if m.row == rowLeaving {
 			keepIn(m)
 		}

@@ -90,19 +90,19 @@ type Delivery struct {
 
 // times are the instants of an attempt; 0: not yet, or never.
 type times struct {
-	began   instant.Instant
-	over    instant.Instant // end of its timeout
-	lively  instant.Instant // last progress of its handler
-	late    instant.Instant // when its context ended because of its timeout or Stall
-	stopped instant.Instant // when its handler returned
-	stays   instant.Instant // do not check it out until then
+	began        instant.Instant
+	over         instant.Instant // end of its timeout
+	progressed   instant.Instant // last progress of its handler
+	late         instant.Instant // when its context ended because of its timeout or Stall
+	stopped      instant.Instant // when its handler returned
+	inPlaceUntil instant.Instant // do not check it out until then
 }
 
 // footprint is what a job takes of the room for reading ahead: see worker_ahead.go.
 type footprint struct {
-	bare  bool // payload and last snapshot were left in the table
-	lacks int  // their size
-	held  int  // its size as counted
+	unloaded     bool // payload and last snapshot were left in the table
+	unloadedSize int  // their size
+	held         int  // its size as counted
 }
 
 // A waiter is who waits for the fate of a job's outcome.

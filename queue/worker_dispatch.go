@@ -87,7 +87,7 @@ func (w *Worker) wasBusy() bool {
 // mu is held.
 func (w *Worker) next(unit []*Delivery, last *Delivery) []*Delivery {
 	for {
-		if w.stopped || w.closing && !w.claims() {
+		if w.stopped || w.closing && !w.owesRuns() {
 			return nil
 		}
 		if unit := w.take(unit); len(unit) > 0 {
@@ -119,7 +119,7 @@ func (w *Worker) await() {
 
 // claims reports whether there are jobs whose rows are gone, or may be: a stopping worker still
 // runs these. mu is held.
-func (w *Worker) claims() bool {
+func (w *Worker) owesRuns() bool {
 	if !w.opt.AtMostOnce {
 		return false
 	}

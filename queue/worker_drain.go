@@ -106,9 +106,9 @@ func (w *Worker) left(ctx context.Context) (bool, error) {
 	queues, name := slices.DeleteFunc(slices.Clone(w.queues), func(q *workQueue) bool { return q.set.State != "active" }), w.lease.node
 	var kinds []string // of the kinds that it handles
 	ask := make([]*sqlrun.Stmt, len(queues))
-	picks := w.choice.picks
+	picks := w.choice.selective
 	if picks {
-		kinds = w.choice.does.list()
+		kinds = w.choice.handled.list()
 	}
 	for i, q := range queues {
 		ask[i] = store.PendingOf(q.set.FIFO, picks)

@@ -12,7 +12,7 @@ import (
 )
 
 // A flusher runs the statements of a round. The worker plans the round and applies its outcome with mu
-// held; in between, the flusher reads and changes nothing but the round. It holds mu only for a glance
+// held; in between, the flusher reads and changes nothing but the round. It holds mu only for a snapshot
 // at which jobs a block already has.
 type flusher struct {
 	*core
@@ -49,7 +49,7 @@ func (f *flusher) makeTrip(ctx context.Context, t *trip) error {
 	}
 	err := f.ackAndRead(ctx, t, steps)
 	if err == nil && f.opt.AtMostOnce {
-		err = f.claim(ctx, t)
+		err = f.consume(ctx, t)
 	}
 	return err
 }
@@ -247,17 +247,17 @@ func (f *flusher) checkSteps(t *trip) (steps []*sqlrun.Step) {
 
 // claim deletes jobs before they run, and keeps those that it has deleted itself. A refused one
 // does not begin, nor do the later ones of its key.
-func (f *flusher) claim(ctx context.Context, t *trip) error {
+func (f *flusher) consume(ctx context.Context, t *trip) error {
 	f.passOver(t)
 	mine := map[int64]bool{}
 	s := sifter[*Delivery]{refuses: f.refuses, write: func(part []*Delivery) error {
-		got, err := f.claimPart(ctx, t, part)
+		got, err := f.consumePart(ctx, t, part)
 		maps.Copy(mine, got)
 		return err
 	}, refuse: func(d *Delivery, err error) {
 		t.passed = append(t.passed, d)
 		if err != nil {
-			t.refuse(refusedEnd{d: d, claim: true, err: err})
+			t.refuse(refusedEnd{d: d, consumes: true, err: err})
 		}
 	}}
 	for _, part := range byTable(slices.Concat(t.fresh, t.ripe)) {
@@ -280,7 +280,7 @@ func (f *flusher) claim(ctx context.Context, t *trip) error {
 func (f *flusher) passOver(t *trip) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(t.b.refusals) == 0 && !f.choice.picks {
+	if len(t.b.refusals) == 0 && !f.choice.selective {
 		return
 	}
 	stays := func(d *Delivery) bool {
@@ -294,8 +294,8 @@ func (f *flusher) passOver(t *trip) {
 	t.fresh, t.ripe = slices.DeleteFunc(t.fresh, stays), slices.DeleteFunc(t.ripe, stays)
 }
 
-// claimPart claims jobs of one table, and returns which of them existed.
-func (f *flusher) claimPart(ctx context.Context, t *trip, part []*Delivery) (map[int64]bool, error) {
+// consumePart claims jobs of one table, and returns which of them existed.
+func (f *flusher) consumePart(ctx context.Context, t *trip, part []*Delivery) (map[int64]bool, error) {
 	end := f.end(t)
 	end.Own = false
 	got, err := f.removeAll(ctx, end, part)

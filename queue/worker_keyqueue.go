@@ -32,7 +32,7 @@ func (b *block) keyQueue(key string) *keyQueue {
 func (b *block) wait(d *Delivery) {
 	l := b.keyQueue(d.line())
 	if l.Wait(d.ID, d.order, d) {
-		b.admit(d)
+		b.makeStartable(d)
 		return
 	}
 	if _, held := l.Holder(); held || l.Len() > 1 {
@@ -52,7 +52,7 @@ func (l *keyQueue) fills() bool {
 	kind := l.gathers.jobs[0].Kind
 	n := 0
 	for d := range l.Waiting() {
-		if n++; n >= l.most-1 || d.Kind != kind || d.bare {
+		if n++; n >= l.most-1 || d.Kind != kind || d.unloaded {
 			return true
 		}
 	}
@@ -62,7 +62,7 @@ func (l *keyQueue) fills() bool {
 // join takes the job behind the first n of a key, which are beginning, if it may begin with
 // them: it is here, and of their kind.
 func (l *keyQueue) join(n int, kind string) *Delivery {
-	d, _ := l.Join(n, func(d *Delivery) bool { return d.Kind == kind && !d.bare && d.from != tableRunning })
+	d, _ := l.Join(n, func(d *Delivery) bool { return d.Kind == kind && !d.unloaded && d.from != tableRunning })
 	return d
 }
 
@@ -77,7 +77,7 @@ func (b *block) settle() {
 // step starts the next job of a key, if it is here and waits for no other.
 func (b *block) step(l *keyQueue) {
 	if d, ok := l.Step(); ok {
-		b.admit(d)
+		b.makeStartable(d)
 	}
 }
 
@@ -115,9 +115,9 @@ func (b *block) part(key string, id int64) {
 	}
 }
 
-// roundOf reports whether a checked out job may be taken in: not while earlier jobs of its key
+// takesTurn reports whether a checked out job may be taken in: not while earlier jobs of its key
 // wait.
-func (b *block) roundOf(key string, id int64) bool {
+func (b *block) takesTurn(key string, id int64) bool {
 	if key == "" {
 		return true
 	}

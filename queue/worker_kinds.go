@@ -37,8 +37,8 @@ const (
 	// of a deployment do not all start at once.
 	unknownAfter = 5 * time.Second
 
-	// mostUnknown is how many of such kinds a worker remembers.
-	mostUnknown = 100
+	// maxUnknown is how many of such kinds a worker remembers.
+	maxUnknown = 100
 )
 
 // A kindSet is a set of kinds. nil means all.
@@ -97,21 +97,21 @@ func (c *kindSets) read(text string) *kindSet {
 // pick sets which kinds a worker handles that has handlers for some only. mu is held.
 func (w *Worker) pick() {
 	if w.others == nil && !w.opt.BuryUnknown && w.unasked == nil && !w.alone {
-		w.choice.picks, w.choice.does = true, newKindSet(slices.Collect(maps.Keys(w.handlers)))
+		w.choice.selective, w.choice.handled = true, newKindSet(slices.Collect(maps.Keys(w.handlers)))
 	}
 }
 
 // knows reports whether the worker handles a kind, if only by burying its jobs. mu is held.
-func (k *kindChoice) knows(kind string) bool { return !k.picks || k.does.takes(kind) }
+func (k *kindChoice) knows(kind string) bool { return !k.selective || k.handled.takes(kind) }
 
 // announces returns the kinds that the worker handles, as text for its row and as an argument.
 func (k *kindChoice) announces() (text string, arg any) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if !k.picks {
+	if !k.selective {
 		return "", nil
 	}
-	return k.does.text, k.does.text
+	return k.handled.text, k.handled.text
 }
 
 // A part is the set of blocks that some workers share: those that handle the kinds of their rows,
@@ -179,7 +179,7 @@ func (k *kindChoice) noteKinds(q *workQueue, all []workerRow, name string) {
 	defer k.mu.Unlock()
 	var others []*kindSet
 	for _, r := range all {
-		if k.picks && r.node != name && r.inTime && !r.drained && r.busy != busyMoving {
+		if k.selective && r.node != name && r.inTime && !r.drained && r.busy != busyMoving {
 			others = append(others, r.kinds)
 		}
 	}
@@ -199,20 +199,20 @@ func (q *workQueue) othersDo(kind string) bool {
 // stranger returns the limiter that holds back jobs of kinds that this worker does not handle.
 // mu is held.
 func (q *workQueue) stranger(kind string) *limit.Limiter {
-	if q.elsewhere == nil {
-		q.elsewhere, q.nowhere = limit.Barrier(q.limits, ""), limit.Barrier(q.limits, "")
+	if q.othersKinds == nil {
+		q.othersKinds, q.unhandledKinds = limit.Barrier(q.limits, ""), limit.Barrier(q.limits, "")
 	}
 	if q.othersDo(kind) {
-		return q.elsewhere
+		return q.othersKinds
 	}
 	w := q.w
 	if w.choice.unknown == nil {
 		w.choice.unknown = map[kindOf]instant.Instant{}
 	}
-	if at := (kindOf{q, kind}); w.choice.unknown[at] == 0 && len(w.choice.unknown) < mostUnknown {
+	if at := (kindOf{q, kind}); w.choice.unknown[at] == 0 && len(w.choice.unknown) < maxUnknown {
 		w.choice.unknown[at] = instant.Now()
 	}
-	return q.nowhere
+	return q.unhandledKinds
 }
 
 // barrierOf returns the limiter that holds back a job of a kind, or nil. mu is held.
@@ -262,7 +262,7 @@ func (b *block) sortAnew() {
 		list = slices.AppendSeq(list, s.All())
 		*s = readyList{}
 	}
-	for _, g := range []*limit.Limiter{b.q.elsewhere, b.q.nowhere, b.q.rest} {
+	for _, g := range []*limit.Limiter{b.q.othersKinds, b.q.unhandledKinds, b.q.unnamedKinds} {
 		if g == nil {
 			continue
 		}
@@ -303,7 +303,7 @@ func (b *block) leavesDelayed(d *Delivery, g *limit.Limiter) bool {
 func (w *Worker) yield(q *workQueue) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.choice.picks {
+	if !w.choice.selective {
 		return
 	}
 	w.choice.tellUnknown(q)
@@ -334,7 +334,7 @@ func yields(b *block, at instant.Instant) (kind string, goes bool) {
 // forOthers returns the kind of the block's first job that only others handle, or "". mu is
 // held.
 func (b *block) forOthers() string {
-	g := b.q.elsewhere
+	g := b.q.othersKinds
 	if g != nil {
 		if s := b.aside[g]; s != nil {
 			for d := range s.FirstOf(1) {
@@ -354,7 +354,7 @@ func (b *block) forOthers() string {
 
 // exhausted reports whether the block has nothing left for this worker. mu is held.
 func (b *block) exhausted() bool {
-	if b.ready.Len() > 0 || len(b.bare) > 0 || len(b.doubted) > 0 || b.active > 0 ||
+	if b.ready.Len() > 0 || len(b.unloaded) > 0 || len(b.doubted) > 0 || b.active > 0 ||
 		b.reads.Unseen || b.reads.Full || b.reads.Dirty || b.serving || len(b.resumed) > 0 {
 		return false
 	}
@@ -368,7 +368,7 @@ func (b *block) exhausted() bool {
 
 // nudgeIfExhausted wakes a flusher for a block that goes to other workers. mu is held.
 func (w *Worker) nudgeIfExhausted(b *block) {
-	if w.choice.picks && b.exhausted() {
+	if w.choice.selective && b.exhausted() {
 		if _, goes := yields(b, instant.Now()); goes {
 			w.nudge()
 		}
@@ -393,7 +393,7 @@ func (k *kindChoice) strands(q *workQueue, r *runningRow) bool {
 	if k.knows(r.kind) {
 		return false
 	}
-	if b := q.blocks[r.divided]; b != nil && q.stranger(r.kind) == q.elsewhere {
+	if b := q.blocks[r.divided]; b != nil && q.stranger(r.kind) == q.othersKinds {
 		b.strand = r.kind
 	}
 	return true
@@ -404,12 +404,12 @@ func (k *kindChoice) strands(q *workQueue, r *runningRow) bool {
 func (k *kindChoice) leavesRow(b *block, d *Delivery) bool {
 	line := d.line()
 	switch {
-	case !k.picks:
+	case !k.selective:
 		return false
-	case k.does.takes(d.Kind):
+	case k.handled.takes(d.Kind):
 		return line != "" && b.barred[line]
 	}
-	if b.q.stranger(d.Kind) == b.q.elsewhere {
+	if b.q.stranger(d.Kind) == b.q.othersKinds {
 		b.strand = d.Kind
 	}
 	if line != "" {

@@ -449,7 +449,7 @@ func (w *Worker) drop(b *block, cause error) {
 		w.undone([]move{m})
 	}
 	b.moves, b.missed, b.doubted, b.count = kept, nil, nil, 0
-	b.ready, b.bare, b.aside = readyList{}, nil, nil
+	b.ready, b.unloaded, b.aside = readyList{}, nil, nil
 	b.lighten()
 	b.keyQueues = map[string]*keyQueue{}
 	b.q.recheck()
@@ -628,11 +628,11 @@ func (w *Worker) abandon(ctx context.Context) {
 	w.c.bells.announce(ctx)
 }
 
-// A worker that ends tries for at most mostLeaving to record that, and for mostUnheard if the
+// A worker that ends tries for at most maxLeaving to record that, and for maxUnheard if the
 // database does not answer.
 const (
-	mostLeaving = 30 * time.Second
-	mostUnheard = 5 * time.Second
+	maxLeaving = 30 * time.Second
+	maxUnheard = 5 * time.Second
 )
 
 // insist runs the last steps of a worker, each until it succeeds, because what a worker has not
@@ -640,14 +640,14 @@ const (
 // that cannot be reached.
 func (l *nodeLease) insist(ctx context.Context, steps []func(context.Context) error) (err error) {
 	began := instant.Now()
-	ctx, cancel := context.WithTimeout(ctx, min(max(l.opt.Lease, mostUnheard), mostLeaving))
+	ctx, cancel := context.WithTimeout(ctx, min(max(l.opt.Lease, maxUnheard), maxLeaving))
 	defer cancel()
 	for _, step := range steps {
 		for {
 			if err = step(ctx); err == nil || ctx.Err() != nil {
 				break
 			}
-			if since(began) > mostUnheard && (l.db.Dialect.Unavailable(err) || errors.Is(err, sqlconn.ErrCut)) {
+			if since(began) > maxUnheard && (l.db.Dialect.Unavailable(err) || errors.Is(err, sqlconn.ErrCut)) {
 				return err
 			}
 			select {

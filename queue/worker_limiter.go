@@ -23,15 +23,15 @@ func (q *workQueue) limiterOf(kind string) *limit.Limiter {
 	if !q.limits.Limited() || kind == "" {
 		return nil
 	}
-	if l := q.limits.Of(kind); l != nil || !q.w.choice.gates {
+	if l := q.limits.Of(kind); l != nil || !q.w.choice.perCaller {
 		return l
 	}
-	return q.rest // see worker_kinds.go
+	return q.unnamedKinds // see worker_kinds.go
 }
 
 // opens reports whether a job may pass a limiter: its kind is wanted, and the limit allows it. mu is held.
 func (q *workQueue) opens(l *limit.Limiter) bool {
-	return l == nil || q.w.choice.asking.takes(l.Kind) && l.Open()
+	return l == nil || q.w.choice.wanted.takes(l.Kind) && l.Open()
 }
 
 // passLimits records that a job passes its limiters. mu is held.
@@ -105,7 +105,7 @@ func (w *Worker) setLimit(q *workQueue, kind string, to store.Limit) *limit.Limi
 	if made {
 		l.Admit(w.countRunning(q, kind))
 	}
-	if free > 0 && w.choice.asking.takes(kind) {
+	if free > 0 && w.choice.wanted.takes(kind) {
 		w.reopen(q, l, free)
 	}
 	return l
@@ -198,7 +198,7 @@ func (s limited) Demand(l *limit.Limiter) (d limit.Demand) {
 			d.Ready += b.count
 		}
 		for kind, waits := range b.aside {
-			if kind == l || l.Kind == "" && !kind.Barred() && w.choice.asking.takes(kind.Kind) {
+			if kind == l || l.Kind == "" && !kind.Barred() && w.choice.wanted.takes(kind.Kind) {
 				d.Aside[kind] += waits.Len()
 			}
 		}

@@ -17,20 +17,20 @@ import (
 // A move takes a job from its table to another: that of delayed, dead, or running jobs. A
 // running job has a lease of its own.
 type move struct {
-	d      *Delivery
-	what   verdict
-	out    bool // to the running ones
-	tries  int
-	died   int
-	charge string // whose death that includes, of a job that is checked out for it
-	later  time.Duration
-	stops  int  // how many workers in a row were stopped soon after they had begun it
-	holds  bool // its key waits for it
-	err    error
-	why    string // the error's text, and further details
-	more   string
-	here   bool  // its row existed
-	keep   int64 // retention of a dead job
+	d        *Delivery
+	verdict  verdict
+	out      bool // to the running ones
+	attempts int
+	crashes  int
+	charge   string // whose death that includes, of a job that is checked out for it
+	delay    time.Duration
+	stops    int  // how many workers in a row were stopped soon after they had begun it
+	holds    bool // its key waits for it
+	err      error
+	reason   string // the error's text, and further details
+	detail   string
+	here     bool  // its row existed
+	keep     int64 // retention of a dead job
 }
 
 // limitText shortens an error's text, and makes it storable.
@@ -59,7 +59,7 @@ func groupMoves(moves []move) []*moveGroup {
 	var all []*moveGroup
 	for i := range moves {
 		m := &moves[i]
-		f := &moveGroup{from: m.d.from, dead: m.what == buried && !m.out, out: m.out}
+		f := &moveGroup{from: m.d.from, dead: m.verdict == buried && !m.out, out: m.out}
 		if f.from == tableReady {
 			f.priority = m.d.Priority
 		}
@@ -134,9 +134,9 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, by blockLease, f *moveG
 		}
 		m.here = true
 		row := sqlrun.Args{
-			"queue": by.Queue, "block": by.Divided, "job": m.d.ID, "priority": m.d.Priority, "tries": m.tries,
-			"died": m.died, "charge": m.charge, "why": m.why, "more": m.more,
-			"later": m.later.Microseconds(), "holds": nil, "halts": m.stops,
+			"queue": by.Queue, "block": by.Divided, "job": m.d.ID, "priority": m.d.Priority, "tries": m.attempts,
+			"died": m.crashes, "charge": m.charge, "why": m.reason, "more": m.detail,
+			"later": m.delay.Microseconds(), "holds": nil, "halts": m.stops,
 		}
 		if m.holds {
 			row["holds"] = cmp.Or(m.d.Key, fifoHold)
@@ -162,7 +162,7 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, by blockLease, f *moveG
 	var dead []store.Ended
 	for _, m := range f.moves {
 		if m.d.tied() && slices.Contains(here, m.d.ID) {
-			dead = append(dead, store.Ended{ID: m.d.ID, Unique: m.d.Unique, Group: m.d.Group, State: store.MemberDead, Why: m.why})
+			dead = append(dead, store.Ended{ID: m.d.ID, Unique: m.d.Unique, Group: m.d.Group, State: store.MemberDead, Why: m.reason})
 		}
 	}
 	return store.ReleaseTies(ctx, tx, by.Queue, dead)
@@ -209,7 +209,7 @@ func (w *Worker) moved(m *move, node string) {
 		return
 	}
 	if at := w.c.clock.reading(); m.here {
-		w.conclude(d, at, m.what, m.err, m.later)
+		w.conclude(d, at, m.verdict, m.err, m.delay)
 	} else {
 		w.conclude(d, at, lost, ErrLost, 0)
 	}
@@ -222,8 +222,8 @@ func (w *Worker) moved(m *move, node string) {
 		b.reads.Dirty = true // to be forgotten
 	}
 	b.spare(d)
-	if m.here && m.what != buried {
-		w.setDue(b, w.c.clock.now()+m.later.Microseconds())
+	if m.here && m.verdict != buried {
+		w.setDue(b, w.c.clock.now()+m.delay.Microseconds())
 		if m.holds {
 			b.part(d.line(), d.ID)
 			return
@@ -239,16 +239,16 @@ func (w *Worker) moved(m *move, node string) {
 // logMoved logs the end of an attempt at a job that is not done. mu is held.
 func (w *Worker) logMoved(m *move) {
 	d, level := m.d, slog.LevelInfo
-	if m.what == buried || m.stops >= pace.Suspicious {
+	if m.verdict == buried || m.stops >= pace.Suspicious {
 		level = slog.LevelWarn
 	}
-	if m.what == handed {
+	if m.verdict == handed {
 		w.log.Log(context.Background(), level, "job handed back", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt,
-			"stops", m.stops, "again_in", max(0, m.later), "why", m.why)
+			"stops", m.stops, "again_in", max(0, m.delay), "why", m.reason)
 		return
 	}
-	w.again.Log(level, repeatOf(d, m.why), "job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
-		m.what == buried, "again_in", m.later, "error", m.why)
+	w.again.Log(level, repeatOf(d, m.reason), "job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
+		m.verdict == buried, "again_in", m.delay, "error", m.reason)
 }
 
 // repeatOf returns what failures that are logged once have in common.

@@ -135,7 +135,7 @@ func (q *workQueue) pop(at instant.Instant) (*Delivery, *block) {
 			return nil, nil
 		}
 		d := b.pop()
-		if b.room() || len(b.bare) > 0 {
+		if b.room() || len(b.unloaded) > 0 {
 			w.enlist(b)
 		}
 		if next, ok := b.head(); ok {

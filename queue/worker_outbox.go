@@ -51,14 +51,14 @@ type tripResult struct {
 	noting *sqlrun.Step // wrote the batch size
 	placed bool         // sentinels were placed
 
-	ended   []*Delivery     // acks that are committed, whatever happens to the rest
-	deleted map[int64]bool  // if it matters: which of their rows existed
-	moved   []move          // committed moves
-	claimed []*Delivery     // retried claims, with their results: see mine
-	mine    []bool          // whether their rows existed
-	refused []refusedEnd    // steps to set aside
-	barred  map[string]bool // their keys
-	passed  []*Delivery     // read jobs that stay in their table: refused, or behind such a job
+	ended    []*Delivery     // acks that are committed, whatever happens to the rest
+	deleted  map[int64]bool  // if it matters: which of their rows existed
+	moved    []move          // committed moves
+	consumed []*Delivery     // retried claims, with their results: see mine
+	mine     []bool          // whether their rows existed
+	refused  []refusedEnd    // steps to set aside
+	barred   map[string]bool // their keys
+	passed   []*Delivery     // read jobs that stay in their table: refused, or behind such a job
 
 	there  map[int64]bool    // those of waits that exist
 	loaded map[int64]payload // the payloads read
@@ -150,7 +150,7 @@ func (w *Worker) planTrip(b *block) *trip {
 	t.room = w.allow()
 	t.loads = b.toLoad(t.room.left)
 	for _, d := range t.loads {
-		t.room.left = max(0, t.room.left-d.lacks)
+		t.room.left = max(0, t.room.left-d.unloadedSize)
 	}
 	if b.open() && b.checkDue(at) {
 		b.checked = at
@@ -163,7 +163,7 @@ func (w *Worker) planTrip(b *block) *trip {
 func (w *Worker) apply(t *trip, err error) {
 	b := t.b
 	defer b.q.recheck()
-	w.tookWritten(t)
+	w.recordWritten(t)
 	if err != nil {
 		w.failedTrip(t, err)
 		return
@@ -183,7 +183,7 @@ func (w *Worker) apply(t *trip, err error) {
 		b.release(h.key, h.id)
 		w.offer(b, 1)
 	}
-	w.tookRead(t)
+	w.recordRead(t)
 	if len(b.doubted) > 0 {
 		w.suspectMore()
 	}
@@ -194,11 +194,11 @@ func (w *Worker) apply(t *trip, err error) {
 	w.nudgeIfExhausted(b)
 }
 
-// tookWritten records the outcomes that a round has written, even if it failed later on. mu is held.
-func (w *Worker) tookWritten(t *trip) {
+// recordWritten records the outcomes that a round has written, even if it failed later on. mu is held.
+func (w *Worker) recordWritten(t *trip) {
 	t.b.sent = nil
-	w.tookEnds(t)
-	w.tookDeletions(t)
+	w.recordEnds(t)
+	w.recordDeletions(t)
 	for i := range t.moved {
 		w.moved(&t.moved[i], t.node)
 	}
@@ -208,12 +208,12 @@ func (w *Worker) tookWritten(t *trip) {
 	for _, d := range t.passed {
 		t.b.noteRead(d)
 	}
-	w.tookClaims(t)
+	w.recordConsumed(t)
 }
 
-// tookRead takes in the jobs that a round has read, and forgets those that are there no more. mu is
+// recordRead takes in the jobs that a round has read, and forgets those that are there no more. mu is
 // held.
-func (w *Worker) tookRead(t *trip) {
+func (w *Worker) recordRead(t *trip) {
 	b := t.b
 	if t.reads || t.delayed || b.crowded() { // no more of these are read before there is room again
 		for _, id := range b.forget {
@@ -225,7 +225,7 @@ func (w *Worker) tookRead(t *trip) {
 	b.removeMissing(t.waits, t.there)
 	b.sized(t.room)
 	if t.loads != nil {
-		w.tookLoads(t)
+		w.recordLoads(t)
 	}
 	if t.delayed {
 		b.dues.Took(t.due, t.m, t.last)
@@ -238,7 +238,7 @@ func (w *Worker) tookRead(t *trip) {
 		b.restAfter(t.read, since(t.at))
 		b.hasReadAgain(t.read)
 	}
-	b.putBack()
+	b.evict()
 	w.offer(b, fresh)
 }
 
@@ -267,7 +267,7 @@ func (w *Worker) failedTrip(t *trip, err error) {
 func (w *Worker) readAnew(t *trip) {
 	b := t.b
 	if t.read.Back {
-		t.fresh = b.tookAgain(t.read, t.fresh)
+		t.fresh = b.keepWanted(t.read, t.fresh)
 	}
 	if t.reads && !t.read.Whole && !t.read.Back && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, b.comesLate) {
 		// A job of its key may have been committed long after its id was drawn.
@@ -313,8 +313,8 @@ func (w *Worker) addFresh(t *trip) (fresh int) {
 	return fresh
 }
 
-// tookEnds records the deleted jobs. mu is held.
-func (w *Worker) tookEnds(t *trip) {
+// recordEnds records the deleted jobs. mu is held.
+func (w *Worker) recordEnds(t *trip) {
 	if len(t.ended) == 0 {
 		return
 	}

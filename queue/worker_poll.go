@@ -18,8 +18,8 @@ import (
 // bells announce new jobs, and on how many blocks the worker has.
 
 const (
-	// mostLooked is the maximum number of blocks per statement.
-	mostLooked = 2000
+	// maxLooked is the maximum number of blocks per statement.
+	maxLooked = 2000
 
 	// lookCost limits the growth of the intervals for each block that a worker has, and
 	// lookCostHeard where bells announce new jobs: so polling costs at most a fraction of a
@@ -136,7 +136,7 @@ func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err err
 	}
 	byID := map[store.BlockID]*block{}
 	for _, q := range w.queues {
-		if at < q.look || len(rows) >= mostLooked {
+		if at < q.look || len(rows) >= maxLooked {
 			continue
 		}
 		q.lookWait = w.pace(q, blocks, waits)
@@ -195,7 +195,7 @@ func (b *block) foundEmpty(at instant.Instant, every time.Duration, closed int64
 // jobs to each other may ask about the same block; the answer is then about either.
 func (c *Client) lookAbove(ctx context.Context, rows []lookRow) (map[store.BlockID]bool, error) {
 	there, db := map[store.BlockID]bool{}, c.dbOf(ctx)
-	for part := range slices.Chunk(rows, mostLooked) {
+	for part := range slices.Chunk(rows, maxLooked) {
 		if db.Dialect.SkipLocked == "" { // deleted rows cost readers nothing, so this is cheap
 			queues := map[int]bool{}
 			var ids []int

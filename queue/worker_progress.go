@@ -42,7 +42,7 @@ const longestState = 1 << 20
 func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 	w := d.b.q.w
 	w.mu.Lock()
-	d.lively = instant.Now() // whatever happens: the handler makes progress
+	d.progressed = instant.Now() // whatever happens: the handler makes progress
 	w.mu.Unlock()
 	switch {
 	case len(p.State) > longestState:

@@ -61,7 +61,7 @@ func (r *reader) ready(row *sqlrun.Row) *Delivery {
 	d := &r.slab[len(r.slab)-1]
 	d.Job, d.ID, d.Callback = jobOf(j, r.b.q.name), j.ID, j.Callback
 	d.b, d.order = r.b, d.ID
-	d.bare, d.lacks, d.saved = j.Bare, j.Lacks, progressOf(j)
+	d.unloaded, d.unloadedSize, d.saved = j.Bare, j.Lacks, progressOf(j)
 	d.Attempt, d.Crashes = 1, j.Crashes
 	d.ctx.base = r.core.base
 	return d

@@ -58,8 +58,8 @@ type wanted struct {
 	given chan struct{}   // closed then
 }
 
-// mostReceived limits the bytes of payloads received at a time, except for the last one.
-const mostReceived = 16 << 20
+// maxReceived limits the bytes of payloads received at a time, except for the last one.
+const maxReceived = 16 << 20
 
 // lookFirst bounds the final read before Receive reports an empty queue.
 const lookFirst = 2 * time.Second
@@ -202,8 +202,8 @@ const (
 	// kindsFor is how long a Receiver handles a kind after it was asked for.
 	kindsFor = time.Minute
 
-	// mostKinds is how many kinds the callers of one Receiver may name.
-	mostKinds = 1000
+	// maxKinds is how many kinds the callers of one Receiver may name.
+	maxKinds = 1000
 )
 
 // noteKinds records the kinds that a caller asks for. mu is held.
@@ -220,23 +220,23 @@ func (r *Receiver) noteKinds(asked *kindSet) error {
 			fresh = append(fresh, kind)
 		}
 	}
-	if len(r.kinds)+len(fresh) > mostKinds {
+	if len(r.kinds)+len(fresh) > maxKinds {
 		return invalid("kinds", "those who claim from this queue here have named %d others, and there may be %d; claim without kinds",
-			len(r.kinds), mostKinds)
+			len(r.kinds), maxKinds)
 	}
 	for kind := range asked.has {
 		r.kinds[kind] = at
 	}
 	if len(fresh) > 0 {
-		w.choice.gates = true
+		w.choice.perCaller = true
 		for _, q := range w.queues {
 			for _, kind := range fresh { // holds jobs for other callers
 				if q.limits.Of(kind) == nil {
 					w.setLimit(q, kind, store.Limit{})
 				}
 			}
-			if q.rest == nil {
-				q.rest = w.setLimit(q, restKind, store.Limit{})
+			if q.unnamedKinds == nil {
+				q.unnamedKinds = w.setLimit(q, restKind, store.Limit{})
 			}
 			for _, b := range q.blocks {
 				b.sortAnew()
@@ -265,10 +265,10 @@ func (r *Receiver) choose() {
 			does = newKindSet(kinds)
 		}
 	}
-	if (does == nil) == !w.choice.picks && (does == nil || does.text == w.choice.does.text) {
+	if (does == nil) == !w.choice.selective && (does == nil || does.text == w.choice.handled.text) {
 		return
 	}
-	w.choice.picks, w.choice.does = does != nil, does
+	w.choice.selective, w.choice.handled = does != nil, does
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
 			b.sortAnew()
@@ -278,11 +278,11 @@ func (r *Receiver) choose() {
 }
 
 // ask makes jobs of some kinds be taken; nil means all. mu is held.
-func (w *Worker) ask(kinds *kindSet) {
-	if w.choice.asking == kinds {
+func (w *Worker) wantKinds(kinds *kindSet) {
+	if w.choice.wanted == kinds {
 		return
 	}
-	w.choice.asking = kinds
+	w.choice.wanted = kinds
 	w.resumeOpen()
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
@@ -293,7 +293,7 @@ func (w *Worker) ask(kinds *kindSet) {
 
 // resumeOpen schedules another read of jobs that were put back and may begin now. mu is held.
 func (w *Worker) resumeOpen() {
-	if !w.choice.gates {
+	if !w.choice.perCaller {
 		return
 	}
 	for _, q := range w.queues {
@@ -354,10 +354,10 @@ func (r *Receiver) hand() {
 // is held, so no caller leaves meanwhile: a job goes to a caller that takes it, or stays.
 func (r *Receiver) give() {
 	w := r.w
-	defer w.ask(nil)
+	defer w.wantKinds(nil)
 	for i := 0; i < len(r.waiting) && !w.closing; {
 		o := r.waiting[i]
-		w.ask(o.kinds)
+		w.wantKinds(o.kinds)
 		for !o.filled() {
 			if o.crowd = o.room != nil && !o.room.Free(); o.crowd {
 				break
@@ -389,7 +389,7 @@ func (r *Receiver) give() {
 }
 
 // filled reports whether a waiting caller has as many jobs as it may get.
-func (o *wanted) filled() bool { return len(o.got) >= o.limit || o.size >= mostReceived }
+func (o *wanted) filled() bool { return len(o.got) >= o.limit || o.size >= maxReceived }
 
 // dismiss answers a waiting caller. mu is held.
 func (r *Receiver) dismiss(at int) {
@@ -484,7 +484,7 @@ func (w *Worker) hasRead() bool {
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
 			reads := b.count == 0 && !b.crowded() && (b.serving || b.reads.Dirty || b.dues.Ripe)
-			if b.open() && b.failures == 0 && (reads || len(b.bare) > 0) {
+			if b.open() && b.failures == 0 && (reads || len(b.unloaded) > 0) {
 				return false
 			}
 		}

@@ -44,7 +44,7 @@ func (book *refusalBook) noteRefusal(r *refusal) {
 	id := r.d.at()
 	r.untold++
 	if book.all[id] != r {
-		if len(book.all) < mostLogged {
+		if len(book.all) < maxLogged {
 			log := book.log.With("queue", r.d.Queue, "block", r.d.b.divided, "kind", r.d.Kind, "id", r.d.ID)
 			r.trouble = trouble.New(log, "recording the outcome of a job ("+r.what()+")")
 		}

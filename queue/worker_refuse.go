@@ -31,16 +31,16 @@ import (
 //   - A job that is to be removed before it begins (AtMostOnce) does not begin. Its row stays, as
 //     do those of the later jobs of its key, which are read again when it is gone.
 //
-// A worker that has set aside mostRefused jobs of a block reads no more of it: so many refusals
+// A worker that has set aside maxRefused jobs of a block reads no more of it: so many refusals
 // have a cause beyond single jobs, and others would do the finished work again.
 
 const (
 	firstRefused = 500 * time.Millisecond // until a refused job is tried again
 	lastRefused  = 15 * time.Second
 
-	mostRefused = store.Chunk // jobs of a block that are set aside
-	mostAgain   = 8           // jobs tried again per round
-	mostLogged  = 100         // jobs of a worker that are logged individually
+	maxRefused = store.Chunk // jobs of a block that are set aside
+	maxAgain   = 8           // jobs tried again per round
+	maxLogged  = 100         // jobs of a worker that are logged individually
 )
 
 // refuses reports whether err says that the same would be refused again, for a reason that may lie
@@ -59,15 +59,15 @@ func refuses(d *sqlrun.Dialect, err error) bool {
 // A refusal describes a job whose end, check-out or claim is refused. The worker's mutex guards
 // it.
 type refusal struct {
-	d     *Delivery
-	move  *move // nil: the job is done
-	claim bool  // it is to be removed before it begins
-	moves bool  // to another block: see forward
-	err   error // nil: not tried, since another job of its key is refused
-	tries int
-	next  instant.Instant // when it is tried again
-	pause int             // handlers' transactions that write it: see withhold
-	final bool            // tried since the worker began to stop
+	d        *Delivery
+	move     *move // nil: the job is done
+	consumes bool  // it is to be removed before it begins
+	moves    bool  // to another block: see forward
+	err      error // nil: not tried, since another job of its key is refused
+	tries    int
+	next     instant.Instant // when it is tried again
+	pause    int             // handlers' transactions that write it: see withhold
+	final    bool            // tried since the worker began to stop
 
 	told    instant.Instant  // when its row was written; 0: never
 	untold  int              // tries since then
@@ -83,7 +83,7 @@ func (r *refusal) what() string {
 	switch {
 	case r.moves:
 		return "forward"
-	case r.claim:
+	case r.consumes:
 		return "claim"
 	case r.out():
 		return "check-out"
@@ -91,7 +91,7 @@ func (r *refusal) what() string {
 		return "discarded"
 	case r.move == nil:
 		return "done"
-	case r.move.what == buried:
+	case r.move.verdict == buried:
 		return "dead"
 	}
 	return "retry"
@@ -99,10 +99,10 @@ func (r *refusal) what() string {
 
 // A refusedEnd is one refused step of a round.
 type refusedEnd struct {
-	d     *Delivery
-	move  *move
-	claim bool
-	err   error // nil: it waits behind another job of its key
+	d        *Delivery
+	move     *move
+	consumes bool
+	err      error // nil: it waits behind another job of its key
 }
 
 func keyOf(d *Delivery) string { return d.line() }
@@ -193,10 +193,10 @@ func (f *flusher) tryAgain(ctx context.Context, t *trip) error {
 	for _, r := range t.again {
 		var err error
 		switch {
-		case r.claim:
+		case r.consumes:
 			var mine map[int64]bool
-			if mine, err = f.claimPart(ctx, t, []*Delivery{r.d}); err == nil {
-				t.claimed = append(t.claimed, r.d)
+			if mine, err = f.consumePart(ctx, t, []*Delivery{r.d}); err == nil {
+				t.consumed = append(t.consumed, r.d)
 				t.mine = append(t.mine, mine[r.d.ID])
 			}
 		case r.move == nil:
@@ -210,7 +210,7 @@ func (f *flusher) tryAgain(ctx context.Context, t *trip) error {
 			}
 		}
 		if f.refuses(err) {
-			t.refuse(refusedEnd{d: r.d, move: r.move, claim: r.claim, err: err})
+			t.refuse(refusedEnd{d: r.d, move: r.move, consumes: r.consumes, err: err})
 			err = nil
 		}
 		if err != nil {
@@ -231,7 +231,7 @@ func (w *Worker) setAside(x refusedEnd) {
 	case b.gone && d.from != tableRunning: // the block's present holder runs it again
 		if x.move != nil {
 			w.undone([]move{*x.move})
-		} else if !x.claim {
+		} else if !x.consumes {
 			w.conclude(d, w.c.clock.reading(), lost, ErrLost, 0)
 		}
 		return
@@ -244,8 +244,8 @@ func (w *Worker) setAside(x refusedEnd) {
 	switch {
 	case out:
 		d.row = rowFree
-		w.bench(d)
-	case !x.claim:
+		w.parkAtLimit(d)
+	case !x.consumes:
 		b.weigh(d, 0)
 		tellWaiter(d, fmt.Errorf("%w: %s", ErrRefused, r.why()))
 	}
@@ -265,7 +265,7 @@ func (book *refusalBook) noteRefused(x refusedEnd) *refusal {
 		r = &refusal{d: d}
 		d.refusal = r
 	}
-	r.move, r.claim = x.move, x.claim
+	r.move, r.consumes = x.move, x.consumes
 	if x.err != nil {
 		book.refuseAgain(r, x.err)
 	}
@@ -292,9 +292,9 @@ func (r *refusal) why() string {
 // overtake a refused end of its key. mu is held.
 func (w *Worker) goOnInPlace(x refusedEnd) {
 	d := x.d
-	d.stays = instant.Now().Add(firstRefused)
+	d.inPlaceUntil = instant.Now().Add(firstRefused)
 	if x.err != nil {
-		d.stays = w.book.noteRefused(x).next
+		d.inPlaceUntil = w.book.noteRefused(x).next
 	}
 	w.freed(d)
 	w.enlist(d.b)
@@ -304,13 +304,13 @@ func (w *Worker) goOnInPlace(x refusedEnd) {
 // of an earlier job of its key is refused, whoever takes over would begin it before that one.
 // mu is held.
 func (b *block) mayLeave(d *Delivery, at instant.Instant) bool {
-	return at >= d.stays && !b.bars(d.line())
+	return at >= d.inPlaceUntil && !b.bars(d.line())
 }
 
 // holdBehind holds the key of a job that is set aside: behind those that were before, and ahead
 // of all that have not ended.
 func (b *block) holdBehind(r *refusal) {
-	if r.d.line() == "" || r.claim || b.gone {
+	if r.d.line() == "" || r.consumes || b.gone {
 		return
 	}
 	b.keyQueue(r.d.line()).HoldBehind(r.d.ID, func(id int64) bool {
@@ -358,26 +358,26 @@ func (b *block) retries(at instant.Instant) (all []*refusal) {
 	for _, r := range b.refusals {
 		first := r.d.line() == "" || !had[r.d.line()]
 		had[r.d.line()] = true
-		may := !r.claim || b.open() && at < b.q.w.lease.deadline
-		if first && may && r.next <= at && r.pause == 0 && len(all) < mostAgain {
+		may := !r.consumes || b.open() && at < b.q.w.lease.deadline
+		if first && may && r.next <= at && r.pause == 0 && len(all) < maxAgain {
 			all = append(all, r)
 		}
 	}
 	return all
 }
 
-// tookClaims records successful claims of jobs that had been refused. mu is held.
-func (w *Worker) tookClaims(t *trip) {
-	for i, d := range t.claimed {
+// recordConsumed records successful claims of jobs that had been refused. mu is held.
+func (w *Worker) recordConsumed(t *trip) {
+	for i, d := range t.consumed {
 		w.relieve(d)
 		if t.mine[i] {
 			w.ends.noteEnd(d)
 			t.b.add(d)
 		}
 	}
-	if len(t.claimed) > 0 {
+	if len(t.consumed) > 0 {
 		t.b.settle()
-		w.offer(t.b, len(t.claimed))
+		w.offer(t.b, len(t.consumed))
 	}
 }
 
@@ -391,7 +391,7 @@ func (box *outbox) relieve(d *Delivery) {
 	d.refusal = nil
 	b.refusals = slices.DeleteFunc(b.refusals, func(o *refusal) bool { return o == r })
 	box.book.forgetRefusal(r)
-	if r.claim && d.line() != "" { // those behind it were skipped
+	if r.consumes && d.line() != "" { // those behind it were skipped
 		b.reads.Anew()
 		b.dues.Anew()
 	}
@@ -402,7 +402,7 @@ func (box *outbox) relieve(d *Delivery) {
 // jobs would run again. A stopping worker hands it over all the same after one more try.
 func (b *block) unended() bool {
 	return slices.ContainsFunc(b.refusals, func(r *refusal) bool {
-		return !r.claim && !r.out() && r.d.from != tableRunning && (!b.q.w.closing || r.err != nil && !r.final)
+		return !r.consumes && !r.out() && r.d.from != tableRunning && (!b.q.w.closing || r.err != nil && !r.final)
 	})
 }
 
@@ -412,7 +412,7 @@ func (box *outbox) forsake(b *block) {
 	for _, r := range slices.Clone(b.refusals) {
 		d := r.d
 		switch {
-		case r.claim || r.out(): // it has not begun
+		case r.consumes || r.out(): // it has not begun
 			box.relieve(d)
 		case d.from == tableRunning && !box.life.closing:
 		default:

@@ -23,20 +23,20 @@ func (known *kindHandlers) moveFor(d *Delivery, what verdict, after time.Duratio
 // whether other jobs may have to wait for it.
 func newMove(d *Delivery, q *store.Queue, p RetryPolicy, ordered bool, end *result, detail string) move {
 	m := move{
-		d: d, what: end.what, err: end.error, keep: keepOf(q), tries: d.Attempt, died: d.Crashes, later: end.after,
-		why: limitText(end.Error(), 4000), more: limitText(detail, 32000),
+		d: d, verdict: end.what, err: end.error, keep: keepOf(q), attempts: d.Attempt, crashes: d.Crashes, delay: end.after,
+		reason: limitText(end.Error(), 4000), detail: limitText(detail, 32000),
 	}
 	switch end.what {
 	case snoozed, handed:
-		m.tries--
+		m.attempts--
 	case failed, retryIn:
 		if d.Attempt >= p.MaxAttempts {
-			m.what = buried
+			m.verdict = buried
 		} else if end.what == failed {
-			m.later = pace.Delay(p.Delay, p.MaxDelay, d.Attempt, rand.Float64())
+			m.delay = pace.Delay(p.Delay, p.MaxDelay, d.Attempt, rand.Float64())
 		}
 	}
-	m.holds = m.what != buried && ordered && q.KeyRetry == "hold"
+	m.holds = m.verdict != buried && ordered && q.KeyRetry == "hold"
 	return m
 }
 

@@ -25,23 +25,23 @@ import (
 //     not write that.
 //
 // What was taken back counts as a loss. A job whose workers lose their leases again and again may be
-// the reason, and becomes a dead letter after mostLosses times MaxCrashes losses.
+// the reason, and becomes a dead letter after maxLosses times MaxCrashes losses.
 //
 // A job that others would convict waits for appealFor before that, since the process may come back.
 
 const (
-	// mostLosses times the queue's MaxCrashes is after how many losses of leases, of processes that
+	// maxLosses times the queue's MaxCrashes is after how many losses of leases, of processes that
 	// lived, a job is a dead letter.
-	mostLosses = 16
+	maxLosses = 16
 
 	// appealFor is how long a job waits before it becomes a dead letter for deaths, unless a test
 	// is in haste: long enough for a process that finds the database again to say that it lives.
 	appealFor = 5 * time.Second
 
-	// mostPast is how many of its past names a process knows, and pastFor for how long it knows
+	// maxPast is how many of its past names a process knows, and pastFor for how long it knows
 	// which jobs did not end it.
-	mostPast = 100
-	pastFor  = time.Hour
+	maxPast = 100
+	pastFor = time.Hour
 )
 
 // Bygones are what a process remembers of the time before it lost its lease.
@@ -53,17 +53,17 @@ type bygones struct {
 // chargeOf returns the text for a worker's name in a job's charges: its end, which is random.
 func chargeOf(node string) string {
 	name := strings.Join(strings.Fields(node[strings.LastIndexByte(node, ':')+1:]), "")
-	return name[max(0, len(name)-mostCharge):]
+	return name[max(0, len(name)-maxCharge):]
 }
 
-// mostCharge and mostCharges bound the length of a charge and of all charges of a job.
-const mostCharge, mostCharges = 32, 400
+// maxCharge and maxCharges bound the length of a charge and of all charges of a job.
+const maxCharge, maxCharges = 32, 400
 
 // charge adds a worker's loss to a job's charges. If they become too long the first are dropped, and
 // can no longer be taken back.
 func charge(charged, node string) string {
 	all := append(strings.Fields(charged), chargeOf(node))
-	for len(strings.Join(all, " ")) > mostCharges {
+	for len(strings.Join(all, " ")) > maxCharges {
 		all = all[1:]
 	}
 	return strings.Join(all, " ")
@@ -72,7 +72,7 @@ func charge(charged, node string) string {
 // lost records the name under which a worker has lost its lease. mu is held.
 func (p *bygones) lost(node string) {
 	p.charges = append(p.charges, chargeOf(node))
-	p.charges = p.charges[max(0, len(p.charges)-mostPast):]
+	p.charges = p.charges[max(0, len(p.charges)-maxPast):]
 	for id, at := range p.proven {
 		if since(at) > pastFor {
 			delete(p.proven, id)
@@ -153,7 +153,7 @@ func (w *Worker) takeBack(ctx context.Context, q *workQueue, running []runningRo
 // appeals reports whether a job that would become a dead letter for deaths waits, since the process
 // that had it may come back.
 func (w *Worker) appeals(q *workQueue, r *runningRow) bool {
-	if !w.guilty(q, r.found()) || r.losses >= mostLosses*q.set.MaxCrashes {
+	if !w.guilty(q, r.found()) || r.losses >= maxLosses*q.set.MaxCrashes {
 		return false
 	}
 	if q.convicts == nil {

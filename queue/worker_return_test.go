@@ -352,11 +352,11 @@ func TestMostLosses(t *testing.T) {
 		id := enqueue(t, f.w.c, Job{Kind: "x"})
 		received(t, "the job begins", f.begun)
 		rowBecomes(t, db, "running 0 0 free")
-		db.Do(t, fmt.Sprintf(`UPDATE {prefix}job_running SET losses = %d`, mostLosses-1), nil)
+		db.Do(t, fmt.Sprintf(`UPDATE {prefix}job_running SET losses = %d`, maxLosses-1), nil)
 		f.cut(t, db)
 		f.off.Store(false)
 		j := becomes(t, f.w.c, id, admin.StateDead)
-		if want := fmt.Sprintf("lost its lease %d times", mostLosses); !strings.HasPrefix(j.Error, want) || j.Crashes != 0 {
+		if want := fmt.Sprintf("lost its lease %d times", maxLosses); !strings.HasPrefix(j.Error, want) || j.Crashes != 0 {
 			t.Errorf("it is %+v", j)
 		}
 	})
@@ -394,16 +394,16 @@ func TestCharges(t *testing.T) {
 	p.lost("host:12:0000000099")
 	p.lost("host:12:0000000001")
 	n, others, _ := p.mine(store.JobID{}, charged)
-	if len(charged) > mostCharges || n != 1 || others+" 0000000099" != charged {
+	if len(charged) > maxCharges || n != 1 || others+" 0000000099" != charged {
 		t.Errorf("%d of %q, others %q", n, charged, others)
 	}
-	for range 2 * mostPast {
+	for range 2 * maxPast {
 		p.lost("a name of spaces")
 	}
-	if n, _, _ := p.mine(store.JobID{}, charge("", "a name of spaces")); n != 1 || len(p.charges) != mostPast {
+	if n, _, _ := p.mine(store.JobID{}, charge("", "a name of spaces")); n != 1 || len(p.charges) != maxPast {
 		t.Errorf("%d of its own, it knows %d names", n, len(p.charges))
 	}
-	if got := charge("", strings.Repeat("x", 1000)); len(got) > mostCharges {
+	if got := charge("", strings.Repeat("x", 1000)); len(got) > maxCharges {
 		t.Errorf("a charge of %d bytes", len(got))
 	}
 }

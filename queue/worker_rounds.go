@@ -42,20 +42,20 @@ const (
 	// seldomRound is the longest interval between two rounds of an idle queue.
 	seldomRound = 30 * time.Second
 
-	// mostRound is the maximum number of idle queues in one round.
-	mostRound = mostSurveyed
+	// maxRound is the maximum number of idle queues in one round.
+	maxRound = maxSurveyed
 )
 
 // rounds is what a worker needs to know to schedule its rounds.
 type rounds struct {
-	beat    beat            // the last one
-	alert   instant.Instant // until then it checks the workers of its queues
-	longs   int             // consecutive checks that found all slots taken by long jobs
-	isBusy  bool            // it is busy with long jobs: its share is for others
-	said    string          // what the others were told: its kinds
-	hungry  bool            // and that its handlers wait for connections
-	stirred map[*block]bool // its blocks that are not still
-	unrung  instant.Instant // when an unannounced job was last found; 0: never
+	membership membership      // the last one
+	alert      instant.Instant // until then it checks the workers of its queues
+	longs      int             // consecutive checks that found all slots taken by long jobs
+	isBusy     bool            // it is busy with long jobs: its share is for others
+	said       string          // what the others were told: its kinds
+	hungry     bool            // and that its handlers wait for connections
+	stirred    map[*block]bool // its blocks that are not still
+	unrung     instant.Instant // when an unannounced job was last found; 0: never
 }
 
 // A cadence schedules the rounds of a queue.
@@ -85,7 +85,7 @@ func (w *Worker) share(ctx context.Context) {
 		}
 		again := shareEvery
 		if name != "" {
-			err := w.lookAfterDue(ctx, name, nudged)
+			err := w.runDueRounds(ctx, name, nudged)
 			if ctx.Err() == nil {
 				trouble.Note(err)
 			}
@@ -119,10 +119,10 @@ func (w *Worker) nextRound() time.Duration {
 	return again
 }
 
-// lookAfterDue runs a round of the queues that are due. nudged reports whether something has
+// runDueRounds runs a round of the queues that are due. nudged reports whether something has
 // happened in those that are not idle.
-func (w *Worker) lookAfterDue(ctx context.Context, name string, nudged bool) error {
-	failed := w.feelPulse(ctx)
+func (w *Worker) runDueRounds(ctx context.Context, name string, nudged bool) error {
+	failed := w.checkPeers(ctx)
 	due := w.dueQueues(nudged)
 	if len(due) == 0 {
 		return failed
@@ -143,15 +143,15 @@ func (w *Worker) noteShare(due []*workQueue) {
 	}
 }
 
-// feelPulse checks once a second whether the other processes are the same. If not, it looks for
+// checkPeers checks once a second whether the other processes are the same. If not, it looks for
 // a while which of its queues are affected.
-func (w *Worker) feelPulse(ctx context.Context) error {
+func (w *Worker) checkPeers(ctx context.Context) error {
 	w.mu.Lock()
-	at, queues, was := instant.Now(), w.queues, w.beat
+	at, queues, was := instant.Now(), w.queues, w.membership
 	w.mu.Unlock()
 	if at.Sub(was.at) >= pulseEvery-shareEvery/4 {
 		w.c.bells.prove(ctx)
-		now, err := w.c.commons.beats.get(ctx, struct{}{})
+		now, err := w.c.commons.memberships.get(ctx, struct{}{})
 		if err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ func (w *Worker) feelPulse(ctx context.Context) error {
 		if !was.same(&now) {
 			w.alert = at.Add(alertFor)
 		}
-		w.beat = now
+		w.membership = now
 		w.mu.Unlock()
 	}
 	w.mu.Lock()
@@ -219,7 +219,7 @@ func (w *Worker) dueQueues(nudged bool) (due []*workQueue) {
 		case q.told > q.rounded && since >= toldEvery-shareEvery/20:
 		case q.told > q.set.At && since >= shareEvery/2 && at.Sub(q.set.At) >= settingsEvery:
 		case w.happens(q, at, mine) && (nudged || since >= shareEvery*3/4):
-		case (q.rounded == 0 || since >= every) && idle < mostRound:
+		case (q.rounded == 0 || since >= every) && idle < maxRound:
 			idle++
 		default:
 			continue
@@ -233,7 +233,7 @@ func (w *Worker) dueQueues(nudged bool) (due []*workQueue) {
 // happens reports whether a queue is active. mu is held.
 func (w *Worker) happens(q *workQueue, at instant.Instant, out map[*workQueue]bool) bool {
 	return q.rounded != 0 && (q.stirs > 0 || at < q.unsettled || q.waits || out[q] ||
-		len(q.strange) > 0 || len(q.vacant) > 0 || len(q.set.Generations) > 1)
+		len(q.orphans) > 0 || len(q.vacant) > 0 || len(q.set.Generations) > 1)
 }
 
 // idleEvery returns the interval between rounds of an idle queue: it grows with the number of
@@ -254,8 +254,8 @@ func (w *Worker) idleEvery() time.Duration {
 func (w *Worker) restate() (changed bool) {
 	busy := w.findBusy() || w.starved.is
 	says := ""
-	if w.choice.picks {
-		says = w.choice.does.text
+	if w.choice.selective {
+		says = w.choice.handled.text
 	}
 	changed = busy != w.isBusy || says != w.said || w.starved.is != w.hungry
 	w.isBusy, w.said, w.hungry = busy, says, w.starved.is
@@ -346,17 +346,17 @@ func (b *block) holdsSome() bool {
 	return waits+ends+put > 0
 }
 
-// A glance is what a worker knew of its jobs before it read the tables.
-type glance struct {
+// A snapshot is what a worker knew of its jobs before it read the tables.
+type snapshot struct {
 	out     map[store.JobID]*Delivery // checked out
 	foreign map[*block]map[string]board.Turn
 }
 
-// glanceAt records what is known of the jobs of some queues.
-func (w *Worker) glanceAt(due []*workQueue) glance {
+// takeSnapshot records what is known of the jobs of some queues.
+func (w *Worker) takeSnapshot(due []*workQueue) snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	g := glance{out: maps.Clone(w.out), foreign: map[*block]map[string]board.Turn{}}
+	g := snapshot{out: maps.Clone(w.out), foreign: map[*block]map[string]board.Turn{}}
 	for _, q := range due {
 		for _, b := range q.blocks {
 			for key, l := range b.keyQueues {
@@ -443,7 +443,7 @@ func (w *Worker) lookForNext(ctx context.Context, all []dueRow) (failed error) {
 	for i, r := range all {
 		rows[i], byID[r.b.at()] = sqlrun.Args{"queue": r.b.q.id, "block": r.b.divided, "since": r.since}, r.b
 	}
-	for part := range slices.Chunk(rows, mostLooked) {
+	for part := range slices.Chunk(rows, maxLooked) {
 		failed = errors.Join(failed, w.db.Pipeline(ctx, &sqlrun.Step{ // so that its plan is cached
 			Stmt: store.NextDelayed, Args: sqlrun.Args{"rows": part},
 			Scan: func(row *sqlrun.Row) error {

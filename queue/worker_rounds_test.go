@@ -82,8 +82,8 @@ func ignoring(err error, expected bool) error {
 func TestBeat(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		feel := func() beat {
-			b, err := c.readBeat(t.Context())
+		feel := func() membership {
+			b, err := c.readMembership(t.Context())
 			must(t, err)
 			return b
 		}
@@ -128,7 +128,7 @@ func TestBeat(t *testing.T) {
 	})
 }
 
-func ptr(b beat) *beat { return &b }
+func ptr(b membership) *membership { return &b }
 
 // Those who come while a question is under way share the next one, and no answer is older than its
 // question. Whoever is stopped keeps nobody else from an answer.

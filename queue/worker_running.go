@@ -61,11 +61,11 @@ func (w *Worker) readHeld(ctx context.Context, b *block) ([]heldKey, error) {
 		})
 }
 
-// findHeld finds the keys of blocks whose jobs have to wait for a job that runs elsewhere, or for a
+// holdBusyKeys finds the keys of blocks whose jobs have to wait for a job that runs elsewhere, or for a
 // retry. Running ones are read first, so a job that becomes delayed meanwhile is seen there. Several
 // jobs of a key were a batch, of which some may still run and some wait: they go in order,
 // wherever they are.
-func (w *Worker) findHeld(ctx context.Context, all []*block) error {
+func (w *Worker) holdBusyKeys(ctx context.Context, all []*block) error {
 	byID, keys := map[store.BlockID]*block{}, map[*block][]heldKey{}
 	var queues []int
 	for _, b := range all {
@@ -73,7 +73,7 @@ func (w *Worker) findHeld(ctx context.Context, all []*block) error {
 		queues = append(queues, b.q.id)
 	}
 	slices.Sort(queues)
-	for part := range slices.Chunk(slices.Compact(queues), mostSurveyed) {
+	for part := range slices.Chunk(slices.Compact(queues), maxSurveyed) {
 		running, err := w.c.readRunning(ctx, part)
 		if err != nil {
 			return err
@@ -113,7 +113,7 @@ func (w *Worker) holding(ctx context.Context, all []*block) (some []*block, err 
 	for i, b := range all {
 		byID[b.at()], rows[i] = b, sqlrun.Args{"queue": b.q.id, "block": b.divided}
 	}
-	for part := range slices.Chunk(rows, mostLooked) {
+	for part := range slices.Chunk(rows, maxLooked) {
 		err = errors.Join(err, w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
 			Stmt: store.HoldingBlocks, Args: sqlrun.Args{"rows": part},
 			Scan: func(row *sqlrun.Row) error {
@@ -125,8 +125,8 @@ func (w *Worker) holding(ctx context.Context, all []*block) (some []*block, err 
 	return some, err
 }
 
-// A lookedAround is what a round has found in the blocks of its queues.
-type lookedAround struct {
+// A orphanSearch is what a round has found in the blocks of its queues.
+type orphanSearch struct {
 	queues  []*workQueue // whose checked out jobs are known
 	orphans []orphan
 	cleared []*block // no job of these is under suspicion any more
@@ -139,9 +139,9 @@ type orphan struct {
 	line string
 }
 
-// lookAround finds checked out jobs of this worker's blocks whose workers have ended, and lets
+// findOrphans finds checked out jobs of this worker's blocks whose workers have ended, and lets
 // keys go whose jobs were done elsewhere. g is what was known before the survey.
-func (w *Worker) lookAround(ctx context.Context, q *workQueue, s *survey, g glance, name string, found *lookedAround) error {
+func (w *Worker) findOrphans(ctx context.Context, q *workQueue, s *view, g snapshot, name string, found *orphanSearch) error {
 	w.mu.Lock()
 	q.unstrand()
 	mine := map[int]*block{}
@@ -206,7 +206,7 @@ func (w *Worker) unsettle(q *workQueue) {
 
 // trust ends the suspicion against the jobs of some blocks.
 func (w *Worker) trust(ctx context.Context, blocks []*block, name string) (failed error) {
-	for part := range slices.Chunk(blocks, mostTaken) {
+	for part := range slices.Chunk(blocks, maxTaken) {
 		rows := make([]sqlrun.Args, len(part))
 		for i, b := range part {
 			rows[i] = sqlrun.Args{"queue": b.q.id, "block": b.divided, "held": b.fence}
@@ -257,11 +257,11 @@ func (box *outbox) disown(ctx context.Context, q *workQueue, rows []runningRow, 
 			continue
 		}
 		strange[r.at(q)] = true
-		if q.strange[r.at(q)] {
+		if q.orphans[r.at(q)] {
 			twice[r.divided] = append(twice[r.divided], r.id)
 		}
 	}
-	q.strange = strange
+	q.orphans = strange
 	box.mu.Unlock()
 	for divided, ids := range twice {
 		args := store.JobArgs(q.id, divided, 0, ids)
@@ -304,7 +304,7 @@ func (box *outbox) cleared(b *block) bool {
 }
 
 // letGo releases keys whose jobs are neither running nor waiting for a retry any
-// more. The running ones were read first; see findHeld.
+// more. The running ones were read first; see holdBusyKeys.
 func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]board.Turn, running []runningRow) error {
 	waiting, err := w.readHeld(ctx, b)
 	if err != nil {

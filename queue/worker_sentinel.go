@@ -44,8 +44,8 @@ func (f *flusher) placeSentinels(ctx context.Context, t *trip) {
 	}
 }
 
-// tookDeletions counts the rows that a round has deleted. mu is held.
-func (w *Worker) tookDeletions(t *trip) {
+// recordDeletions counts the rows that a round has deleted. mu is held.
+func (w *Worker) recordDeletions(t *trip) {
 	b := t.b
 	if t.sentinels {
 		b.deleted, b.sentinels = 0, t.placed

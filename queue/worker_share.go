@@ -60,14 +60,14 @@ func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) erro
 // shareQueues runs one round for some queues. A failed step does not prevent the others:
 // whatever cannot be read or written, free blocks are taken.
 func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string) error {
-	g := w.glanceAt(due)
+	g := w.takeSnapshot(due)
 	failed := w.refreshSettings(ctx, due)
-	s, err := w.introduce(ctx, due, name)
+	s, err := w.announceAndView(ctx, due, name)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
 	var shared []*workQueue
-	var claims []*claim
+	var claims []*allotment
 	rows, holders := map[*workQueue][]store.BlockRow{}, []*store.LeaseRow(nil)
 	for _, q := range due {
 		rows[q] = slices.Clone(s.blocks[q.id])
@@ -80,10 +80,10 @@ func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string)
 			shared, claims = append(shared, q), append(claims, some...)
 		}
 	}
-	failed = errors.Join(failed, w.handOverIdle(ctx, due...), w.takeFree(ctx, claims, name))
-	var around lookedAround
+	failed = errors.Join(failed, w.handOverIdle(ctx, due...), w.takeFreeBlocks(ctx, claims, name))
+	var around orphanSearch
 	for _, q := range shared {
-		failed = errors.Join(failed, w.noteTrusted(ctx, q, name), w.noteStuck(ctx, q, name), w.lookAround(ctx, q, s, g, name, &around))
+		failed = errors.Join(failed, w.noteTrusted(ctx, q, name), w.noteStuck(ctx, q, name), w.findOrphans(ctx, q, s, g, name, &around))
 	}
 	return errors.Join(failed, w.adoptAll(ctx, &around, name), w.trust(ctx, around.cleared, name), w.lookForDue(ctx, due))
 }
@@ -92,7 +92,7 @@ func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string)
 // over, and returns which it may take.
 func (w *Worker) shareOne(
 	ctx context.Context, q *workQueue, all []workerRow, rows []store.BlockRow, name string,
-) (claims []*claim, failed error) {
+) (claims []*allotment, failed error) {
 	if forgotten := w.check(q, rows, name); len(forgotten) > 0 {
 		failed = errors.Join(failed, w.handOver(ctx, forgotten, name))
 	}
@@ -112,7 +112,7 @@ func (w *Worker) shareOne(
 	w.yield(q)
 	vacant := w.vacantBlocks(q, all, name, rows)
 	for _, p := range parts {
-		claims = append(claims, &claim{q: q, free: freeBlocks(p.rows), vacant: vacant, n: p.share - p.mine})
+		claims = append(claims, &allotment{q: q, free: freeBlocks(p.rows), vacant: vacant, n: p.share - p.mine})
 	}
 	return claims, failed
 }
@@ -151,13 +151,13 @@ func (l *nodeLease) noteDrained(all []workerRow, name string) bool {
 	return l.drained != nil
 }
 
-// introduce returns the workers of some queues, and what they have. It does not rely on having
+// announceAndView returns the workers of some queues, and what they have. It does not rely on having
 // told the others about this worker: their list shows whether they know it, and whether they
 // take it for busy.
-func (w *Worker) introduce(ctx context.Context, due []*workQueue, name string) (*survey, error) {
+func (w *Worker) announceAndView(ctx context.Context, due []*workQueue, name string) (*view, error) {
 	says, kinds := w.choice.announces()
 	for tries := 0; ; tries++ {
-		s, err := w.c.commons.surveys.get(ctx, idsOfQueues(due)...)
+		s, err := w.c.commons.views.get(ctx, idsOfQueues(due)...)
 		if err != nil {
 			return nil, err
 		}
@@ -195,7 +195,7 @@ func (w *Worker) introduce(ctx context.Context, due []*workQueue, name string) (
 // longer busy.
 func (w *Worker) tellOthers(ctx context.Context, name string, fresh []sqlrun.Args, other map[int][]int, kinds any) error {
 	var told []int
-	for part := range slices.Chunk(fresh, mostSurveyed) {
+	for part := range slices.Chunk(fresh, maxSurveyed) {
 		if _, err := w.db.Exec(ctx, store.RegisterWorker, sqlrun.Args{"rows": part}); err != nil {
 			return err
 		}
@@ -205,7 +205,7 @@ func (w *Worker) tellOthers(ctx context.Context, name string, fresh []sqlrun.Arg
 	}
 	for busy, queues := range other {
 		told = append(told, queues...)
-		for part := range slices.Chunk(queues, mostSurveyed) {
+		for part := range slices.Chunk(queues, maxSurveyed) {
 			args := sqlrun.Args{"queues": store.IDList(part), "node": name, "busy": busy, "does": kinds}
 			if _, err := w.db.Exec(ctx, store.SetBusy, args); err != nil {
 				return err

@@ -75,21 +75,21 @@ func (w *Worker) handsBack(d *Delivery, err error, after time.Duration) (m move,
 	}
 	set, ordered := d.b.q.set, d.line() != ""
 	m = newMove(d, set, w.policy(d), ordered, &result{err, handed, after}, "")
-	m.why, m.holds = "handed back: the worker was stopped", ordered
+	m.reason, m.holds = "handed back: the worker was stopped", ordered
 	if soon {
 		m.stops = d.Stops + 1
 		v := pace.Judge("worker", m.stops, w.halt.suspects == 1, ran, rand.Float64())
-		m.later, m.why = max(after, v.Pause), v.Why
+		m.delay, m.reason = max(after, v.Pause), v.Why
 		if v.Fails {
-			m.what, m.tries, m.more, m.holds, m.err = buried, d.Attempt, limitText(err.Error(), 32000), false, errors.New(v.Why)
+			m.verdict, m.attempts, m.detail, m.holds, m.err = buried, d.Attempt, limitText(err.Error(), 32000), false, errors.New(v.Why)
 			return m, true
 		}
 	}
 	switch {
-	case m.later > 0:
+	case m.delay > 0:
 		m.holds = ordered && set.KeyRetry == "hold"
 	case w.closing: // it keeps its place among the others
-		m.later = min(0, time.Duration(cmp.Or(d.runAt, store.TimeOf(d.ID).UnixMicro())-w.c.clock.now())*time.Microsecond)
+		m.delay = min(0, time.Duration(cmp.Or(d.runAt, store.TimeOf(d.ID).UnixMicro())-w.c.clock.now())*time.Microsecond)
 	}
 	return m, true
 }

@@ -15,12 +15,12 @@ import (
 // What workers read in order to share blocks is read for many queues by one statement, and for
 // all workers of a client at once: the number of statements depends on neither.
 
-// mostSurveyed is the approximate number of queues per statement.
-const mostSurveyed = 500
+// maxSurveyed is the approximate number of queues per statement.
+const maxSurveyed = 500
 
 // A survey is what the tables say about some queues: their workers, then the holders of their
 // blocks, and then the checked out jobs. Workers share it, and do not change it.
-type survey struct {
+type view struct {
 	workers map[int][]workerRow
 	blocks  map[int][]store.BlockRow
 	running map[int][]runningRow
@@ -28,37 +28,37 @@ type survey struct {
 }
 
 // A beat shows whether the participating processes are the same as before.
-type beat struct {
+type membership struct {
 	live, late, drained int
 	newest              int64
 	at                  instant.Instant // when it was read
 }
 
 // same reports whether nobody has come or gone since another beat.
-func (b *beat) same(o *beat) bool {
+func (b *membership) same(o *membership) bool {
 	return b.live == o.live && b.late == o.late && b.drained == o.drained && b.newest == o.newest
 }
 
 // A commons has the questions that the workers of a client ask together.
 type commons struct {
-	surveys *gatherer[int, *survey]
-	rosters *gatherer[int, map[int][]workerRow]
-	beats   *gatherer[struct{}, beat]
-	looks   *gatherer[lookRow, map[store.BlockID]bool]
-	renews  *gatherer[renewal, map[renewal]bool]
-	sets    kindSets
+	views       *gatherer[int, *view]
+	rosters     *gatherer[int, map[int][]workerRow]
+	memberships *gatherer[struct{}, membership]
+	looks       *gatherer[lookRow, map[store.BlockID]bool]
+	renews      *gatherer[renewal, map[renewal]bool]
+	sets        kindSets
 }
 
 func (s *commons) init(c *Client) {
-	s.surveys = newGatherer(c.readSurvey)
+	s.views = newGatherer(c.readView)
 	s.rosters = newGatherer(c.readWorkers)
-	s.beats = newGatherer(func(ctx context.Context, _ []struct{}) (beat, error) { return c.readBeat(ctx) })
+	s.memberships = newGatherer(func(ctx context.Context, _ []struct{}) (membership, error) { return c.readMembership(ctx) })
 	s.looks = newGatherer(c.lookAbove)
 	s.renews = newGatherer(c.renewAll)
 }
 
-func (c *Client) readSurvey(ctx context.Context, queues []int) (*survey, error) {
-	s := &survey{running: map[int][]runningRow{}}
+func (c *Client) readView(ctx context.Context, queues []int) (*view, error) {
+	s := &view{running: map[int][]runningRow{}}
 	var err error
 	if s.workers, err = c.readWorkers(ctx, queues); err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (c *Client) readSurvey(ctx context.Context, queues []int) (*survey, error) 
 	if s.blocks, err = c.readBlocks(ctx, queues); err != nil {
 		return nil, err
 	}
-	for part := range slices.Chunk(queues, mostSurveyed) {
+	for part := range slices.Chunk(queues, maxSurveyed) {
 		running, err := c.readRunning(ctx, part)
 		if err != nil {
 			s.failed = err
@@ -82,7 +82,7 @@ func (c *Client) readSurvey(ctx context.Context, queues []int) (*survey, error) 
 // readWorkers returns the workers of some queues.
 func (c *Client) readWorkers(ctx context.Context, queues []int) (map[int][]workerRow, error) {
 	found := map[int][]workerRow{}
-	for part := range slices.Chunk(queues, mostSurveyed) {
+	for part := range slices.Chunk(queues, maxSurveyed) {
 		_, err := sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.ListWorkers, sqlrun.Args{"queues": store.IDList(part)},
 			func(rows *sql.Rows) (none struct{}, err error) {
 				var r workerRow
@@ -103,7 +103,7 @@ func (c *Client) readWorkers(ctx context.Context, queues []int) (map[int][]worke
 // readBlocks returns the blocks of some queues.
 func (c *Client) readBlocks(ctx context.Context, queues []int) (map[int][]store.BlockRow, error) {
 	found := map[int][]store.BlockRow{}
-	for part := range slices.Chunk(queues, mostSurveyed) {
+	for part := range slices.Chunk(queues, maxSurveyed) {
 		rows, err := store.Blocks(ctx, &c.dbOf(ctx).Session, part...)
 		if err != nil {
 			return nil, err
@@ -127,8 +127,8 @@ func (c *Client) readRunning(ctx context.Context, queues []int) ([]runningRow, e
 	})
 }
 
-// readBeat reads the present beat, and the time.
-func (c *Client) readBeat(ctx context.Context) (b beat, err error) {
+// readMembership reads the present beat, and the time.
+func (c *Client) readMembership(ctx context.Context) (b membership, err error) {
 	b.at = instant.Now()
 	var us int64
 	if err = c.dbOf(ctx).Get(ctx, store.Pulse, nil, &us, &b.live, &b.late, &b.drained, &b.newest); err == nil {
@@ -143,7 +143,7 @@ func (c *Client) settingsOf(ctx context.Context, names map[int]string) (
 	sets map[int]*store.Queue, limits map[int][]store.LimitRow, failed error,
 ) {
 	sets, limits = map[int]*store.Queue{}, map[int][]store.LimitRow{}
-	for part := range slices.Chunk(slices.Sorted(maps.Keys(names)), mostSurveyed) {
+	for part := range slices.Chunk(slices.Sorted(maps.Keys(names)), maxSurveyed) {
 		err := c.someSettings(ctx, part, names, sets, limits)
 		if err == nil || ctx.Err() != nil || c.db.Dialect.Unavailable(err) {
 			failed = errors.Join(failed, err)

@@ -28,7 +28,7 @@ import (
 // A job becomes a dead letter only if a worker died while it ran alone, and that was at least
 // the MaxCrashes-th death. Up to then its neighbors could have been the cause. A job that ends
 // its worker later than provenAfter is always trusted, so it becomes a dead letter after
-// mostCrashes times MaxCrashes deaths, whoever caused them.
+// maxCrashes times MaxCrashes deaths, whoever caused them.
 //
 // A worker whose jobs are isolated suspects none. Nor does one that removes jobs before they
 // begin: such a job cannot come back.
@@ -47,7 +47,7 @@ const (
 // A trialState is how a job stands on trial.
 type trialState struct {
 	why     trial
-	benched bool // it has given up its place, and waits for a limit
+	atLimit bool // it has given up its place, and waits for a limit
 	unbegun bool // it had a slot, waited there to run alone, and ended without
 }
 
@@ -68,9 +68,9 @@ const (
 	// provenAfter is how long a job runs until it is trusted, unless a test is in haste.
 	provenAfter = 5 * time.Second
 
-	// mostCrashes times the queue's MaxCrashes is after how many deaths a job is a dead letter,
+	// maxCrashes times the queue's MaxCrashes is after how many deaths a job is a dead letter,
 	// whether or not it ran alone.
-	mostCrashes = 4
+	maxCrashes = 4
 )
 
 // trialPlaces counts the jobs that may end the process.
@@ -171,7 +171,7 @@ func (w *Worker) suspectMore() {
 // bench takes away the place of a job on trial that waits for a limit, since that may take
 // any time, and has others come on trial. When it begins there may be more of them than
 // otherwise. mu is held.
-func (w *Worker) bench(d *Delivery) {
+func (w *Worker) parkAtLimit(d *Delivery) {
 	if w.vacate(d) {
 		w.admitMore()
 	}
@@ -179,10 +179,10 @@ func (w *Worker) bench(d *Delivery) {
 
 // vacate takes away the place of a job on trial, and reports whether it had one. mu is held.
 func (t *trialPlaces) vacate(d *Delivery) bool {
-	if d.trial.why == trusted || d.trial.benched {
+	if d.trial.why == trusted || d.trial.atLimit {
 		return false
 	}
-	d.trial.benched = true
+	d.trial.atLimit = true
 	t.onTrial[d.trial.why]--
 	return true
 }
@@ -194,7 +194,7 @@ func (w *Worker) acquit(d *Delivery) {
 		return
 	}
 	w.vacate(d)
-	d.trial.why, d.trial.benched = trusted, false
+	d.trial.why, d.trial.atLimit = trusted, false
 	if w.lone.d == d {
 		w.lone.d = nil
 		signal(w.lone.wake)
@@ -222,19 +222,19 @@ func (w *Worker) guilty(q *workQueue, r runningRow) bool {
 	switch {
 	case w.opt.Isolated || r.state == rowHanded:
 		return false
-	case r.losses >= mostLosses*most:
+	case r.losses >= maxLosses*most:
 		return true
 	case !r.died():
 		return false
 	case r.state == rowAlone:
 		return r.crashes >= most
 	}
-	return r.crashes >= mostCrashes*most
+	return r.crashes >= maxCrashes*most
 }
 
 // verdictText says why a job is a dead letter.
 func (w *Worker) verdictText(q *workQueue, r runningRow) string {
-	if r.losses >= mostLosses*q.set.MaxCrashes {
+	if r.losses >= maxLosses*q.set.MaxCrashes {
 		return fmt.Sprintf("lost its lease %d times: the workers that ran it lived, and did not reach the database in time", r.losses)
 	}
 	return fmt.Sprintf("%d workers died while it was running", r.crashes)
@@ -243,9 +243,9 @@ func (w *Worker) verdictText(q *workQueue, r runningRow) string {
 // checkOut gives a job a row of its own, whether it is running or about to run. mu is held.
 func (box *outbox) checkOut(d *Delivery, crashes int) {
 	d.row = rowLeaving
-	m := move{d: d, out: true, tries: d.Attempt, died: crashes, more: d.trial.why.state()}
+	m := move{d: d, out: true, attempts: d.Attempt, crashes: crashes, detail: d.trial.why.state()}
 	if d.began != 0 {
-		m.later = -since(d.began)
+		m.delay = -since(d.began)
 	}
 	d.b.moves = append(d.b.moves, m)
 	box.enlist(d.b)

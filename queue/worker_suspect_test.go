@@ -311,19 +311,19 @@ func TestPoison(t *testing.T) {
 	})
 }
 
-// A job that ends its worker after it was trusted is dead after mostCrashes as many deaths.
+// A job that ends its worker after it was trusted is dead after maxCrashes as many deaths.
 func TestSlowPoison(t *testing.T) {
 	memory(t, func(t *testing.T, db *dbtest.DB) {
 		const most = 2
 		o := newDock(t, db, func(q *admin.Queue) { q.MaxCrashes = most })
 		id := o.enqueue("poison")
-		for range mostCrashes * most {
+		for range maxCrashes * most {
 			o.hire(WorkerOptions{}, nil)
 			o.age("poison")
 			o.kill()
 		}
 		o.hire(WorkerOptions{}, nil)
-		if j := becomes(t, o.c, id, admin.StateDead); j.Crashes != mostCrashes*most {
+		if j := becomes(t, o.c, id, admin.StateDead); j.Crashes != maxCrashes*most {
 			t.Errorf("it is %+v", j)
 		}
 	})
@@ -406,7 +406,7 @@ func TestLoneTrial(t *testing.T) {
 		o.age("long")
 		o.kill() // which proves nothing either, but is the last
 		o.hire(WorkerOptions{}, nil)
-		if j := becomes(t, o.c, long, admin.StateDead); j.Crashes != mostCrashes {
+		if j := becomes(t, o.c, long, admin.StateDead); j.Crashes != maxCrashes {
 			t.Errorf("it is %+v", j)
 		}
 	})

@@ -66,7 +66,7 @@ func othersMove(all []workerRow, name string) bool {
 }
 
 // A claim is what a worker may take of a part of a queue's blocks.
-type claim struct {
+type allotment struct {
 	q      *workQueue
 	free   []store.BlockRow // those that are left, in the order in which it takes them
 	vacant map[int]bool     // these it takes beyond its share
@@ -74,7 +74,7 @@ type claim struct {
 }
 
 // pick takes those out of the list that are to be tried next.
-func (c *claim) pick() (picked []*bid) {
+func (c *allotment) next() (picked []*candidate) {
 	n, left := c.n, c.free[:0]
 	for _, r := range c.free {
 		if n <= 0 && !c.vacant[r.Divided] {
@@ -82,15 +82,15 @@ func (c *claim) pick() (picked []*bid) {
 			continue
 		}
 		n--
-		picked = append(picked, &bid{c: c, row: r})
+		picked = append(picked, &candidate{of: c, row: r})
 	}
 	c.free = left
 	return picked
 }
 
 // A bid is for a block that a worker tries to take.
-type bid struct {
-	c   *claim
+type candidate struct {
+	of  *allotment
 	row store.BlockRow
 	got bool
 }
@@ -103,7 +103,7 @@ const (
 )
 
 // end returns how the block's last holder ended.
-func (x *bid) end() int {
+func (x *candidate) end() int {
 	switch {
 	case x.row.State == "FREE":
 		return endFreed
@@ -113,25 +113,25 @@ func (x *bid) end() int {
 	return endDied
 }
 
-// mostTaken is how many blocks a transaction takes.
-const mostTaken = 1000
+// maxTaken is how many blocks a transaction takes.
+const maxTaken = 1000
 
-// takeFree takes free blocks of some queues, as many as each lacks, and vacant ones. A block that
+// takeFreeBlocks takes free blocks of some queues, as many as each lacks, and vacant ones. A block that
 // cannot be taken does not prevent others.
-func (w *Worker) takeFree(ctx context.Context, claims []*claim, name string) (failed error) {
+func (w *Worker) takeFreeBlocks(ctx context.Context, claims []*allotment, name string) (failed error) {
 	down := func(err error) bool { return ctx.Err() != nil || w.db.Dialect.Unavailable(err) }
 	for {
-		var all []*bid
+		var all []*candidate
 		for _, c := range claims {
-			all = append(all, c.pick()...)
+			all = append(all, c.next()...)
 		}
 		if len(all) == 0 {
 			return failed
 		}
-		slices.SortFunc(all, func(a, b *bid) int { // so that nobody waits for somebody who waits for it
-			return cmp.Or(cmp.Compare(a.c.q.id, b.c.q.id), cmp.Compare(a.row.Divided, b.row.Divided))
+		slices.SortFunc(all, func(a, b *candidate) int { // so that nobody waits for somebody who waits for it
+			return cmp.Or(cmp.Compare(a.of.q.id, b.of.q.id), cmp.Compare(a.row.Divided, b.row.Divided))
 		})
-		for parts := chunks(all, mostTaken); len(parts) > 0; {
+		for parts := chunks(all, maxTaken); len(parts) > 0; {
 			if w.ending() {
 				return failed
 			}
@@ -162,16 +162,16 @@ func (w *Worker) ending() bool {
 
 // noteTaken counts the blocks that were taken, and keeps those for a while that are beyond the
 // worker's share.
-func (w *Worker) noteTaken(all []*bid) {
+func (w *Worker) noteTaken(all []*candidate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, x := range all {
 		if !x.got {
 			continue
 		}
-		q, divided := x.c.q, x.row.Divided
+		q, divided := x.of.q, x.row.Divided
 		delete(q.vacant, divided)
-		if x.c.n--; x.c.n >= 0 {
+		if x.of.n--; x.of.n >= 0 {
 			continue
 		}
 		if b := q.blocks[divided]; b != nil {
@@ -181,10 +181,10 @@ func (w *Worker) noteTaken(all []*bid) {
 }
 
 // takeSome takes blocks that nobody has, or whose workers have ended.
-func (w *Worker) takeSome(ctx context.Context, some []*bid, name string) error {
-	rows, byID := make([]sqlrun.Args, len(some)), map[store.BlockID]*bid{}
+func (w *Worker) takeSome(ctx context.Context, some []*candidate, name string) error {
+	rows, byID := make([]sqlrun.Args, len(some)), map[store.BlockID]*candidate{}
 	for i, x := range some {
-		id := store.BlockID{Queue: x.c.q.id, Divided: x.row.Divided}
+		id := store.BlockID{Queue: x.of.q.id, Divided: x.row.Divided}
 		rows[i], byID[id] = sqlrun.Args{
 			"queue": id.Queue, "block": id.Divided, "seen": x.row.Fence, "was": x.row.State, "died": x.end(),
 		}, x
@@ -208,7 +208,9 @@ func (w *Worker) takeSome(ctx context.Context, some []*bid, name string) error {
 }
 
 // mark makes blocks this worker's, and returns those that it got.
-func (w *Worker) mark(ctx context.Context, args sqlrun.Args, rows []sqlrun.Args, byID map[store.BlockID]*bid) (got []*bid, err error) {
+func (w *Worker) mark(
+	ctx context.Context, args sqlrun.Args, rows []sqlrun.Args, byID map[store.BlockID]*candidate,
+) (got []*candidate, err error) {
 	err = w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		got = nil
 		free := map[store.BlockID]bool{}
@@ -238,8 +240,8 @@ func (w *Worker) readSize() int {
 }
 
 // newBlock makes a block of a row that this worker has taken.
-func (w *Worker) newBlock(x *bid, reads int) *block {
-	q, r := x.c.q, &x.row
+func (w *Worker) newBlock(x *candidate, reads int) *block {
+	q, r := x.of.q, &x.row
 	b := &block{
 		q: q, divided: r.Divided, fence: r.Fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
 		reads: board.Reads{Dirty: true, Unseen: true}, dues: board.Dues{Ripe: true}, keyed: q.set.Ordered || r.FIFO, fifo: r.FIFO,
@@ -258,7 +260,7 @@ func (w *Worker) newBlock(x *bid, reads int) *block {
 }
 
 // noteLost logs from which workers blocks were taken over.
-func (w *Worker) noteLost(got []*bid) {
+func (w *Worker) noteLost(got []*candidate) {
 	blocks, queues := map[string]int{}, map[string]map[string]bool{}
 	for _, x := range got {
 		if by := x.row.LockBy; x.end() == endDied {
@@ -266,7 +268,7 @@ func (w *Worker) noteLost(got []*bid) {
 				queues[by] = map[string]bool{}
 			}
 			blocks[by]++
-			queues[by][x.c.q.name] = true
+			queues[by][x.of.q.name] = true
 		}
 	}
 	for by, n := range blocks {
@@ -281,7 +283,7 @@ const fewBlocks = 64
 // receive begins with blocks that this worker has taken. If it cannot be known what their jobs wait
 // for, it hands them over again. It reports whether the worker has them.
 func (w *Worker) receive(ctx context.Context, all []*block, name string) (ours bool, err error) {
-	if err := w.findHeld(ctx, all); err != nil {
+	if err := w.holdBusyKeys(ctx, all); err != nil {
 		_ = w.handOver(ctx, all, name)
 		return false, err
 	}
@@ -341,7 +343,7 @@ func (w *Worker) lookInto(ctx context.Context, all []*block) {
 
 // handOver frees blocks of this worker.
 func (w *Worker) handOver(ctx context.Context, all []*block, name string) (failed error) {
-	for part := range slices.Chunk(all, mostTaken) {
+	for part := range slices.Chunk(all, maxTaken) {
 		rows := make([]sqlrun.Args, len(part))
 		for i, b := range part {
 			rows[i] = sqlrun.Args{"queue": b.q.id, "block": b.divided, "held": b.fence, "heir": cmp.Or(b.heir, b.forKind)}

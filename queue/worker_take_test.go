@@ -20,7 +20,7 @@ func TestCreateMany(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		first := client(t, db, Options{Blocks: 3})
 		must(t, first.create(t.Context(), "q7", 2))
-		names := make([]string, 2*mostMade+5)
+		names := make([]string, 2*maxMade+5)
 		for i := range names {
 			names[i] = fmt.Sprint("q", i)
 		}
@@ -124,7 +124,7 @@ func TestRungWhileTaken(t *testing.T) {
 		must(t, err)
 		var all []*block
 		for i := range rows {
-			b := w.newBlock(&bid{c: &claim{q: q}, row: rows[i]}, 0)
+			b := w.newBlock(&candidate{of: &allotment{q: q}, row: rows[i]}, 0)
 			b.serving, b.dues.Ripe, q.blocks[b.divided] = true, false, b
 			all = append(all, b)
 		}

@@ -208,9 +208,9 @@ func (t *transfer) takeSome(ctx context.Context) (all bool, slow string, err err
 			if r.LockBy == t.node {
 				continue
 			}
-			x := &bid{c: &claim{q: q}, row: *r}
+			x := &candidate{of: &allotment{q: q}, row: *r}
 			if r.Free() {
-				if err = t.w.takeSome(ctx, []*bid{x}, t.node); err != nil {
+				if err = t.w.takeSome(ctx, []*candidate{x}, t.node); err != nil {
 					return false, "", err
 				}
 			}
@@ -222,8 +222,8 @@ func (t *transfer) takeSome(ctx context.Context) (all bool, slow string, err err
 	return all, slow, nil
 }
 
-// A stander is a job to be moved or not, without its payload.
-type stander struct {
+// A pending is a job to be moved or not, without its payload.
+type pending struct {
 	id                int64
 	priority          int
 	kind, key, unique string
@@ -232,7 +232,7 @@ type stander struct {
 }
 
 // order returns its position among the jobs of its key, as workers see it: see Delivery.
-func (s *stander) order() int64 {
+func (s *pending) order() int64 {
 	if s.runAt == 0 || s.holds {
 		return s.id
 	}
@@ -256,23 +256,23 @@ func (t *transfer) walk(ctx context.Context) error {
 		for _, pass := range []struct {
 			stmt *sqlrun.Stmt
 			from table
-			pick func(*stander) bool
+			pick func(*pending) bool
 		}{
-			{store.StandRunning, tableRunning, func(s *stander) bool {
+			{store.StandRunning, tableRunning, func(s *pending) bool {
 				if t.picks(s) {
 					t.sum.Running++
 				}
 				t.stays(s, 0)
 				return false
 			}},
-			{store.StandDelayed, tableDelayed, func(s *stander) bool {
+			{store.StandDelayed, tableDelayed, func(s *pending) bool {
 				if !t.picks(s) && (s.holds || s.runAt <= now) {
 					t.stays(s, s.order())
 				}
 				return s.holds && t.goes(s)
 			}},
 			{store.StandReady, tableReady, t.goes},
-			{store.StandDelayed, tableDelayed, func(s *stander) bool { return !s.holds && t.picks(s) && t.goes(s) }},
+			{store.StandDelayed, tableDelayed, func(s *pending) bool { return !s.holds && t.picks(s) && t.goes(s) }},
 		} {
 			if err := t.pass(ctx, b.Divided, pass.stmt, pass.from, pass.pick); err != nil {
 				return err
@@ -283,12 +283,12 @@ func (t *transfer) walk(ctx context.Context) error {
 }
 
 // picks reports whether a job should be moved, if it can be.
-func (t *transfer) picks(s *stander) bool {
+func (t *transfer) picks(s *pending) bool {
 	return s.id <= t.bound && (len(t.opt.Kinds) == 0 || slices.Contains(t.opt.Kinds, s.kind))
 }
 
 // goes reports whether a job is moved. A job that stays may keep others of its key here.
-func (t *transfer) goes(s *stander) bool {
+func (t *transfer) goes(s *pending) bool {
 	if !t.picks(s) {
 		t.stays(s, s.order())
 		return false
@@ -301,7 +301,7 @@ func (t *transfer) goes(s *stander) bool {
 }
 
 // stays records that a job stays, at its position in the order.
-func (t *transfer) stays(s *stander, order int64) {
+func (t *transfer) stays(s *pending, order int64) {
 	if s.key == "" {
 		return
 	}
@@ -311,15 +311,15 @@ func (t *transfer) stays(s *stander, order int64) {
 }
 
 // pass goes through the jobs of a block in a table, by id, and moves the selected ones.
-func (t *transfer) pass(ctx context.Context, divided int, stmt *sqlrun.Stmt, from table, pick func(*stander) bool) error {
+func (t *transfer) pass(ctx context.Context, divided int, stmt *sqlrun.Stmt, from table, pick func(*pending) bool) error {
 	for after := int64(0); ; {
 		all, err := t.page(ctx, divided, stmt, after)
 		if err != nil {
 			return err
 		}
 		last := len(all) < store.Chunk
-		all = store.UpTo(all, store.Chunk, func(s *stander) int64 { return s.id })
-		var batch []*stander
+		all = store.UpTo(all, store.Chunk, func(s *pending) int64 { return s.id })
+		var batch []*pending
 		for i := range all {
 			if pick(&all[i]) {
 				batch = append(batch, &all[i])
@@ -334,7 +334,7 @@ func (t *transfer) pass(ctx context.Context, divided int, stmt *sqlrun.Stmt, fro
 
 // page returns the next jobs by id, those of each priority; so there may be more than a chunk,
 // up to which they are complete.
-func (t *transfer) page(ctx context.Context, divided int, stmt *sqlrun.Stmt, after int64) (all []stander, err error) {
+func (t *transfer) page(ctx context.Context, divided int, stmt *sqlrun.Stmt, after int64) (all []pending, err error) {
 	args := sqlrun.Args{"queue": t.from.ID, "divided": divided, "limit": store.Chunk, "after": after}
 	for _, p := range store.Priorities {
 		args["after"+p] = after
@@ -342,14 +342,14 @@ func (t *transfer) page(ctx context.Context, divided int, stmt *sqlrun.Stmt, aft
 	err = t.c.db.Pipeline(ctx, &sqlrun.Step{ // so that its plans are cached
 		Stmt: stmt, Args: args,
 		Scan: func(row *sqlrun.Row) error {
-			all = append(all, stander{
+			all = append(all, pending{
 				id: row.Int(0), priority: int(row.Int(1)), kind: string(row.Bytes(2)), key: textOf(row, 3), unique: textOf(row, 4),
 				runAt: row.Int(5), holds: row.Int(6) != 0,
 			})
 			return nil
 		},
 	})
-	slices.SortFunc(all, func(a, b stander) int { return cmp.Compare(a.id, b.id) })
+	slices.SortFunc(all, func(a, b pending) int { return cmp.Compare(a.id, b.id) })
 	return all, err
 }
 
@@ -365,7 +365,7 @@ var errTaken = errors.New("unique keys are in use there")
 
 // send moves jobs in one transaction, except for those whose unique keys are in use there, and
 // the later jobs of their ordering keys.
-func (t *transfer) send(ctx context.Context, divided int, from table, batch []*stander) error {
+func (t *transfer) send(ctx context.Context, divided int, from table, batch []*pending) error {
 	for len(batch) > 0 {
 		if t.w == nil {
 			t.sum.Jobs += len(batch)
@@ -390,7 +390,7 @@ func (t *transfer) send(ctx context.Context, divided int, from table, batch []*s
 		if !errors.Is(err, errTaken) {
 			return err
 		}
-		var rest []*stander
+		var rest []*pending
 		for _, s := range batch {
 			if taken[s.id] {
 				t.sum.Taken++
@@ -405,8 +405,8 @@ func (t *transfer) send(ctx context.Context, divided int, from table, batch []*s
 }
 
 // order records that the other queue has keys before it gets a job with one.
-func (t *transfer) order(ctx context.Context, batch []*stander) error {
-	if t.to.Ordered || !slices.ContainsFunc(batch, func(s *stander) bool { return s.key != "" }) {
+func (t *transfer) order(ctx context.Context, batch []*pending) error {
+	if t.to.Ordered || !slices.ContainsFunc(batch, func(s *pending) bool { return s.key != "" }) {
 		return nil
 	}
 	_, err := t.c.db.Exec(ctx, store.SetOrdered, sqlrun.Args{"queue": t.to.ID})
@@ -418,10 +418,10 @@ func (t *transfer) order(ctx context.Context, batch []*stander) error {
 
 // sendIn moves those of some jobs that still exist. It counts them, or returns those whose
 // unique keys are taken.
-func (t *transfer) sendIn(ctx context.Context, tx *sqlrun.Session, divided int, from table, batch []*stander,
+func (t *transfer) sendIn(ctx context.Context, tx *sqlrun.Session, divided int, from table, batch []*pending,
 	n *int, taken map[int64]bool,
 ) error {
-	var parts [Idle + 1][]*stander
+	var parts [Idle + 1][]*pending
 	for _, s := range batch {
 		p := 0
 		if from == tableReady {
@@ -443,7 +443,7 @@ func (t *transfer) sendIn(ctx context.Context, tx *sqlrun.Session, divided int, 
 		if err != nil {
 			return err
 		}
-		part = slices.DeleteFunc(part, func(s *stander) bool { return !slices.Contains(here, s.id) }) // cancelled
+		part = slices.DeleteFunc(part, func(s *pending) bool { return !slices.Contains(here, s.id) }) // cancelled
 		if len(part) == 0 {
 			continue
 		}
@@ -504,7 +504,7 @@ func (t *transfer) stillMine(ctx context.Context, tx *sqlrun.Session, divided in
 
 // sendKeys takes the unique keys of jobs in the other queue, and frees them here. It records
 // those that are taken there.
-func (t *transfer) sendKeys(ctx context.Context, tx *sqlrun.Session, part []*stander, taken map[int64]bool) error {
+func (t *transfer) sendKeys(ctx context.Context, tx *sqlrun.Session, part []*pending, taken map[int64]bool) error {
 	var theirs store.Uniques
 	for _, s := range part {
 		theirs.Add(s.id, s.unique)

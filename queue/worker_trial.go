@@ -207,7 +207,7 @@ func (w *Worker) nextAccused() (*orphan, *block) {
 func (w *Worker) triesOthers() bool {
 	n := w.onTrial[suspected] + w.onTrial[survivor]
 	for _, d := range w.out {
-		if (d.trial.why == suspected || d.trial.why == survivor) && !d.trial.benched && (d.phase != phaseRead || !d.b.startable()) {
+		if (d.trial.why == suspected || d.trial.why == survivor) && !d.trial.atLimit && (d.phase != phaseRead || !d.b.startable()) {
 			n--
 		}
 	}
@@ -259,7 +259,7 @@ func (w *Worker) adjourn(at instant.Instant) {
 // popLone returns the job that is to run alone when it may begin. mu is held.
 func (w *Worker) popLone() *Delivery {
 	t, at := &w.lone, instant.Now()
-	if t.d == nil || !t.marked || t.began || t.d.ctx.over || at >= w.lease.deadline || !w.choice.asking.takes(t.d.Kind) {
+	if t.d == nil || !t.marked || t.began || t.d.ctx.over || at >= w.lease.deadline || !w.choice.wanted.takes(t.d.Kind) {
 		return nil
 	}
 	t.began = true

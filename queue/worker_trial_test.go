@@ -207,7 +207,7 @@ func TestWaitingForATrialIsNoGuilt(t *testing.T) {
 			o.says(long, state)
 			o.kill()
 		}
-		for range 2 * mostCrashes {
+		for range 2 * maxCrashes {
 			o.hire(WorkerOptions{}, func(w *Worker) { w.lone.recess = instant.Now().Add(time.Hour) })
 			eventually(t, "it waits", func() bool {
 				o.w.mu.Lock()

@@ -119,5 +119,5 @@ func (w *Worker) manyBlocks() bool {
 	for _, q := range w.queues {
 		n += len(q.blocks)
 	}
-	return n >= mostLooked
+	return n >= maxLooked
 }

@@ -101,7 +101,7 @@ func (w *Worker) look(d *Delivery, at instant.Instant) {
 			w.end(d, cause, "")
 		}
 	}
-	if stall := w.stallOf(d); stall > 0 && !d.ctx.over && d.began != 0 && at.Sub(max(d.began, d.lively)) >= stall {
+	if stall := w.stallOf(d); stall > 0 && !d.ctx.over && d.began != 0 && at.Sub(max(d.began, d.progressed)) >= stall {
 		d.ctx.end(fmt.Errorf("%w for %v", ErrStalled, stall))
 		d.late = at
 	}

@@ -59,8 +59,8 @@ var (
 		FROM {prefix}node WHERE name > :after ORDER BY name LIMIT :limit`)
 )
 
-// mostLanes bounds the number of lanes that Upcoming reads.
-const mostLanes = 100
+// maxLanes bounds the number of lanes that Upcoming reads.
+const maxLanes = 100
 
 // A Planned is an active schedule, and when a daemon may claim its next slot.
 type Planned struct {
@@ -92,7 +92,7 @@ func Upcoming(ctx context.Context, db *dialect.DB, limit int) ([]Planned, error)
 // lanes returns the lanes of active schedules, ordered by name.
 func lanes(ctx context.Context, db *dialect.DB) (all []string, err error) {
 	lane := ""
-	for range mostLanes {
+	for range maxLanes {
 		next, err := sqlrun.Select(ctx, &db.Session, nextLane, sqlrun.Args{"after": lane}, func(rows *sql.Rows) (name string, err error) {
 			return name, rows.Scan(&name)
 		})
@@ -105,8 +105,8 @@ func lanes(ctx context.Context, db *dialect.DB) (all []string, err error) {
 	return all, nil
 }
 
-// mostExecuting bounds the runs of a lane that Executing counts.
-const mostExecuting = 1000
+// maxExecuting bounds the runs of a lane that Executing counts.
+const maxExecuting = 1000
 
 // Executing returns how many runs each daemon executes now, by daemon name. It counts up to a
 // thousand runs in each lane that Upcoming reads.
@@ -117,7 +117,7 @@ func Executing(ctx context.Context, db *dialect.DB) (map[string]int, error) {
 		return nil, err
 	}
 	for _, lane := range lanes {
-		args := sqlrun.Args{"lane": lane, "limit": mostExecuting, "never": never.UnixMicro()}
+		args := sqlrun.Args{"lane": lane, "limit": maxExecuting, "never": never.UnixMicro()}
 		_, err := sqlrun.Select(ctx, &db.Session, executing, args, func(rows *sql.Rows) (none struct{}, err error) {
 			var name string
 			var n int

@@ -38,8 +38,8 @@ func (s *Schedule) Work() string {
 	return commands
 }
 
-// mostNumber is the greatest number in settings.
-const mostNumber = 1_000_000
+// maxNumber is the greatest number in settings.
+const maxNumber = 1_000_000
 
 // workColumns are columns of a schedule that say when it runs, and what.
 var workColumns = []Setting{
@@ -67,7 +67,7 @@ var settings = []Setting{
 		"", "The ordering key of the job: jobs of one key are done in order.").For(jobs).Else("none"),
 	setting.Of("job_priority", setting.Urgency(), func(s *Schedule) *int { return &s.Job.Priority },
 		"normal", "The priority of the job in its queue.").For(jobs),
-	setting.Of("job_max_attempts", setting.Number(mostNumber), func(s *Schedule) *int { return &s.Job.MaxAttempts },
+	setting.Of("job_max_attempts", setting.Number(maxNumber), func(s *Schedule) *int { return &s.Job.MaxAttempts },
 		"", "The job is dead after this many failed attempts.").For(jobs).Else("the queue's"),
 	setting.Of("job_timeout", setting.Span(), func(s *Schedule) *time.Duration { return &s.Job.Timeout },
 		"", "An attempt at the job fails after this long.").For(jobs).Else("the queue's"),
@@ -109,9 +109,9 @@ var settings = []Setting{
 		"", "There are no slots before this time, such as 2026-12-01T00:00.").Column("starts_at").In(zoneOf),
 	setting.Of("ends", setting.Moment(), func(s *Schedule) *time.Time { return &s.Ends },
 		"", "There are no slots after this time, such as 2026-12-31T18:00.").Column("ends_at").In(zoneOf),
-	setting.Of("max_failures", setting.NumberOr("none", 0, mostNumber), func(s *Schedule) *int { return &s.MaxFailures },
+	setting.Of("max_failures", setting.NumberOr("none", 0, maxNumber), func(s *Schedule) *int { return &s.MaxFailures },
 		"none", "The schedule is given up after this many failed slots in a row."),
-	setting.Of("keep_runs", setting.NumberOr("all", -1, mostNumber), func(s *Schedule) *int { return &s.KeepRuns },
+	setting.Of("keep_runs", setting.NumberOr("all", -1, maxNumber), func(s *Schedule) *int { return &s.KeepRuns },
 		"1000", "The number of runs that the history keeps."),
 	setting.Of("keep_for", setting.Span("forever"), func(s *Schedule) *time.Duration { return &s.KeepFor },
 		"30d", "How long the history keeps runs."),

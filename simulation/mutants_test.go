@@ -61,7 +61,7 @@ var mutants = []mutant{
 	},
 	{
 		"a retry does not hold its key", "queue", "queue/worker_retry.go",
-		`m.holds = m.what != buried && ordered && q.KeyRetry == "hold"`, "m.holds = false", "order", 40,
+		`m.holds = m.verdict != buried && ordered && q.KeyRetry == "hold"`, "m.holds = false", "order", 40,
 	},
 	{
 		"CompleteTx leaves earlier jobs of its key", "queue", "queue/worker_complete.go",

@@ -55,8 +55,8 @@ func (p *Process) World() *World { return p.w }
 
 func (p *Process) who() string { return fmt.Sprintf("%s/%d", p.Name, p.Life) }
 
-// mostTries is for how many seconds a process connects in vain: longer than any fault.
-const mostTries = 600
+// maxTries is for how many seconds a process connects in vain: longer than any fault.
+const maxTries = 600
 
 // Open connects to the database, with a pool of at most so many connections. It tries again until it
 // succeeds or the process is to stop. The connections are closed when the program returns.
@@ -69,7 +69,7 @@ func (p *Process) Open(most int) (*dialect.DB, error) {
 			return db, nil
 		}
 		_ = conns.Close()
-		if tries == mostTries {
+		if tries == maxTries {
 			return nil, fmt.Errorf("connect, %d times: %w", tries, err)
 		}
 		if err := p.Sleep(p.ctx, time.Second); err != nil {

@@ -39,7 +39,7 @@ const (
 	typedKind     = "typed" // its payload is a text, or is not
 
 	stallAfter = 2 * time.Second
-	mostDelay  = 3 * time.Second
+	maxDelay   = 3 * time.Second
 	manyErrors = 400
 )
 
@@ -53,7 +53,7 @@ func (g *progressWork) Claims() []string {
 
 func (g *progressWork) Begin(w *World) (err error) {
 	g.lease = time.Duration(w.Knob("lease", 8, 4, 2)) * time.Second
-	if err := g.begin(w, g.lease+mostDelay+15*time.Second); err != nil {
+	if err := g.begin(w, g.lease+maxDelay+15*time.Second); err != nil {
 		return err
 	}
 	g.steps, g.gone = map[*errand]*steps{}, map[*errand]time.Time{}
@@ -62,7 +62,7 @@ func (g *progressWork) Begin(w *World) (err error) {
 	}
 	if _, err := g.admin.Edit(w.Free(), progressQueue, func(q *admin.Queue) {
 		q.MaxAttempts, q.MaxCrashes = 30_000, 100
-		q.RetryDelay, q.RetryMaxDelay = 100*time.Millisecond, mostDelay
+		q.RetryDelay, q.RetryMaxDelay = 100*time.Millisecond, maxDelay
 	}); err != nil {
 		return err
 	}
@@ -336,12 +336,12 @@ func (g *progressWork) Left(w *World) string {
 	}
 	var late int
 	err := pool.QueryRowContext(w.Free(), `SELECT COUNT(*) FROM dbcron_job_delayed WHERE id > 0 AND (julianday(run_at) - julianday(sim_now())) * 86400 > ?`,
-		(mostDelay + time.Second).Seconds()).Scan(&late)
+		(maxDelay + time.Second).Seconds()).Scan(&late)
 	if err != nil {
 		return err.Error()
 	}
 	if late > 0 && !w.Stepped() {
-		w.Violate("backoff", nil, "%d jobs are delayed for more than %v", late, mostDelay)
+		w.Violate("backoff", nil, "%d jobs are delayed for more than %v", late, maxDelay)
 	}
 	w.mu.Lock()
 	for _, s := range g.open {

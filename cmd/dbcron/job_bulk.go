@@ -118,7 +118,7 @@ func (p *program) doBulk(ctx context.Context, b *bulk) (sum wire.BulkResult, err
 	so := p.begin(ctx, task{
 		what: fmt.Sprintf("%s %s jobs of %s", doing, b.given["state"], oneLine(b.given["queue"], 200)), unit: "jobs",
 		left: func(ctx context.Context) (int, error) {
-			r, err := p.bulkPart(ctx, b, true, mostInPart)
+			r, err := p.bulkPart(ctx, b, true, maxInPart)
 			return r.Done, err
 		},
 	})
@@ -130,17 +130,17 @@ func (p *program) doBulk(ctx context.Context, b *bulk) (sum wire.BulkResult, err
 		r, err := p.bulkPart(ctx, b, false, part)
 		r.Done, r.Gone = r.Done+sum.Done, r.Gone+sum.Gone
 		moved := r.Done+r.Gone > sum.Done+sum.Gone
-		if sum = r; err != nil || r.All || r.Done == b.most && b.most > 0 || !moved && part == mostInPart {
+		if sum = r; err != nil || r.All || r.Done == b.most && b.most > 0 || !moved && part == maxInPart {
 			return sum, err
 		}
 		if so.at(sum.Done); !moved { // at the head are jobs that stay, and it looks beyond them
-			part = mostInPart
+			part = maxInPart
 		}
 	}
 }
 
-// mostInPart is how many jobs an operation acts on at the most.
-const mostInPart = 100_000
+// maxInPart is how many jobs an operation acts on at the most.
+const maxInPart = 100_000
 
 // jobsOf describes the jobs that a result is about.
 func jobsOf(r *wire.BulkResult) string {

@@ -84,8 +84,8 @@ func (p *program) twin(t twin) *cobra.Command {
 		switch {
 		case t.needs != "" && len(args) <= least && !changes(c, op):
 			return usagef("there is nothing to change; give %s", t.needs)
-		case t.count > 0 && (most < 1 || most > mostListed):
-			return usagef("-n %d: use 1 to %d", most, mostListed)
+		case t.count > 0 && (most < 1 || most > maxListed):
+			return usagef("-n %d: use 1 to %d", most, maxListed)
 		}
 		if t.other != nil {
 			op = cmp.Or(operations()[t.other(c)], op)
@@ -163,8 +163,8 @@ func changes(c *cobra.Command, op *httpapi.Operation) (given bool) {
 	return given
 }
 
-// mostListed is how many entries a list prints at the most.
-const mostListed = 1_000_000
+// maxListed is how many entries a list prints at the most.
+const maxListed = 1_000_000
 
 // addFlags adds a flag for each parameter that is no argument, and returns their names.
 func (t *twin) addFlags(c *cobra.Command, op *httpapi.Operation, given values, named []string) (names []string) {

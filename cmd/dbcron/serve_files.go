@@ -16,7 +16,7 @@ import (
 const (
 	fileEvery  = 5 * time.Second // between two checks for changed files
 	othersWhen = 12              // checks between two looks at other daemons' files
-	mostFiles  = 1000
+	maxFiles   = 1000
 )
 
 // watchedFiles are the files of a daemon, which reads them again when they change, as crond does. They are used by
@@ -113,7 +113,7 @@ func (w *watchedFiles) lookAtOthers(ctx context.Context) {
 	if len(w.files) == 0 {
 		return
 	}
-	all, err := health.ListFiles(ctx, w.db, mostFiles)
+	all, err := health.ListFiles(ctx, w.db, maxFiles)
 	if err != nil {
 		if ctx.Err() == nil {
 			w.log.Warn("other daemons' files cannot be looked at", "err", err)

@@ -28,8 +28,8 @@ const (
 	claimGrace = 5 * time.Second
 )
 
-// mostMetrics limits the schedules whose runs a scrape reads.
-const mostMetrics = 10_000
+// maxMetrics limits the schedules whose runs a scrape reads.
+const maxMetrics = 10_000
 
 // newMetrics returns the metrics of this daemon, with up to so many schedules one by one.
 func newMetrics(db *dialect.DB, schedules int) (*httpapi.Metrics, error) {
@@ -89,8 +89,8 @@ func (f *httpFlags) check(once bool) (err error) {
 	case once && f.asked: // the file may be shared with daemons that stay
 		return usagef("--once ends when all is done; --listen and --admin-listen are for daemons that stay")
 	}
-	if f.schedules < 0 || f.schedules > mostMetrics {
-		return usagef("--metrics-schedules: %d is not 0 to %d", f.schedules, mostMetrics)
+	if f.schedules < 0 || f.schedules > maxMetrics {
+		return usagef("--metrics-schedules: %d is not 0 to %d", f.schedules, maxMetrics)
 	}
 	if f.bytes, err = setting.ParseSize(f.maxBody); err != nil {
 		return usagef("--max-body: %v", err)

@@ -62,14 +62,14 @@ var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
 		if err != nil {
 			return nil, err
 		}
-		all, err := c.Queues(ctx, "", mostNames)
+		all, err := c.Queues(ctx, "", maxNames)
 		for i := range all {
 			names = append(names, all[i].Name)
 		}
 		return names, err
 	},
 	"schedule": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
-		all, err := scheduler.List(ctx, db, "", mostNames)
+		all, err := scheduler.List(ctx, db, "", maxNames)
 		for i := range all {
 			names = append(names, all[i].Name)
 		}
@@ -80,7 +80,7 @@ var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
 		if err != nil {
 			return nil, err
 		}
-		all, err := l.List(ctx, "", 0, mostNames)
+		all, err := l.List(ctx, "", 0, maxNames)
 		for i := range all {
 			names = append(names, all[i].Name)
 		}
@@ -92,7 +92,7 @@ var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
 			return nil, err
 		}
 		for _, state := range []string{queue.GroupOpen, queue.GroupSealed} {
-			all, err := c.Groups(ctx, state, 0, mostNames)
+			all, err := c.Groups(ctx, state, 0, maxNames)
 			if err != nil {
 				return nil, err
 			}
@@ -107,7 +107,7 @@ var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
 		if err != nil {
 			return nil, err
 		}
-		all, err := c.Routes(ctx, "", mostNames)
+		all, err := c.Routes(ctx, "", maxNames)
 		for i := range all {
 			names = append(names, all[i].Kind)
 		}
@@ -118,7 +118,7 @@ var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
 		if err != nil {
 			return nil, err
 		}
-		all, err := c.Subscriptions(ctx, admin.Subscription{}, mostNames)
+		all, err := c.Subscriptions(ctx, admin.Subscription{}, maxNames)
 		for i := range all {
 			names = append(names, all[i].Topic)
 		}
@@ -133,10 +133,10 @@ var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
 	},
 }
 
-// mostNames limits the names that are read, and nameTime the time: whoever presses a key is waiting.
+// maxNames limits the names that are read, and nameTime the time: whoever presses a key is waiting.
 const (
-	mostNames = 1000
-	nameTime  = 2 * time.Second
+	maxNames = 1000
+	nameTime = 2 * time.Second
 )
 
 // names lists the names of a kind. It is best effort: without a database there are none.

@@ -28,8 +28,8 @@ package queue. docs/queue-cli.md has examples.`,
 	return c
 }
 
-// mostInBatch limits the jobs of one command.
-const mostInBatch = 1000
+// maxInBatch limits the jobs of one command.
+const maxInBatch = 1000
 
 type workerFlags struct {
 	options   queue.WorkerOptions
@@ -147,8 +147,8 @@ func (f *workerFlags) check(c *cobra.Command) error {
 		return usagef("--bury-unknown is about jobs of other kinds than those of --kind")
 	case f.options.Concurrency < 1:
 		return usagef("--concurrency %d: use 1 or more", f.options.Concurrency)
-	case c.Flags().Changed("batch") && (f.batch < 1 || f.batch > mostInBatch):
-		return usagef("--batch %d: use 1 to %d", f.batch, mostInBatch)
+	case c.Flags().Changed("batch") && (f.batch < 1 || f.batch > maxInBatch):
+		return usagef("--batch %d: use 1 to %d", f.batch, maxInBatch)
 	case f.batch > 0 && f.result:
 		return usagef("--result is for a command that does one job; with --batch an outcome has its result: {\"id\": …, \"result\": …}")
 	case f.options.Lease < time.Second:

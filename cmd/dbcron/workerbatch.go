@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	mostAnswers = 256 << 20 // bytes of stdout that are read
+	maxAnswers  = 256 << 20 // bytes of stdout that are read
 	longestLine = 4 << 20   // of stdout; a result has at most 1 MiB
 )
 
@@ -140,7 +140,7 @@ func newCapture() (*capture, error) {
 
 // read returns what was written. The command may have changed the file's offset.
 func (c *capture) read() ([]byte, error) {
-	return io.ReadAll(io.NewSectionReader(c.file, 0, mostAnswers))
+	return io.ReadAll(io.NewSectionReader(c.file, 0, maxAnswers))
 }
 
 func (c *capture) close() {

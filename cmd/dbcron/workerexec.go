@@ -197,8 +197,8 @@ func (x *executor) environment(d *queue.Delivery) []string {
 		names[i], _, _ = strings.Cut(of, "=")
 	}
 	env := x.inherited(names)
-	if limit := d.Attempts(); limit > 0 {
-		set[7] += strconv.Itoa(d.Attempts())
+	if limit := d.AttemptLimit(); limit > 0 {
+		set[7] += strconv.Itoa(d.AttemptLimit())
 	}
 	if d.Trace == "" {
 		return append(env, set[:8]...)

@@ -20,8 +20,8 @@ import (
 // costs no statement.
 const (
 	reportEvery   = 5 * time.Second
-	mostAnswers   = 20        // in the row of a queue
-	mostReporters = 10        // processes whose newest answer is kept even if others have newer ones
+	maxAnswers    = 20        // in the row of a queue
+	maxReporters  = 10        // processes whose newest answer is kept even if others have newer ones
 	reporterFor   = time.Hour // how long it is kept
 	longestReason = 300       // bytes of an answer's error
 	sampled       = 3         // successes, and failures, that a process records between two reports
@@ -119,8 +119,8 @@ func merged(all ...[]Answer) (some []Answer) {
 	seen := map[string]bool{}
 	for i := range sorted {
 		a := &sorted[i]
-		first := !seen[a.By] && len(seen) < mostReporters && sorted[0].At.Sub(a.At) < reporterFor
-		if seen[a.By] = true; len(some) < mostAnswers || first {
+		first := !seen[a.By] && len(seen) < maxReporters && sorted[0].At.Sub(a.At) < reporterFor
+		if seen[a.By] = true; len(some) < maxAnswers || first {
 			some = append(some, *a)
 		}
 	}

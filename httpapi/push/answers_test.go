@@ -85,7 +85,7 @@ func TestReportsOfMany(t *testing.T) {
 		r := &reporter{db: db.DB}
 		must(t, r.write(t.Context(), e.id, nil))
 		var all sync.WaitGroup
-		for i := range mostAnswers {
+		for i := range maxAnswers {
 			all.Go(func() {
 				a := Answer{At: dbtest.Start.Add(time.Duration(i) * time.Second), By: fmt.Sprint(i), Status: 200 + i}
 				if err := r.write(t.Context(), e.id, []Answer{a}); err != nil {
@@ -96,7 +96,7 @@ func TestReportsOfMany(t *testing.T) {
 		all.Wait()
 		found, err := NewEndpoints(db.DB).Answers(t.Context(), "q")
 		must(t, err)
-		if len(found) != mostAnswers || found[0].Status != 200+mostAnswers-1 {
+		if len(found) != maxAnswers || found[0].Status != 200+maxAnswers-1 {
 			t.Errorf("there are %d: %+v", len(found), found)
 		}
 	})
@@ -108,11 +108,11 @@ func TestMerged(t *testing.T) {
 		return Answer{At: dbtest.Start.Add(time.Duration(s) * time.Second), By: by}
 	}
 	var busy []Answer
-	for i := range 2 * mostAnswers {
+	for i := range 2 * maxAnswers {
 		busy = append(busy, at(i, "busy"))
 	}
 	some := merged(busy, []Answer{at(-5, "slow"), at(-6, "slow"), at(-4000, "gone")})
-	if len(some) != mostAnswers+1 || some[mostAnswers].By != "slow" || some[0].At != at(2*mostAnswers-1, "").At {
+	if len(some) != maxAnswers+1 || some[maxAnswers].By != "slow" || some[0].At != at(2*maxAnswers-1, "").At {
 		t.Errorf("got %v", some)
 	}
 	if got := decodeAnswers("{"); got != nil {

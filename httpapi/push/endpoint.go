@@ -25,10 +25,10 @@ const (
 // Limits of an endpoint's settings.
 const (
 	usualConcurrency = 16
-	mostConcurrency  = 10_000
+	maxConcurrency   = 10_000
 	usualTimeout     = 30 * time.Second
 	longestTimeout   = 24 * time.Hour
-	mostBatch        = 1000
+	maxBatch         = 1000
 )
 
 // An Endpoint says where and how the jobs of a queue are sent.
@@ -67,10 +67,10 @@ func (e *Endpoint) check() error {
 		return e.wrong
 	case e.Format != FormatPlain && e.Format != FormatCloudEvents:
 		return invalid("format", "%q is not plain or cloudevents", e.Format)
-	case e.Concurrency < 1 || e.Concurrency > mostConcurrency:
-		return invalid("concurrency", "%d is not 1 to %d", e.Concurrency, mostConcurrency)
-	case e.Batch < 1 || e.Batch > mostBatch:
-		return invalid("batch", "%d is not 1 to %d", e.Batch, mostBatch)
+	case e.Concurrency < 1 || e.Concurrency > maxConcurrency:
+		return invalid("concurrency", "%d is not 1 to %d", e.Concurrency, maxConcurrency)
+	case e.Batch < 1 || e.Batch > maxBatch:
+		return invalid("batch", "%d is not 1 to %d", e.Batch, maxBatch)
 	case e.Batch > 1 && e.Format != FormatPlain:
 		return invalid("batch", "a request of several jobs has the format plain")
 	case e.Timeout < time.Millisecond || e.Timeout > longestTimeout:

@@ -56,9 +56,9 @@ const (
 	// probeFor is how long others wait for a probing request, which may take long.
 	probeFor = 10 * time.Second
 
-	// mostPlaces limits the memory that jobs with their own endpoints can use. Beyond it an arbitrary
+	// maxPlaces limits the memory that jobs with their own endpoints can use. Beyond it an arbitrary
 	// place is forgotten, which costs one request too many.
-	mostPlaces = 10_000
+	maxPlaces = 10_000
 )
 
 // A state is the state of a place according to an answer.
@@ -186,7 +186,7 @@ func (t *throttle) makeRoom() {
 		t.places = map[place]*cooldown{}
 	}
 	for p := range t.places {
-		if len(t.places) < mostPlaces {
+		if len(t.places) < maxPlaces {
 			return
 		}
 		t.recovered(p)

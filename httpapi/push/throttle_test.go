@@ -125,13 +125,13 @@ func TestThrottleOfHosts(t *testing.T) {
 // Places take up no more than so much memory, whatever endpoints jobs have.
 func TestThrottleForgets(t *testing.T) {
 	var h throttle
-	for i := range 2 * mostPlaces {
+	for i := range 2 * maxPlaces {
 		name := fmt.Sprint(i)
 		v, _, _ := h.enter(at("q", name, name))
 		v.leave(busy, time.Hour)
 		h.dialed(v.at.host, instant.Now(), false)
 	}
-	if n := len(h.places); n != mostPlaces {
+	if n := len(h.places); n != maxPlaces {
 		t.Errorf("%d places are remembered", n)
 	}
 }

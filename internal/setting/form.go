@@ -63,8 +63,8 @@ func OneOf(words ...string) Form[string] {
 func Targets() Form[string] {
 	f := Plain("targets")
 	f.problem = func(text string, _ bool) string {
-		if len(text) > mostTargets {
-			return fmt.Sprintf("it is longer than %d bytes", mostTargets)
+		if len(text) > maxTargets {
+			return fmt.Sprintf("it is longer than %d bytes", maxTargets)
 		}
 		if _, err := address.ParseTargets(text); err != nil {
 			return err.Error()
@@ -74,8 +74,8 @@ func Targets() Form[string] {
 	return f
 }
 
-// mostTargets is the greatest size of Targets, in bytes.
-const mostTargets = 16_000
+// maxTargets is the greatest size of Targets, in bytes.
+const maxTargets = 16_000
 
 // Words in the place of a length of time. In Go they are 0 and -1.
 const (
@@ -209,7 +209,7 @@ func Bytes() Form[int] {
 	f := form(Size, "size", FormatSize, ParseSize)
 	f.load = strconv.Atoi
 	f.problem = func(n int, _ bool) string {
-		if n < 1 || n > mostBytes {
+		if n < 1 || n > maxBytes {
 			return fmt.Sprintf("%d is not 1 byte to 1 GiB", n)
 		}
 		return ""
@@ -217,7 +217,7 @@ func Bytes() Form[int] {
 	return f
 }
 
-const mostBytes = 1 << 30
+const maxBytes = 1 << 30
 
 // Units of sizes, largest first.
 var sizeUnits = []struct {
@@ -244,7 +244,7 @@ func ParseSize(text string) (int, error) {
 		}
 	}
 	n, err := strconv.Atoi(count)
-	if err != nil || n < 1 || n > mostBytes/times {
+	if err != nil || n < 1 || n > maxBytes/times {
 		return 0, fmt.Errorf("%q is not a size from 1 byte to 1GiB; write for example 65536, 64KiB or 4MiB", text)
 	}
 	return n * times, nil

@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// mostRepeats is the number of different failures that Repeats remembers. It logs all others
+// maxRepeats is the number of different failures that Repeats remembers. It logs all others
 // each time.
-const mostRepeats = 1000
+const maxRepeats = 1000
 
 // Repeats logs the failures of many operations: each failure once, and then, once in [Every],
 // how often it was repeated. It is safe for concurrent use. The zero value is not usable.
@@ -48,7 +48,7 @@ func (r *Repeats) Log(level slog.Level, key, msg string, args ...any) {
 		r.mu.Unlock()
 		return
 	}
-	if len(r.all) < mostRepeats {
+	if len(r.all) < maxRepeats {
 		is := &repeat{level: level, msg: msg}
 		is.timer = time.AfterFunc(r.every, func() { r.over(key, is) })
 		r.all[key] = is

@@ -93,11 +93,11 @@ func TestRepeatsInTurn(t *testing.T) {
 func TestManyRepeats(t *testing.T) {
 	var out lines
 	r := repeats(&out, time.Hour)
-	for i := range mostRepeats + 2 {
+	for i := range maxRepeats + 2 {
 		r.Log(slog.LevelInfo, strings.Repeat("x", i), "failed")
 		r.Log(slog.LevelInfo, strings.Repeat("x", i), "failed")
 	}
-	if n := len(out.got()); n != mostRepeats+4 {
+	if n := len(out.got()); n != maxRepeats+4 {
 		t.Errorf("%d lines", n)
 	}
 	r.Flush()

@@ -271,8 +271,8 @@ type mergePlace struct {
 	over    bool // there are no more
 }
 
-// mostMerged is the maximum number of rows to read at once from a place, when few jobs match.
-const mostMerged = 500
+// maxMerged is the maximum number of rows to read at once from a place, when few jobs match.
+const maxMerged = 500
 
 func (c *Client) merge(ctx context.Context, q *store.Queue, f *Filter) (*merge, error) {
 	places, err := c.places(ctx, q, f.State)
@@ -313,7 +313,7 @@ func (m *merge) fill(ctx context.Context, p *mergePlace) (err error) {
 	if n := len(p.rows); err == nil && n < p.size {
 		p.over = true
 	} else if err == nil {
-		p.after, p.size = p.rows[n-1].ID, min(max(p.size, mostMerged), 2*p.size)
+		p.after, p.size = p.rows[n-1].ID, min(max(p.size, maxMerged), 2*p.size)
 	}
 	return err
 }

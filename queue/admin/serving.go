@@ -8,8 +8,8 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// mostServed is how many queues of processes Serving names.
-const mostServed = 1000
+// maxServed is how many queues of processes Serving names.
+const maxServed = 1000
 
 // Serving describes what a process does for queues.
 type Serving struct {
@@ -38,7 +38,7 @@ func (c *Client) Serving(ctx context.Context, nodes []string) (map[string]Servin
 		note func(s *Serving, r row)
 	}{
 		{store.ServedQueues, sqlrun.Args{"nodes": nodes}, count, func(s *Serving, r row) { s.Queues = r.n }},
-		{store.ServedNames, sqlrun.Args{"nodes": nodes, "limit": mostServed}, name, func(s *Serving, r row) { s.Names = append(s.Names, r.name) }},
+		{store.ServedNames, sqlrun.Args{"nodes": nodes, "limit": maxServed}, name, func(s *Serving, r row) { s.Names = append(s.Names, r.name) }},
 		{store.LeasedBlocks, sqlrun.Args{"nodes": nodes}, count, func(s *Serving, r row) { s.Blocks = r.n }},
 	} {
 		rows, err := sqlrun.Select(ctx, &c.db.Session, one.stmt, one.args, one.scan)

@@ -11,8 +11,8 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// mostOther is how many jobs of a block Unknown looks at.
-const mostOther = 1000
+// maxOther is how many jobs of a block Unknown looks at.
+const maxOther = 1000
 
 // An UnknownKind is a kind of job that none of its queue's workers handles.
 type UnknownKind struct {
@@ -78,7 +78,7 @@ func (c *Client) unknownIn(ctx context.Context, name string, kinds map[string]bo
 	}
 	list, jobs := append(slices.Collect(maps.Keys(kinds)), ""), map[string]int{} // no kind is empty, and a list is not
 	for _, b := range blocks {
-		args := sqlrun.Args{"queue": q.ID, "divided": b.Divided, "limit": mostOther, "kinds": list}
+		args := sqlrun.Args{"queue": q.ID, "divided": b.Divided, "limit": maxOther, "kinds": list}
 		found, err := sqlrun.Select(ctx, &c.db.Session, store.OtherKinds, args, func(rows *sql.Rows) (u UnknownKind, err error) {
 			return u, rows.Scan(&u.Kind, &u.Jobs)
 		})

@@ -11,8 +11,8 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// mostAttempts is the number of attempts after which a drain counts as endless.
-const mostAttempts = 100_000
+// maxAttempts is the number of attempts after which a drain counts as endless.
+const maxAttempts = 100_000
 
 // Drain processes the jobs of w's queues with its handlers until none is ready or due, and
 // returns the outcomes in order. It runs in this goroutine, one job at a time. It does not run
@@ -42,14 +42,14 @@ func drain(t testing.TB, w *queue.Worker, fails func(Outcome) bool) (all []Outco
 				failed = append(failed, o)
 			}
 		}
-		return len(failed) == 0 && len(all) < mostAttempts
+		return len(failed) == 0 && len(all) < maxAttempts
 	}}))
 	switch {
 	case len(failed) > 0:
 		t.Fatalf("queuetest: after %d attempts one did not end well: %v", len(all), failed[0])
 	case err != nil:
 		t.Fatalf("queuetest: %v", err)
-	case len(all) >= mostAttempts:
+	case len(all) >= maxAttempts:
 		t.Fatalf("queuetest: there is no end after %d attempts; the last one: %v", len(all), all[len(all)-1])
 	}
 	return all

@@ -32,8 +32,8 @@ const (
 	behindAfter = time.Minute      // age of the oldest ready job of a queue that lags
 	lateAfter   = 10 * time.Second // time since a slot was due that no daemon has claimed
 	back        = 24 * time.Hour   // age up to which ended runs are considered
-	mostNodes   = 1000
-	mostFiles   = 1000
+	maxNodes    = 1000
+	maxFiles    = 1000
 )
 
 // A Problem is something that is wrong.
@@ -389,7 +389,7 @@ func (d *Depth) Outlook(f Flow, now time.Time) string {
 
 // OfFiles finds files that daemons could not import, and sources for which daemons have different files.
 func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err error) {
-	found, err := ListFiles(ctx, db, mostFiles)
+	found, err := ListFiles(ctx, db, maxFiles)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -484,7 +484,7 @@ func OfTags(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := scheduler.Nodes(ctx, db, "", mostNodes)
+	nodes, err := scheduler.Nodes(ctx, db, "", maxNodes)
 	if err != nil {
 		return nil, err
 	}
@@ -512,7 +512,7 @@ func OfTags(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
 // OfProcesses finds processes lost in the last day, drained ones, and those of different versions. live is
 // the number of live processes.
 func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, live int, err error) {
-	nodes, err := scheduler.Nodes(ctx, db, "", mostNodes)
+	nodes, err := scheduler.Nodes(ctx, db, "", maxNodes)
 	if err != nil {
 		return nil, 0, err
 	}

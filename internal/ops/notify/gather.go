@@ -21,8 +21,8 @@ import (
 const (
 	commandPrefix = "command:"
 
-	mostPending = 20_000 // notices per transaction
-	mostListed  = 200    // per message
+	maxPending  = 20_000 // notices per transaction
+	maxListed   = 200    // per message
 	namesAtOnce = 1000   // per statement
 )
 
@@ -135,7 +135,7 @@ func (n *Notifier) gatherIn(ctx context.Context, tx *sqlrun.Session, wait bool) 
 		defaults = 1
 	}
 	var now int64
-	all, err := sqlrun.Select(ctx, tx, pending, sqlrun.Args{"defaults": defaults, "limit": mostPending},
+	all, err := sqlrun.Select(ctx, tx, pending, sqlrun.Args{"defaults": defaults, "limit": maxPending},
 		func(rows *sql.Rows) (x notice, err error) {
 			return x, rows.Scan(&x.Subject, &x.Name, &x.Problem, &x.Detail, &x.target, &x.Run, &x.Due, &x.Times, &x.Begun, &x.Last,
 				&x.tell, &x.told, &x.well, &x.toldTo, &now)

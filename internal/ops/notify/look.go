@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	mostLate      = 100 // late schedules per look, those with the oldest slots
-	mostRecovered = 1000
-	mostQueues    = 1000 // without targets of their own, the first by name
-	queuesAtOnce  = 1000
-	countTo       = 10_000 // limit of a queue's count of dead letters
+	maxLate      = 100 // late schedules per look, those with the oldest slots
+	maxRecovered = 1000
+	maxQueues    = 1000 // without targets of their own, the first by name
+	queuesAtOnce = 1000
+	countTo      = 10_000 // limit of a queue's count of dead letters
 )
 
 // mayLook reports whether it is this daemon's turn to look.
@@ -48,7 +48,7 @@ func (n *Notifier) lookForRecovered(ctx context.Context) error {
 		name  string
 		times int64
 	}
-	found, err := sqlrun.Select(ctx, &n.db.Session, recovered, sqlrun.Args{"limit": mostRecovered}, func(rows *sql.Rows) (r row, err error) {
+	found, err := sqlrun.Select(ctx, &n.db.Session, recovered, sqlrun.Args{"limit": maxRecovered}, func(rows *sql.Rows) (r row, err error) {
 		return r, rows.Scan(&r.name, &r.times)
 	})
 	for _, r := range found {
@@ -64,7 +64,7 @@ func (n *Notifier) lookForLate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	planned, err := scheduler.Upcoming(ctx, n.db, mostLate)
+	planned, err := scheduler.Upcoming(ctx, n.db, maxLate)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (n *Notifier) lookAtQueues(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for after, left := "", mostQueues; ; {
+	for after, left := "", maxQueues; ; {
 		queues, err := n.admin.Queues(ctx, after, queuesAtOnce)
 		if err != nil {
 			return err

@@ -47,13 +47,13 @@ type Message struct {
 }
 
 func (m *Message) addTrouble(x Trouble) {
-	if m.Failed++; len(m.Troubles) < mostListed {
+	if m.Failed++; len(m.Troubles) < maxListed {
 		m.Troubles = append(m.Troubles, x)
 	}
 }
 
 func (m *Message) addRecovered(x Trouble) {
-	if m.Well++; len(m.Recovered) < mostListed {
+	if m.Well++; len(m.Recovered) < maxListed {
 		m.Recovered = append(m.Recovered, x)
 	}
 }

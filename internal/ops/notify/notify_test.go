@@ -114,7 +114,7 @@ func TestManyFailuresShareAMessage(t *testing.T) {
 		sick(250, 260) // within the minute
 		must(t, n.gather(t.Context(), true))
 		all := messages(t, db)
-		if len(all) != 2 || all[0].Failed != 250 || len(all[0].Troubles) != mostListed || all[1].Failed != 250 || all[0].Target == all[1].Target {
+		if len(all) != 2 || all[0].Failed != 250 || len(all[0].Troubles) != maxListed || all[1].Failed != 250 || all[0].Target == all[1].Target {
 			t.Fatalf("%d messages: %.300v", len(all), all)
 		}
 		if text := all[0].Text(); !strings.Contains(text, "… and 50 more problems") {

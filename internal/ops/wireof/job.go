@@ -79,7 +79,7 @@ func AllEnqueued(all []queue.Enqueued) []wire.Enqueued {
 func Delivery(d *queue.Delivery) wire.Delivery {
 	w := wire.Delivery{
 		ID: wire.ID(d.ID), Queue: d.Queue, Kind: d.Kind, Key: d.Key, Priority: wire.PriorityName(d.Priority),
-		Attempt: d.Attempt, MaxAttempts: d.Attempts(), Crashes: d.Crashes, Enqueued: wire.At(d.Enqueued()),
+		Attempt: d.Attempt, MaxAttempts: d.AttemptLimit(), Crashes: d.Crashes, Enqueued: wire.At(d.Enqueued()),
 		Group: wire.ID(d.Group), CallbackOf: wire.ID(d.Callback), Trace: d.Trace,
 	}
 	w.Payload, w.Binary = ifJSON(d.Payload, d.Binary)

@@ -21,15 +21,15 @@ func Limit(l *admin.LimitInfo) wire.Limit {
 	return w
 }
 
-// mostRunning is the greatest number of jobs that a limit lets run at a time.
-const mostRunning = 10_000
+// maxRunning is the greatest number of jobs that a limit lets run at a time.
+const maxRunning = 10_000
 
 // LimitChange returns a function that makes a change, or a [queue.InvalidError].
 func LimitChange(n *wire.LimitChange) (func(*admin.Limit), error) {
 	var to admin.Limit
 	var err error
 	if n.Running != nil {
-		if to.Running, err = n.Running.Number(wire.Unlimited, 0, mostRunning); err != nil {
+		if to.Running, err = n.Running.Number(wire.Unlimited, 0, maxRunning); err != nil {
 			return nil, invalid("running", "%v; to have none begin, pause the queue", err)
 		}
 	}

@@ -28,10 +28,10 @@ import (
 const (
 	// Age is how long a process relies on what it has read of others' doorbells. If it knows of
 	// none at a queue with new jobs it reads again sooner: after unknownAge at first, and up to
-	// mostUnknownAge while there is none.
-	Age            = 2 * time.Second
-	unknownAge     = 20 * time.Millisecond
-	mostUnknownAge = 500 * time.Millisecond
+	// maxUnknownAge while there is none.
+	Age           = 2 * time.Second
+	unknownAge    = 20 * time.Millisecond
+	maxUnknownAge = 500 * time.Millisecond
 
 	// LongestPacket is the maximum size of a datagram in bytes: what passes every network
 	// unfragmented.
@@ -121,7 +121,7 @@ func (r *Ringer) known(ctx context.Context, db *dialect.DB, payloads map[int]str
 		return nil, err
 	}
 	r.peers, r.read, r.stale = peers, at, false
-	if r.again = min(2*r.again, mostUnknownAge); r.again == 0 || !r.lacks(payloads) {
+	if r.again = min(2*r.again, maxUnknownAge); r.again == 0 || !r.lacks(payloads) {
 		r.again = unknownAge
 	}
 	r.hangUp(func(at netip.AddrPort) bool {

@@ -67,9 +67,9 @@ var Table = setting.Definite(
 		"hold", "While a job waits for its next attempt, the later jobs of its key wait, too (hold), or are done (pass)."),
 	setting.Of("fifo", setting.Bool(), func(q *Settings) *bool { return &q.FIFO },
 		"false", "Whether jobs are done one after the other, in the order in which they were enqueued.").Elsewhere(), // a column of its blocks
-	setting.Of("max_attempts", setting.Number(mostNumber), func(q *Settings) *int { return &q.MaxAttempts },
+	setting.Of("max_attempts", setting.Number(maxNumber), func(q *Settings) *int { return &q.MaxAttempts },
 		"10", "A job is dead after this many failed attempts."),
-	setting.Of("max_crashes", setting.Number(mostNumber), func(q *Settings) *int { return &q.MaxCrashes },
+	setting.Of("max_crashes", setting.Number(maxNumber), func(q *Settings) *int { return &q.MaxCrashes },
 		"3", "A job is dead after this many workers died while they did it."),
 	setting.Of("retry_delay", span("none"), func(q *Settings) *time.Duration { return &q.RetryDelay },
 		"10s", "The time before the second attempt; it doubles with each further one."),
@@ -85,7 +85,7 @@ var Table = setting.Definite(
 		"1MiB", "The greatest size of a payload."),
 	setting.Of("keep_dead", span("none", "forever"), func(q *Settings) *time.Duration { return &q.KeepDead },
 		"90d", "How long dead jobs are kept."),
-	setting.Of("keep_dead_max", setting.NumberOr("all", 0, mostNumber), func(q *Settings) *int { return &q.KeepDeadMax },
+	setting.Of("keep_dead_max", setting.NumberOr("all", 0, maxNumber), func(q *Settings) *int { return &q.KeepDeadMax },
 		"all", "About how many dead jobs are kept, those that were enqueued last."),
 	setting.Of("keep_done", span("none"), func(q *Settings) *time.Duration { return &q.KeepDone },
 		"none", "How long jobs that are done are kept."),
@@ -107,8 +107,8 @@ func span(words ...string) setting.Form[time.Duration] {
 // stored are those that are columns.
 var stored = setting.Stored(Table)
 
-// mostNumber is the greatest number in settings.
-const mostNumber = 1_000_000
+// maxNumber is the greatest number in settings.
+const maxNumber = 1_000_000
 
 func scanQueue(rows *sql.Rows) (*Queue, error) {
 	q := Queue{Generations: make([]Generation, 1)}
