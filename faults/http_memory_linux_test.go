@@ -98,6 +98,8 @@ func worstOfAll(size int) map[string][]worst {
 
 		"get-endpoint": get("queues/memory/endpoint"), "get-group": get("groups/1"), "get-limit": get("queues/memory/limits/x"), "get-lock": get("locks/x"),
 		"get-queue": get("queues/memory"), "get-route": get("routes/x"), "get-run": get("runs/1"), "queue-stats": get("queues/memory/stats"),
+		"queue-status": get("queues/memory/status"), "list-queue-status": get("status/queues?limit=1000"),
+		"list-all-limits": get("limits?limit=1000"), "node-work": get("nodes/none/work"), "schedule-status": get("schedules/s0/status"),
 		"finished": get("stats"), "schedule-next": get("schedules/s0/next?count=100"),
 		"delete-endpoint": remove("queues/none/endpoint"), "delete-group": remove("groups/77"), "delete-job": remove("queues/none/jobs/77"),
 		"delete-job-by-id": remove("jobs/77"), "delete-limit": remove("queues/none/limits/x"), "delete-queue": remove("queues/none"),
@@ -275,7 +277,7 @@ func TestMemoryOfBodies(t *testing.T) {
 
 // largeAnswers are operations whose answers can be large. Each is asked for alone, and the others together.
 var largeAnswers = []string{
-	"get-job", "get-job-by-id", "get-payload", "get-payload-by-id", "get-schedule", "list-jobs", "list-schedules", "explain-schedule",
+	"get-job", "get-job-by-id", "get-payload", "get-payload-by-id", "get-schedule", "schedule-status", "list-jobs", "list-schedules", "explain-schedule",
 }
 
 // The memory of answers is bounded, too.

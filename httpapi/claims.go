@@ -77,7 +77,7 @@ type claimed struct {
 	token  string
 	key    secret
 	forged bool // no daemon of ours signed it: it counts as lost
-	claim  jobfield.Claim
+	claim  queue.Claim
 	err    error // the job's outcome
 	result json.RawMessage
 }
@@ -280,9 +280,9 @@ func (p *pulls) settle(ctx context.Context, all []claimed) (*settledOutput, erro
 		p.settleHere(ctx, s, all, indexes, outcomes, errs)
 	}
 	if len(others) > 0 {
-		away := make([]jobfield.Outcome, len(others))
+		away := make([]queue.ClaimOutcome, len(others))
 		for k, i := range others {
-			away[k] = jobfield.Outcome{Claim: all[i].claim, Err: all[i].err, Result: all[i].result}
+			away[k] = queue.ClaimOutcome{Claim: all[i].claim, Err: all[i].err, Result: all[i].result}
 		}
 		for k, err := range p.queues.SettleClaims(ctx, away) {
 			errs[others[k]] = err

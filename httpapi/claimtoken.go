@@ -13,8 +13,8 @@ import (
 	"sync"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue"
 )
 
 // A claim's token has a random part, by which the daemon that granted it finds the job, and a signature of the rest, which is what
@@ -93,7 +93,7 @@ const (
 )
 
 // write makes the token of a claim, and its secret.
-func (s *signer) write(c *jobfield.Claim) (token string, key secret) {
+func (s *signer) write(c *queue.Claim) (token string, key secret) {
 	text := make([]byte, 1+len(key), 100+len(c.Queue)+len(c.Node))
 	text[0] = tokenVersion
 	for _, n := range []int64{int64(c.Block), c.Fence, int64(c.Priority), c.Job, int64(c.Attempt)} {
@@ -135,7 +135,7 @@ func (s *signer) read(token string) (c claimed, ok bool) {
 	if !ok || checkNames("queue", name) != nil || sqlrun.CheckName(name) != nil || sqlrun.CheckName(node) != nil {
 		return c, false
 	}
-	c.claim = jobfield.Claim{
+	c.claim = queue.Claim{
 		Node: node, Queue: name, Block: int(numbers[0]), Fence: numbers[1], Priority: int(numbers[2]), Job: numbers[3],
 		Attempt: int(numbers[4]), Group: text[0] == 1,
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -162,7 +162,7 @@ func (g *generator) text(name string, s *huma.Schema) string {
 	case name == "lease" || name == "retry_after":
 		return pick(g, "1s", "30s", "12h", "13h", "")
 	case name == "token":
-		token, _ := new(signer).write(&jobfield.Claim{
+		token, _ := new(signer).write(&queue.Claim{
 			Node: pick(g, "n", "m:1:x"), Queue: pick(g, "q", "none"), Priority: g.IntN(6), Fence: 1,
 			Job: 1, Attempt: 1, Group: g.oneIn(2),
 		})

@@ -16,7 +16,6 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -595,7 +594,7 @@ func TestClaimInOrder(t *testing.T) {
 // A token decodes to what it was made of, and other texts are refused. No part of it can be changed.
 func TestClaimTokens(t *testing.T) {
 	s := &signer{key: []byte("of this database")}
-	for _, c := range []jobfield.Claim{
+	for _, c := range []queue.Claim{
 		{Node: "host:1:abc", Queue: "q", Block: 3, Fence: 1 << 40, Priority: 2, Job: 1 << 61, Attempt: 1, Group: true},
 		{Node: strings.Repeat("n", 200), Queue: strings.Repeat("😀", 200), Priority: 4, Attempt: 1000000},
 	} {

@@ -55,6 +55,11 @@ func (a *API) queueStatus() {
 
 func (a *API) listStatus(ctx context.Context, in *statusesInput) (*statusesOutput, error) {
 	after := in.After
+	if after != "" {
+		if err := checkNames("after", after); err != nil {
+			return nil, err
+		}
+	}
 	if err := readCursor(in.Cursor, &after); err != nil {
 		return nil, err
 	}

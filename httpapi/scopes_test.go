@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue"
 )
 
@@ -98,7 +97,7 @@ func TestReservedQueues(t *testing.T) {
 		s.post("/api/v1/groups", object{"callback": one}).is(403).has("scope admin")
 		s.post("/api/v1/groups", object{"jobs": []object{other, one}}).is(403).has("scope admin")
 		s.post("/api/v1/queues/dbcron.notify/claim", object{"max": 1}).is(403).has("scope admin")
-		forged, _ := new(signer).write(&jobfield.Claim{Queue: "dbcron.notify", Node: "n", Job: 1, Attempt: 1})
+		forged, _ := new(signer).write(&queue.Claim{Queue: "dbcron.notify", Node: "n", Job: 1, Attempt: 1})
 		for _, do := range []string{"complete", "fail", "heartbeat", "release"} {
 			s.post("/api/v1/claims/"+do, object{"claims": []object{{"token": forged}}}).is(403).has("scope admin")
 		}

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -24,18 +23,6 @@ import (
 // came before it, and then this one does nothing. A checked-out job belongs to its worker by its
 // own row, which is locked, so there it suffices that the worker is live. The worker notices
 // within seconds that the row is gone.
-
-// Claim returns what another process needs to record the outcome of a received job. It is for the
-// HTTP API: see [Client.SettleClaims].
-func (d *Delivery) Claim() jobfield.Claim {
-	w := d.b.q.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return jobfield.Claim{
-		Node: w.lease.node, Queue: d.Queue, Block: d.b.divided, Fence: d.b.fence, Priority: d.Priority,
-		Job: d.ID, Attempt: d.Attempt, Group: d.Group != 0,
-	}
-}
 
 // AttemptLimit returns the number of failed attempts after which the job is dead, from the job or its
 // queue.
@@ -51,10 +38,10 @@ var claimedStatements = map[table]*sqlrun.Stmt{
 	tableRunning: store.ClaimedRunning,
 }
 
-// SettleClaims records the outcomes of jobs that other processes have handed out. It returns an
-// error for each in its place: ErrLost if the job no longer belongs to that worker under that
-// claim. Jobs of the same block share statements.
-func (c *Client) SettleClaims(ctx context.Context, all []jobfield.Outcome) []error {
+// SettleClaims records the outcomes of jobs that Receivers of any process have handed out. It returns an error
+// for each in its place: nil, ErrLost if the job no longer belongs to that worker under that claim, or why it
+// could not be recorded. Jobs of the same block share statements. It is safe for concurrent use.
+func (c *Client) SettleClaims(ctx context.Context, all []ClaimOutcome) []error {
 	errs := make([]error, len(all))
 	if err := c.clock.sync(ctx, &c.db.Session, instant.Now()); err != nil {
 		for i := range errs {
@@ -62,9 +49,9 @@ func (c *Client) SettleClaims(ctx context.Context, all []jobfield.Outcome) []err
 		}
 		return errs
 	}
-	parts := map[jobfield.Claim][]int{} // by block and its holder
+	parts := map[Claim][]int{} // by block and its holder
 	for i, o := range all {
-		of := jobfield.Claim{Node: o.Claim.Node, Queue: o.Claim.Queue, Block: o.Claim.Block, Fence: o.Claim.Fence}
+		of := Claim{Node: o.Claim.Node, Queue: o.Claim.Queue, Block: o.Claim.Block, Fence: o.Claim.Fence}
 		parts[of] = append(parts[of], i)
 	}
 	queues := map[string]*store.Queue{}
@@ -82,7 +69,7 @@ func (c *Client) SettleClaims(ctx context.Context, all []jobfield.Outcome) []err
 }
 
 // settlePart does so for some jobs of a block.
-func (c *Client) settlePart(ctx context.Context, queues map[string]*store.Queue, of jobfield.Claim, all []jobfield.Outcome, part []int,
+func (c *Client) settlePart(ctx context.Context, queues map[string]*store.Queue, of Claim, all []ClaimOutcome, part []int,
 	errs []error,
 ) error {
 	q := queues[of.Queue]
@@ -143,8 +130,8 @@ func (s *settling) sift(ctx context.Context, part []int, errs []error) (left []i
 type settling struct {
 	c      *Client
 	q      *store.Queue
-	of     jobfield.Claim
-	all    []jobfield.Outcome
+	of     Claim
+	all    []ClaimOutcome
 	tables []table
 	holds  *sqlrun.Stmt
 
@@ -228,7 +215,7 @@ func (s *settling) find(ctx context.Context, tx *sqlrun.Session, from table, lis
 	if len(list) == 0 {
 		return nil
 	}
-	priority, byJob := s.all[list[0]].Claim.Priority, map[int64]*jobfield.Claim{} // ready jobs all have the same priority
+	priority, byJob := s.all[list[0]].Claim.Priority, map[int64]*Claim{} // ready jobs all have the same priority
 	ids := make([]int64, len(list))
 	for i, at := range list {
 		claim := &s.all[at].Claim

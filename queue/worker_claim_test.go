@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
@@ -22,9 +21,9 @@ func checksOut(w *Worker, after time.Duration) {
 }
 
 // settle reports the outcome of a job to another process.
-func settle(t *testing.T, c *Client, claim jobfield.Claim, err error) error {
+func settle(t *testing.T, c *Client, claim Claim, err error) error {
 	t.Helper()
-	return c.SettleClaims(t.Context(), []jobfield.Outcome{{Claim: claim, Err: err}})[0]
+	return c.SettleClaims(t.Context(), []ClaimOutcome{{Claim: claim, Err: err}})[0]
 }
 
 // givenFrom has a worker that gives a job out from where it is to stand.
@@ -58,7 +57,7 @@ func TestSettleClaims(t *testing.T) {
 			group, err := c.NewGroup(t.Context(), Group{})
 			must(t, err)
 			d := givenFrom(t, c, r, Job{Kind: "x", Unique: "u", Group: group, Priority: Low}, where)
-			errs := elsewhere.SettleClaims(t.Context(), []jobfield.Outcome{{Claim: d.Claim(), Result: json.RawMessage(`{"n":1}`)}})
+			errs := elsewhere.SettleClaims(t.Context(), []ClaimOutcome{{Claim: d.Claim(), Result: json.RawMessage(`{"n":1}`)}})
 			must(t, errs[0])
 			if i := info(t, c, d.ID, admin.StateDone); i.Attempts != 1 {
 				t.Errorf("%s: it is %+v", where, i)
@@ -144,13 +143,13 @@ func TestSettleManyClaims(t *testing.T) {
 			jobs = append(jobs, Job{Kind: "x", Priority: 1 + i%Idle})
 		}
 		enqueueMany(t, c, jobs)
-		var all []jobfield.Outcome
+		var all []ClaimOutcome
 		for i, d := range receive(t, r, len(jobs)) {
-			o := jobfield.Outcome{Claim: d.Claim()}
+			o := ClaimOutcome{Claim: d.Claim()}
 			if i%3 == 1 {
 				o.Err = Bury(errTest)
 			}
-			all = append(all, o, jobfield.Outcome{Claim: d.Claim()})
+			all = append(all, o, ClaimOutcome{Claim: d.Claim()})
 			all[len(all)-1].Claim.Node = "another"
 		}
 		for i, err := range elsewhere.SettleClaims(t.Context(), all) {
@@ -172,7 +171,7 @@ func TestSettleManyClaims(t *testing.T) {
 func TestSettleStale(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
-		of := jobfield.Claim{Node: "me", Queue: "q", Block: 3, Fence: 5, Priority: Normal, Attempt: 1}
+		of := Claim{Node: "me", Queue: "q", Block: 3, Fence: 5, Priority: Normal, Attempt: 1}
 		for i, test := range []struct {
 			change         string
 			ready, running bool
@@ -200,7 +199,7 @@ func TestSettleStale(t *testing.T) {
 			}
 		}
 		world(t, db)
-		for what, claim := range map[string]jobfield.Claim{
+		for what, claim := range map[string]Claim{
 			"queue": {Node: "me", Queue: "none", Block: 3, Fence: 5, Priority: 2, Attempt: 1, Job: 7},
 			"block": {Node: "me", Queue: "q", Block: 4, Fence: 5, Priority: 2, Attempt: 1, Job: 7},
 			"place": {Node: "me", Queue: "q", Block: 3, Fence: 5, Priority: 99, Attempt: 1, Job: 7},

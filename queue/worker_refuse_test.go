@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -246,10 +245,10 @@ func TestRefusedClaims(t *testing.T) {
 		r := receiver(t, c, WorkerOptions{Grace: -1})
 		checksOut(r.w, time.Hour)
 		enqueueMany(t, c, []Job{{Kind: "good"}, {Kind: "bad"}, {Kind: "good"}, {Kind: "good"}, {Kind: "good"}})
-		var all []jobfield.Outcome
-		var bad jobfield.Claim
+		var all []ClaimOutcome
+		var bad Claim
 		for i, d := range receive(t, r, 5) {
-			o := jobfield.Outcome{Claim: d.Claim()}
+			o := ClaimOutcome{Claim: d.Claim()}
 			if d.Kind == "bad" {
 				bad = o.Claim
 			}

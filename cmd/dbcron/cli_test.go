@@ -342,7 +342,7 @@ func TestUsage(t *testing.T) {
 		{"schedule explain x -n 0", "-n 0"},
 		{"schedule show x -o yaml", "yaml"},
 		{"schedule output first", "is not a run's id"},
-		{"schedule cancel 0", "is not a run's id"},
+		{"schedule cancel 0", "it is not an id, which is a number from 1"},
 		{"schedule backfill x --from 2025-01-01", "needs --from and --to"},
 		{"schedule apply", "needs -f"},
 		{"schedule apply -f -", "need --source"},

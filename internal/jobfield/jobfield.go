@@ -1,5 +1,5 @@
-// Package jobfield has what several packages say about a job: whose queue it is in, its result, its trace (W3C's
-// Trace Context), and the claim of whoever works on it.
+// Package jobfield has what several packages say about a job: whose queue it is in, its result, and its trace (W3C's
+// Trace Context).
 package jobfield
 
 import (

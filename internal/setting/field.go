@@ -33,15 +33,15 @@ func fields(of reflect.Type) map[string]field {
 	return byName
 }
 
-// Apply sets what a change of package wire gives: a pointer to a struct in which a nil pointer, an empty text and 0
-// say nothing. The error is about the returned field.
+// Apply sets what a change or a noun of package wire gives: a pointer to a struct in which a nil pointer, an empty text and
+// 0 say nothing. The error is about the returned field.
 func Apply[T any](all []Setting[T], to *T, change any) (field string, err error) {
 	from := reflect.ValueOf(change).Elem()
 	byName := fields(from.Type())
 	for i := range all {
 		s := &all[i]
 		at, ok := byName[s.Name]
-		if !ok || from.Field(at.number).IsZero() {
+		if !ok || from.Field(at.number).IsZero() && from.Field(at.number).Kind() != reflect.Bool { // a noun says false, too
 			continue
 		}
 		text := textOf(reflect.Indirect(from.Field(at.number)))
