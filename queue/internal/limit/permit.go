@@ -62,8 +62,11 @@ type exchange struct {
 // not needed, or that others wait for. It returns when to look again; 0: when needed.
 func (k *Keeper) tendPermits(ctx context.Context, l *Limiter) (time.Duration, error) {
 	k.mu.Lock()
-	losses := k.losses
+	losses, none := k.losses, l.limit.Running == 0 && len(l.permits) == 0 && !l.doubt
 	k.mu.Unlock()
+	if none { // as for each kind that callers of a Receiver have named
+		return 0, nil
+	}
 	demand, node := k.worker.Demand(l), k.worker.Node()
 	k.mu.Lock()
 	at := instant.Now()

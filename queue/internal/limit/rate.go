@@ -88,20 +88,27 @@ func (k *Keeper) onRate(ctx context.Context, l *Limiter, change func(limit *stor
 // tendRate draws for the jobs that wait at a limiter, and gives back unused tokens. It returns
 // when to look again; 0: when needed.
 func (k *Keeper) tendRate(ctx context.Context, l *Limiter) (time.Duration, error) {
+	k.mu.Lock()
+	none := l.limit.Rate == 0
+	if none {
+		l.tokens = 0
+	}
+	k.mu.Unlock()
+	if none {
+		return 0, nil
+	}
 	demand := k.worker.Demand(l)
 	k.mu.Lock()
 	at, want, surplus := instant.Now(), 0, 0
 	need := l.needTokens(demand)
 	switch {
-	case l.limit.Rate == 0:
-		l.tokens = 0
 	case l.tokens > 0 && at.Sub(l.drawn) > store.DrawFor:
 		surplus, l.tokens = l.tokens, 0
 	case need > l.tokens && at >= l.askRate:
 		want = max(need, min(l.waiting(demand), l.limit.Ahead())) - l.tokens
 	}
 	wait := max(0, l.askRate.Sub(at))
-	if need <= l.tokens || l.limit.Rate == 0 {
+	if need <= l.tokens {
 		wait = 0
 		if l.tokens > 0 {
 			wait = store.DrawFor
