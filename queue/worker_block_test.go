@@ -18,6 +18,7 @@ import (
 // newBlock returns a block as a worker would have it that has just taken it.
 func newBlock(batch int) *block {
 	w := &Worker{core: core{c: &Client{}, opt: WorkerOptions{Batch: batch, ReadAhead: defaultReadAhead}}, whole: wholeEvery}
+	w.remnants = map[*block]bool{}
 	q := &workQueue{w: w, set: &store.Queue{Settings: store.Settings{State: "active"}}}
 	return &block{q: q, seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{}, reads: board.Reads{Dirty: true}, dues: board.Dues{Ripe: true}}
 }
@@ -524,6 +525,30 @@ func TestMovesOutliveTheBlock(t *testing.T) {
 	w.apply(&trip{tripPlan: tripPlan{b: b, moves: []move{{d: own, verdict: failed}, {d: of, verdict: failed}}}}, errBlockLost)
 	if len(b.moves) != 1 || b.moves[0].d != own {
 		t.Errorf("to be written: %s", fmt.Sprint(b.moves))
+	}
+}
+
+// What a lost block has not written is tried again, also if it was lost while it paused after a failure: whoever
+// waits for the outcome of its jobs would wait for ever.
+func TestMovesOutliveAPause(t *testing.T) {
+	for _, byTrip := range []bool{false, true} {
+		b := newBlock(100)
+		w := b.q.w
+		w.log = quiet()
+		w.assemble()
+		own, done := ready(1, ""), ready(2, "")
+		own.from, own.b, done.b = tableRunning, b, b
+		own.phase, done.phase = phaseEnded, phaseEnded
+		b.moves, b.failures, b.retryAt = []move{{d: own, verdict: failed}}, 1, instant.Now().Add(time.Hour)
+		if byTrip {
+			b.moves = nil
+			w.apply(&trip{tripPlan: tripPlan{b: b, acks: []*Delivery{done}}}, errBlockLost)
+		} else {
+			w.drop(b, ErrLost)
+		}
+		if !w.remnants[b] || len(b.moves)+len(b.acks) != 1 {
+			t.Errorf("by a trip %v: %d moves and %d acks are left, and are remnants: %v", byTrip, len(b.moves), len(b.acks), w.remnants[b])
+		}
 	}
 }
 

@@ -453,7 +453,7 @@ func (w *Worker) drop(b *block, cause error) {
 	b.lighten()
 	b.keyQueues = map[string]*keyQueue{}
 	b.q.recheck()
-	w.enlist(b)
+	w.enlistGone(b)
 }
 
 // drain ends the worker's work: see Run.

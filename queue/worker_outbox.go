@@ -249,7 +249,7 @@ func (w *Worker) failedTrip(t *trip, err error) {
 		w.drop(b, ErrLost)
 		b.acks = append(t.acks, b.acks...) // deleting done jobs is right in any case
 		w.undone(t.moves)
-		w.enlist(b)
+		w.enlistGone(b)
 		return
 	}
 	b.acks, b.moves, b.missed = append(t.acks, b.acks...), append(t.moves, b.moves...), append(t.gone, b.missed...)
@@ -260,6 +260,15 @@ func (w *Worker) failedTrip(t *trip, err error) {
 		w.remnants[b] = true
 	}
 	// watch enlists it again
+}
+
+// enlistGone has what is unwritten of a lost block written. It may be pausing after a failure, and watch looks only
+// after blocks that the worker has, and after remnants. mu is held.
+func (box *outbox) enlistGone(b *block) {
+	if len(b.acks)+len(b.moves) > 0 {
+		box.remnants[b] = true
+	}
+	box.enlist(b)
 }
 
 // readAnew discards what a round has read if earlier jobs may be missing, and schedules a read
