@@ -71,10 +71,16 @@ func New(baseURL string, opt Options) (*Client, error) {
 	return &Client{base: strings.TrimRight(u.String(), "/") + prefix, opt: opt}, nil
 }
 
-// sameOrigin refuses to follow a redirect to another host, or from https to http: it would get the token.
+// sameOrigin refuses to follow a redirect to another host, or from https to http: it would get the token. It also
+// refuses one that makes a change into a question, as those to a page for signing in do: the answer would look
+// as if the change had been made.
 func sameOrigin(r *http.Request, via []*http.Request) error {
 	if first := via[0].URL; r.URL.Scheme != first.Scheme || r.URL.Host != first.Host {
 		return fmt.Errorf("it redirects to %s://%s, which does not get the token; if that is the daemon, use that address", r.URL.Scheme, r.URL.Host)
+	}
+	if r.Method != via[0].Method {
+		return fmt.Errorf("it redirects %s to %s, where nothing would be changed; ask what stands before the daemon to let the API's addresses through",
+			via[0].Method, r.URL.Path)
 	}
 	if len(via) >= 10 {
 		return errors.New("it redirects in a circle")

@@ -22,6 +22,8 @@ func TestRedirects(t *testing.T) {
 			http.Redirect(w, r, other.URL+"/queues", http.StatusTemporaryRedirect)
 		case "/api/v1/queues/here":
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+		case "/api/v1/queues/here/pause":
+			http.Redirect(w, r, "/elsewhere", http.StatusFound)
 		case "/elsewhere":
 			_, _ = w.Write([]byte(`{"name": "here"}`))
 		}
@@ -40,6 +42,10 @@ func TestRedirects(t *testing.T) {
 	must(t, c.Do(t.Context(), client.Request{Method: http.MethodGet, Path: "/queues/here"}, &q))
 	if q.Name != "here" {
 		t.Errorf("%+v", q)
+	}
+	err = c.Do(t.Context(), client.Request{Method: http.MethodPost, Path: "/queues/here/pause"}, nil)
+	if err == nil || !strings.Contains(err.Error(), "it redirects POST to /elsewhere, where nothing would be changed") {
+		t.Errorf("a change that becomes a question: %v", err)
 	}
 	var text []byte
 	must(t, c.Do(t.Context(), client.Request{Method: http.MethodGet, Path: "/queues/here"}, &text))

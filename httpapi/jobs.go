@@ -1,10 +1,13 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -245,6 +248,7 @@ type bulkInput struct {
 		OlderThan wire.Duration `json:"older_than,omitempty" maxLength:"40" doc:"Only jobs that were enqueued longer ago than this." example:"1h"`
 		After     string        `json:"after,omitempty" pattern:"^[1-9][0-9]*$" maxLength:"19" doc:"Only jobs with greater ids than this one."`
 		Limit     int           `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"The greatest number of jobs. Default: 10000."`
+		Cursor    string        `json:"cursor,omitempty" maxLength:"200" doc:"The next_cursor of the answer before. It goes on after that, with the jobs that were there at the beginning."`
 		DryRun    bool          `json:"dry_run,omitempty" doc:"Whether to count the jobs only, and change nothing."`
 	} `nameHint:"Bulk"`
 }
@@ -340,13 +344,50 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 			return nil, err
 		}
 	}
-	r, err := a.admin.Bulk(ctx, admin.BulkAction(b.Action), f, admin.BulkOptions{DryRun: b.DryRun})
+	_, from, err := readBulkCursor(b.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	r, err := a.admin.Bulk(ctx, admin.BulkAction(b.Action), f, admin.BulkOptions{DryRun: b.DryRun, From: from, Most: maxLooked})
 	d := deedOf(ctx)
 	d.action, d.count, d.detail, d.nothing = "job."+b.Action, r.Done, audit.FilterText(b.State, b.Kind, b.Key, b.Where), b.DryRun
 	if err != nil {
 		return nil, err
 	}
-	return &bulkOutput{wireof.BulkResult(admin.BulkAction(b.Action), &f, b.DryRun, &r)}, nil
+	out := &bulkOutput{wireof.BulkResult(admin.BulkAction(b.Action), &f, b.DryRun, &r)}
+	out.Body.NextCursor = bulkCursorOf(f.State, r.Next)
+	return out, nil
+}
+
+// maxLooked is how many jobs a request looks at, whether or not it acts on them: few of a long queue may fulfil
+// a condition.
+const maxLooked = 200_000
+
+// bulkCursorOf returns the cursor of a position among the jobs of a state; nil: there are no more.
+func bulkCursorOf(state admin.State, at *admin.BulkCursor) string {
+	if at == nil {
+		return ""
+	}
+	return cursorOf(cmp.Or(string(state), "default"), strconv.FormatInt(at.Began, 10), strconv.Itoa(at.Block), strconv.FormatInt(at.After, 10))
+}
+
+// readBulkCursor reads a cursor of bulkCursorOf; none is the beginning, of no state.
+func readBulkCursor(cursor string) (state admin.State, at admin.BulkCursor, err error) {
+	var word string
+	var numbers [3]string
+	if err := readCursor(cursor, &word, &numbers[0], &numbers[1], &numbers[2]); err != nil || cursor == "" {
+		return "", at, err
+	}
+	var parsed [3]int64
+	for i, text := range numbers {
+		if parsed[i], err = strconv.ParseInt(text, 10, 64); err != nil || parsed[i] < 0 {
+			return "", at, badCursor()
+		}
+	}
+	if parsed[0] == 0 || parsed[1] > math.MaxInt32 {
+		return "", at, badCursor()
+	}
+	return admin.State(word), admin.BulkCursor{Began: parsed[0], Block: int(parsed[1]), After: parsed[2]}, nil
 }
 
 // jobActions registers the operations that change one job.

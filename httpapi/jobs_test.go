@@ -311,6 +311,43 @@ func TestJobsByID(t *testing.T) {
 }
 
 // Many jobs are dealt with by filter, up to a limit, and counted by a dry run.
+// The parts of a bulk action, and of a purge, are about the jobs that were there when the first one began.
+func TestBulkGoesOn(t *testing.T) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
+		s := serve(t, db.DB, Options{})
+		const path = "/api/v1/queues/default/"
+		for _, c := range []struct {
+			to   string
+			body object
+		}{{"jobs/bulk", object{"action": "cancel", "limit": 2}}, {"purge", object{"state": "all", "limit": 2}}} {
+			for range 5 {
+				s.enqueue(object{"kind": "x"})
+			}
+			db.Do(t, `UPDATE {prefix}job SET id = id - 1000000000000 WHERE id > 0`, nil) // minutes ago
+			parts := 0
+			for cursor := "begin"; cursor != ""; parts++ {
+				got := read[map[string]any](s.post(path+c.to, c.body).is(200))
+				cursor, _ = got["next_cursor"].(string)
+				if got["all"] != (cursor == "") || parts > 5 {
+					t.Fatalf("%s: part %d: %+v", c.to, parts, got)
+				}
+				if at, from, err := readBulkCursor(cursor); cursor != "" {
+					must(t, err)
+					from.Began -= time.Minute.Microseconds() // clocks may differ by a little
+					c.body["cursor"] = bulkCursorOf(at, &from)
+				}
+				s.enqueue(object{"kind": "later"})
+			}
+			if n := rows(t, db, "job"); n != parts || parts != 3 {
+				t.Errorf("%s: after %d parts %d jobs are left", c.to, parts, n)
+			}
+			c.body["cursor"] = "no"
+			s.post(path+c.to, c.body).is(422)
+			s.post(path+"purge", object{"state": "all"}).is(200)
+		}
+	})
+}
+
 func TestBulk(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -25,10 +26,14 @@ func (p *pauseJSON) why() string {
 // doneBy is the reason of a pause or an end that has no other.
 func doneBy(ctx context.Context, what string) string {
 	if name := senderOf(ctx).token; name != "" {
-		return what + " by " + name
+		text := what + " by " + name
+		return strings.ToValidUTF8(text[:min(len(text), longestReason)], "")
 	}
 	return ""
 }
+
+// longestReason is the maximum size of a reason in bytes.
+const longestReason = 200
 
 type pauseInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
@@ -40,6 +45,7 @@ type purgeInput struct {
 	Body  struct {
 		State  string `json:"state" enum:"ready,delayed,dead,done,all" doc:"The state of the jobs that are removed. all leaves those that are done and kept."`
 		Limit  int    `json:"limit,omitempty" minimum:"1" maximum:"100000" doc:"The greatest number of jobs. Default: 10000."`
+		Cursor string `json:"cursor,omitempty" maxLength:"200" doc:"The next_cursor of the answer before. It goes on after that, with the jobs that were there at the beginning."`
 		DryRun bool   `json:"dry_run,omitempty" doc:"Whether to count the jobs only, and remove none."`
 	} `nameHint:"Purge"`
 }
@@ -112,6 +118,10 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 	if left == 0 {
 		left = usualBulk
 	}
+	at, from, err := readBulkCursor(in.Body.Cursor)
+	if err != nil {
+		return nil, err
+	}
 	out, d := &purgeOutput{}, deedOf(ctx)
 	d.count, d.detail, d.nothing = 0, "state="+in.Body.State, in.Body.DryRun
 	// Ready jobs first: those that become delayed or dead meanwhile are found afterwards.
@@ -124,11 +134,12 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 		{admin.StateDead, admin.BulkDelete},
 		{admin.StateDone, admin.BulkDelete},
 	} {
-		if (in.Body.State != "all" || part.state == admin.StateDone) && in.Body.State != string(part.state) || left == 0 {
+		if (in.Body.State != "all" || part.state == admin.StateDone) && in.Body.State != string(part.state) || at != "" && at != part.state {
 			continue
 		}
+		at = "" // from there on, all
 		r, err := a.admin.Bulk(ctx, part.what, admin.Filter{Queue: in.Queue, State: part.state, Limit: left},
-			admin.BulkOptions{DryRun: in.Body.DryRun})
+			admin.BulkOptions{DryRun: in.Body.DryRun, From: from, Most: maxLooked})
 		if err != nil {
 			d.count += r.Done
 			return nil, err
@@ -136,8 +147,12 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 		left -= r.Done + r.Gone
 		out.Body.Removed += r.Done
 		d.count = out.Body.Removed
+		if from.Block, from.After = 0, 0; r.Next != nil {
+			out.Body.NextCursor = bulkCursorOf(part.state, r.Next)
+			return out, nil
+		}
 	}
-	out.Body.All = left > 0
+	out.Body.All = true
 	return out, nil
 }
 

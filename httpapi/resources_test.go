@@ -119,9 +119,9 @@ func TestQueues(t *testing.T) {
 			want string
 		}{
 			{object{"state": "all", "dry_run": true}, `{"removed":5,"all":true}`},
-			{object{"state": "ready", "limit": 2}, `{"removed":2,"all":false}`},
+			{object{"state": "ready", "limit": 2}, `{"removed":2,"all":false,"next_cursor":`},
 			{object{"state": "delayed"}, `{"removed":1,"all":true}`},
-			{object{"state": "all", "limit": 2}, `{"removed":2,"all":false}`},
+			{object{"state": "all", "limit": 2}, `{"removed":2,"all":false,"next_cursor":`},
 			{object{"state": "all"}, `{"removed":0,"all":true}`},
 		} {
 			s.post(path+"/purge", c.body).is(200).has(c.want)

@@ -47,7 +47,11 @@ func die(t *testing.T, db *dbtest.DB) {
 // bulk does with jobs what must succeed.
 func bulk(t *testing.T, c *Client, what admin.BulkAction, f admin.Filter, want admin.BulkResult) {
 	t.Helper()
-	if r, err := adminOf(c).Bulk(t.Context(), what, f, admin.BulkOptions{}); err != nil || r != want {
+	r, err := adminOf(c).Bulk(t.Context(), what, f, admin.BulkOptions{})
+	if goesOn := r.Next != nil; goesOn != (f.Limit > 0 && r.Done+r.Gone+r.InUse == f.Limit) {
+		t.Errorf("%s %+v: where to continue: %+v", what, f, r.Next)
+	}
+	if r.Next = nil; err != nil || r != want {
 		t.Errorf("%s %+v: got %+v, %v, want %+v", what, f, r, err, want)
 	}
 }

@@ -77,13 +77,17 @@ type BulkResult struct {
 	Done   int    `json:"done" doc:"The number of jobs with which it was done, or would be in a dry run."`
 	Gone   int    `json:"gone" doc:"The number of jobs that others ended or moved on meanwhile."`
 	InUse  int    `json:"in_use" doc:"The number of dead jobs that stay dead, since another job has their unique key."`
-	All    bool   `json:"all" doc:"Whether these were all. If not, there are more than the limit: send it again."`
+	All    bool   `json:"all" doc:"Whether these were all. If not, there may be more: send it again with the cursor."`
+
+	NextCursor string `json:"next_cursor,omitempty" doc:"If these were not all: send it as cursor, for those of the jobs that are left that were there at the beginning."`
 }
 
 // A PurgeResult says how many jobs of a queue were removed.
 type PurgeResult struct {
 	Removed int  `json:"removed" doc:"The number of jobs that were removed, or would be in a dry run."`
-	All     bool `json:"all" doc:"Whether these were all. If not, there are more than the limit: send it again."`
+	All     bool `json:"all" doc:"Whether these were all. If not, there may be more: send it again with the cursor."`
+
+	NextCursor string `json:"next_cursor,omitempty" doc:"If these were not all: send it as cursor, for those of the jobs that are left that were there at the beginning."`
 }
 
 // A Refusal says that the database refuses to store what became of a job. The job's worker keeps

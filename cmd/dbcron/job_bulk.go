@@ -51,10 +51,11 @@ func (p *program) doBulks(ctx context.Context, all []bulk, f bulkFlags) (err err
 	var rows []wire.BulkResult
 	if f.dryRun || !f.yes {
 		for _, b := range all {
-			r, err := p.bulkPart(ctx, &b, true, min(cmp.Or(b.most, countLimit), countLimit))
+			r, err := p.bulkPart(ctx, &b, true, min(cmp.Or(b.most, countLimit), countLimit), "")
 			if err != nil {
 				return err
 			}
+			r.NextCursor = "" // of a count
 			rows = append(rows, r)
 		}
 	}
@@ -95,46 +96,53 @@ func (p *program) confirm(rows []wire.BulkResult) bool {
 }
 
 // bulkPart acts on some of the jobs, or counts them.
-func (p *program) bulkPart(ctx context.Context, b *bulk, dryRun bool, most int) (r wire.BulkResult, err error) {
+func (p *program) bulkPart(ctx context.Context, b *bulk, dryRun bool, most int, cursor string) (r wire.BulkResult, err error) {
 	given := maps.Clone(b.given)
 	given["limit"], given["dry_run"] = strconv.Itoa(most), strconv.FormatBool(dryRun)
 	r = wire.BulkResult{Action: given["action"], Queue: given["queue"], State: given["state"], DryRun: dryRun}
 	if b.op == "purge-queue" {
 		delete(given, "action")
 	}
+	if cursor != "" {
+		given["cursor"] = cursor
+	}
 	answer, err := p.do(ctx, b.op, given)
+	if err != nil {
+		return r, err
+	}
 	switch answer := answer.(type) {
 	case *wire.BulkResult:
 		r = *answer
 	case *wire.PurgeResult:
-		r.Done, r.All = answer.Removed, answer.All
+		r.Done, r.All, r.NextCursor = answer.Removed, answer.All, answer.NextCursor
 	}
-	return r, err
+	return r, nil
 }
 
-// doBulk carries out one bulk, part by part, and shows its progress.
+// doBulk carries out one bulk, part by part, and shows its progress. All parts are about the jobs that were there
+// when the first one began.
 func (p *program) doBulk(ctx context.Context, b *bulk) (sum wire.BulkResult, err error) {
 	doing := map[string]string{"retry": "retrying", "cancel": "cancelling", "delete": "deleting"}[b.given["action"]]
 	so := p.begin(ctx, task{
 		what: fmt.Sprintf("%s %s jobs of %s", doing, b.given["state"], oneLine(b.given["queue"], 200)), unit: "jobs",
 		left: func(ctx context.Context) (int, error) {
-			r, err := p.bulkPart(ctx, b, true, maxInPart)
+			r, err := p.bulkPart(ctx, b, true, maxInPart, "")
 			return r.Done, err
 		},
 	})
 	defer so.end()
-	for part := countLimit; ; {
+	for {
+		part := countLimit
 		if b.most > 0 {
-			part = min(part, b.most-sum.Done)
+			part = min(part, b.most-sum.Done-sum.Gone-sum.InUse)
 		}
-		r, err := p.bulkPart(ctx, b, false, part)
-		r.Done, r.Gone = r.Done+sum.Done, r.Gone+sum.Gone
-		moved := r.Done+r.Gone > sum.Done+sum.Gone
-		if sum = r; err != nil || r.All || r.Done == b.most && b.most > 0 || !moved && part == maxInPart {
+		r, err := p.bulkPart(ctx, b, false, part, sum.NextCursor)
+		r.Done, r.Gone, r.InUse = r.Done+sum.Done, r.Gone+sum.Gone, r.InUse+sum.InUse
+		sum = r
+		so.at(sum.Done)
+		if err != nil || sum.NextCursor == "" || b.most > 0 && sum.Done+sum.Gone+sum.InUse >= b.most {
+			sum.NextCursor = ""
 			return sum, err
-		}
-		if so.at(sum.Done); !moved { // at the head are jobs that stay, and it looks beyond them
-			part = maxInPart
 		}
 	}
 }

@@ -237,7 +237,7 @@ func (p *program) withAPI(ctx context.Context, f func() error) error {
 			path, query, body := op.Request(in)
 			answer := op.NewAnswer()
 			return answer, remoteError(at, c.Do(ctx, client.Request{
-				Method: op.Method, Path: path, Query: query, Body: body, Again: op.Method == http.MethodGet || op.Method == http.MethodPut,
+				Method: op.Method, Path: path, Query: query, Body: body, Again: op.Method == http.MethodGet,
 			}, answer))
 		}
 		return f()

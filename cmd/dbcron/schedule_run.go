@@ -28,6 +28,12 @@ With --wait follow it until it has ended, print what it writes, and exit with 0 
 it ended well, else with 1. A signal ends the waiting, not the run.`,
 		example: `  dbcron schedule run backup --wait
   id=$(dbcron schedule run backup) && dbcron schedule output "$id" --follow`,
+		before: func(context.Context, values) error {
+			if wait && p.db == nil {
+				return usagef("--wait takes the database, and not a daemon; dbcron schedule run prints the run's id")
+			}
+			return nil
+		},
 		then: func(ctx context.Context, answer any) error {
 			return p.started(ctx, answer.(*wire.Run), wait) //nolint:forcetypeassert // it starts one
 		},
@@ -42,9 +48,6 @@ func (p *program) started(ctx context.Context, run *wire.Run, wait bool) error {
 	if !wait {
 		_, err := fmt.Fprintln(p.out, run.ID)
 		return err
-	}
-	if p.db == nil {
-		return usagef("run %s was started; --wait takes the database, and not a daemon", run.ID)
 	}
 	last, err := p.follow(ctx, func(ctx context.Context) ([]scheduler.Run, error) {
 		return health.RunsOfSlot(ctx, p.db, run.Schedule, run.Due.Time)

@@ -224,7 +224,7 @@ func (w *ward) act(now instant.Instant) time.Duration {
 		next = min(next, term)
 	}
 	if !subreaper && w.exitAt != 0 { // only polling tells whether the group is empty
-		return min(max(now.Sub(w.exitAt)/8, 20*time.Millisecond), longSleep)
+		return min(next.Sub(now), max(now.Sub(w.exitAt)/8, 20*time.Millisecond), longSleep)
 	}
 	return min(next.Sub(now), longSleep)
 }

@@ -57,7 +57,7 @@ type BulkResult struct {
 	Gone  int // jobs that others have ended or changed meanwhile
 	InUse int // dead jobs that stay dead: another job has their unique key, or waits with their id
 
-	Next *BulkCursor // where to continue if [BulkOptions.Most] ended it; nil: all jobs have been processed
+	Next *BulkCursor // where to continue if [BulkOptions.Most] or [Filter.Limit] ended it; nil: all jobs have been processed
 }
 
 const (
@@ -77,8 +77,8 @@ const (
 //
 // An error ends it, and the result says what was done before; whether the last transaction was
 // committed may be unknown. Another call does the rest, and concurrent calls do nothing twice.
-// With [BulkOptions.Most] it does one part at a time, for callers that cannot wait: it covers the
-// jobs that existed when the first part began.
+// With [BulkOptions.Most], or the filter's limit, it does one part at a time, for callers that cannot wait: from
+// the result's Next on it covers the jobs that existed when the first part began.
 func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOptions) (r BulkResult, err error) {
 	f.Queue = cmpName(f.Queue)
 	where, err := f.forBulk(what)
@@ -132,6 +132,7 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 				return r, err
 			}
 			if f.Limit > 0 && left == 0 {
+				r.Next = &BulkCursor{began, divided, part[len(part)-1].ID}
 				return r, nil
 			}
 		}

@@ -49,11 +49,11 @@ func progress(p *admin.Progress) *wire.Progress {
 	return w
 }
 
-// BulkResult returns what was done with jobs. f has the limit that was asked for, or none.
+// BulkResult returns what was done with jobs.
 func BulkResult(what admin.BulkAction, f *admin.Filter, dryRun bool, r *admin.BulkResult) wire.BulkResult {
 	return wire.BulkResult{
 		Action: string(what), Queue: f.Queue, State: string(f.State), DryRun: dryRun, Done: r.Done, Gone: r.Gone, InUse: r.InUse,
-		All: f.Limit == 0 || r.Done+r.Gone+r.InUse < f.Limit,
+		All: r.Next == nil,
 	}
 }
 
