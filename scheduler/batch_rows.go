@@ -151,12 +151,12 @@ func (rows loseRows) Value(i int, column string) (any, bool) {
 	return n, ok
 }
 
-// A passRow is a stretch to insert, or to add to the row of an id.
+// A passRow is a range to insert, or to add to the row of an id.
 type passRow struct {
 	id    int64
 	c     *candidate
 	state string
-	stretch
+	slotRange
 }
 
 type passRows []passRow
@@ -193,7 +193,7 @@ func (rows passRows) Value(i int, column string) (any, bool) {
 	return rows.Int(i, column)
 }
 
-// A noteRow is a mishap as it is recorded.
+// A noteRow is an incident as it is recorded.
 type noteRow struct {
 	who, what, said, whom string
 	run, due, anew        int64 // 0: none, no

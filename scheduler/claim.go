@@ -3,10 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -122,57 +119,6 @@ func openRuns(ctx context.Context, tx *sqlrun.Session, locked []candidate) (map[
 	return byName, err
 }
 
-// claims collects what one transaction does with the schedules it has locked, so that it can
-// be written in few statements.
-type claims struct {
-	token  string
-	begins beginRows
-	waits  []sqlrun.Args
-	ends   loseRows // runs that nobody executes, and that end
-	asked  []int64  // runs whose daemons are asked to end them
-	passes []passage
-	moves  moveRows
-	what   map[string]*candidate // by name: every schedule of which a run begins
-	crowd  map[string]bool
-
-	resumes bool // runs that were waiting have begun, too
-
-	left leftovers
-
-	made  []made   // runs that have enqueued a job or failed to
-	wakes []func() // wake the workers of those jobs after the commit
-}
-
-func newClaims() *claims {
-	return &claims{token: rand.Text(), what: map[string]*candidate{}, crowd: map[string]bool{}}
-}
-
-// begin starts a run of a locked schedule on this daemon.
-func (b *claims) begin(c *candidate, r run) {
-	c.fence++
-	r.fence = c.fence
-	b.begins = append(b.begins, beginRow{r, c.lane})
-	b.what[c.Name] = c
-}
-
-// wait stores a run that waits for its turn.
-func (b *claims) wait(c *candidate, r run, after time.Duration) {
-	args := r.args(c.lane)
-	args["after_us"] = after.Microseconds()
-	b.waits = append(b.waits, args)
-	b.crowd[c.Name] = true
-}
-
-// end ends a run that nobody executes.
-func (b *claims) end(id int64, state, why string, more bool, keep int64) {
-	b.ends = append(b.ends, loseRow{id, state, why, more, keep})
-}
-
-// pass records slots of a locked schedule that do not run.
-func (b *claims) pass(c *candidate, state string, m stretch) {
-	b.passes = append(b.passes, passage{c, state, m})
-}
-
 // claim takes up to limit due schedules of a lane. In one transaction it advances each to its
 // next slot and turns the slot that is due into a run. It returns the runs to start here and
 // the number of schedules that it advanced.
@@ -180,7 +126,7 @@ func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []r
 	return s.claimAndTell(ctx, lane, limit, func() {})
 }
 
-// claimAndTell is claim. It calls filled when it has locked a whole batch of schedules: see herd. It
+// claimAndTell is claim. It calls filled when it has locked a whole batch of schedules: see laneClaims. It
 // may do so several times, if the transaction is repeated.
 func (s *Scheduler) claimAndTell(ctx context.Context, lane string, limit int, filled func()) (runs []run, moved int, err error) {
 	var first candidate
@@ -305,7 +251,7 @@ func (s *Scheduler) admit(b *claims, c *candidate, slots []time.Time, open []ope
 		b.begin(c, slot(slots[0]))
 		slots = slots[1:]
 	case c.Overlap == "forbid":
-		b.pass(c, "skipped", c.stretch(slots[0], slots[len(slots)-1], whyBusy))
+		b.pass(c, "skipped", c.slotRange(slots[0], slots[len(slots)-1], whyBusy))
 		return
 	case c.Overlap == "replace" && b.replace(c, open) == 0:
 		b.begin(c, slot(slots[0])) // nobody is left who would release it
@@ -323,7 +269,7 @@ func (s *Scheduler) admit(b *claims, c *candidate, slots []time.Time, open []ope
 	}
 	for i, due := range slots {
 		if waiting+i >= catchUpLimit {
-			b.pass(c, "skipped", c.stretch(due, slots[len(slots)-1], whyFull))
+			b.pass(c, "skipped", c.slotRange(due, slots[len(slots)-1], whyFull))
 			return
 		}
 		b.wait(c, slot(due), after)
@@ -334,85 +280,6 @@ func (s *Scheduler) admit(b *claims, c *candidate, slots []time.Time, open []ope
 // the daemon that should have released the run has died.
 func (s *Scheduler) turnAfter() time.Duration { return min(s.opt.Lease, 5*time.Second) }
 
-// replace ends the open runs of a schedule: at once those that nobody executes, because they wait or
-// were handed back, and the others by asking their daemons. It returns the number of the others. The
-// last of them releases the slot that waits for it.
-func (b *claims) replace(c *candidate, open []openRun) (executed int) {
-	for _, o := range open {
-		if o.state == "running" {
-			b.asked = append(b.asked, o.id)
-			executed++
-			continue
-		}
-		b.end(o.id, "cancelled", WhyReplaced, true, keepOf(&c.Schedule))
-	}
-	return executed
-}
-
-// write carries out the claims and returns the runs that have begun. It leaves out slots that
-// have a run already, and runs that enqueued a job, since those have ended.
-func (s *Scheduler) write(ctx context.Context, tx *sqlrun.Session, b *claims) ([]run, error) {
-	if err := loseAll(ctx, tx, b.ends); err != nil {
-		return nil, err
-	}
-	if len(b.asked) > 0 {
-		if _, err := tx.Exec(ctx, dismiss, sqlrun.Args{"ids": b.asked, "why": WhyReplaced}); err != nil {
-			return nil, err
-		}
-	}
-	if err := passAll(ctx, tx, b.passes, &b.left); err != nil {
-		return nil, err
-	}
-	if err := moveAll(ctx, tx, move, b.moves, len(b.moves)); err != nil {
-		return nil, err
-	}
-	if len(b.waits) > 0 {
-		if _, err := tx.Exec(ctx, wait, sqlrun.Args{"rows": b.waits}); err != nil {
-			return nil, err
-		}
-	}
-	if len(b.what) == 0 {
-		return nil, nil
-	}
-	deadline := s.deadline()
-	names := make([]string, 0, len(b.what))
-	for name := range b.what {
-		names = append(names, name)
-	}
-	args := sqlrun.Args{"rows": b.begins, "owner": s.owner, "claim": b.token, "lease": s.opt.Lease.Microseconds(), "names": names}
-	scan := func(rows *sql.Rows) (run, error) { return b.scanRun(rows, deadline) }
-	var all []run
-	var err error
-	tells := tx.Dialect.Returning != nil // the statement returns the runs it has written
-	switch {
-	case len(b.begins) > 0 && tells:
-		all, err = sqlrun.Select(ctx, tx, begin, args, scan)
-	case len(b.begins) > 0:
-		_, err = tx.Exec(ctx, begin, args)
-	}
-	if err == nil && (b.resumes || !tells) {
-		all, err = sqlrun.Select(ctx, tx, begun, args, scan)
-	}
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(all, func(a, b run) int { return cmp.Compare(a.id, b.id) })
-	return s.enqueueAll(ctx, tx, b, all)
-}
-
-// scanRun reads begunColumns of a run that these claims have begun.
-func (b *claims) scanRun(rows *sql.Rows, deadline instant.Instant) (r run, err error) {
-	var due int64
-	err = rows.Scan(&r.id, &r.schedule, &due, &r.attempt, &r.cause, &r.failures, &r.crashes, &r.fence, &r.pinned)
-	if err != nil { // as when the context ends between two rows
-		return r, err
-	}
-	r.pinned = pin(r.pinned)
-	r.due, r.claim, r.deadline = instantOf(due), b.token, deadline
-	r.what, r.crowded = &b.what[r.schedule].Schedule, b.crowd[r.schedule]
-	return r, nil
-}
-
 // reason returns an error's text in a form that can be stored, whatever the row that the error
 // quotes contains.
 func reason(text string) string {
@@ -421,37 +288,6 @@ func reason(text string) string {
 		text = strings.ToValidUTF8(text[:4000], "") + " …"
 	}
 	return text
-}
-
-// keepOf is how long a schedule's runs stay in the history, in µs; -1 means forever.
-func keepOf(s *Schedule) int64 {
-	if s.KeepFor < 0 {
-		return -1
-	}
-	return cmp.Or(s.KeepFor, usual.KeepFor).Microseconds()
-}
-
-// moveAll gives locked schedules their next slot. The rows are locked, so a row that does not
-// change is a bug, and the transaction must not commit.
-func moveAll(ctx context.Context, tx *sqlrun.Session, by *sqlrun.Stmt, moves any, count int) error {
-	if count == 0 {
-		return nil
-	}
-	n, err := tx.Exec(ctx, by, sqlrun.Args{"rows": moves})
-	if err == nil && n != int64(count) {
-		err = fmt.Errorf("%d of %d locked schedules were moved", n, count)
-	}
-	return err
-}
-
-// loseAll ends runs that nobody will finish.
-func loseAll(ctx context.Context, tx *sqlrun.Session, rows loseRows) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	slices.SortFunc(rows, func(a, b loseRow) int { return cmp.Compare(a.id, b.id) })
-	_, err := tx.Exec(ctx, lose, sqlrun.Args{"rows": rows})
-	return err
 }
 
 // close takes a locked schedule out of service: it ends or fails.
@@ -464,7 +300,7 @@ func (s *Scheduler) closeAfter(
 ) error {
 	s.opt.Logger.Warn("schedule "+state, "schedule", c.Name, "reason", why)
 	if state == "failed" {
-		if err := note(ctx, tx, &c.Schedule, mishap{problem: "given-up", detail: why, anew: true}, left); err != nil {
+		if err := note(ctx, tx, &c.Schedule, incident{problem: "given-up", detail: why, anew: true}, left); err != nil {
 			return err
 		}
 	}
@@ -476,19 +312,4 @@ func (s *Scheduler) closeAfter(
 // command and notice the loss.
 func (s *Scheduler) deadline() instant.Instant {
 	return instant.Now().Add(s.opt.Lease - s.opt.Lease/10)
-}
-
-// forget hands back what a claim may have taken if the outcome of its commit is unknown. If
-// this fails too, the leases expire.
-func (s *Scheduler) forget(ctx context.Context, b *claims) {
-	if b == nil || len(b.what) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	names := make([]string, 0, len(b.what))
-	for name := range b.what {
-		names = append(names, name)
-	}
-	_, _ = s.db.Exec(ctx, forget, sqlrun.Args{"claim": b.token, "names": names})
 }

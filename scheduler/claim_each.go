@@ -9,8 +9,8 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// A taking takes up to limit due rows of a lane: see claim and takeOver.
-type taking func(ctx context.Context, lane string, limit int) (runs []run, done int, err error)
+// A takeFunc takes up to limit due rows of a lane: see claim and takeOver.
+type takeFunc func(ctx context.Context, lane string, limit int) (runs []run, done int, err error)
 
 // A loneError is the error of a transaction that handled a single schedule or run.
 type loneError struct {
@@ -32,7 +32,7 @@ func (s *Scheduler) separable(ctx context.Context, err error) bool {
 // takeEach takes the due rows of a lane one by one, after taking them together has failed. It
 // puts off each row that still fails and records why, so that it blocks no other row. It returns
 // the number of rows handled.
-func (s *Scheduler) takeEach(ctx, working context.Context, lane string, limit int, take taking) (done int, err error) {
+func (s *Scheduler) takeEach(ctx, working context.Context, lane string, limit int, take takeFunc) (done int, err error) {
 	for done < limit {
 		claimed, n, err := take(ctx, lane, 1)
 		s.start(working, claimed)

@@ -133,7 +133,7 @@ func TestEnqueueBehindALock(t *testing.T) {
 		}
 		s.runs.Wait()
 		wantRows(t, db, "command", "3600 1 ok")
-		if busy, _ := s.resting("default job"); !busy {
+		if begin, _ := s.enterLane(laneProbe{lane: "default job", unplanned: 1}); begin {
 			t.Error("the jobs did not wait for the lock: the test shows nothing")
 		}
 		db.Advance(t, time.Hour)

@@ -150,7 +150,7 @@ func TestMissedSlots(t *testing.T) {
 		if due := stored(t, db, "interval").Due; !due.Equal(at(330 * time.Second)) {
 			t.Errorf("the next slot is %v", due)
 		}
-		// A second stretch is a row of its own: a run lies between.
+		// A second range is a row of its own: a run lies between.
 		db.Advance(t, 2*time.Minute)
 		settle(t, daemon(t, db, Options{}))
 		wantRows(t, db, "cron", "60 1 missed to 240: 4", "300 1 ok", "360 1 missed to 360: 1", "420 1 ok")

@@ -13,9 +13,9 @@ import (
 	"github.com/dbcron/dbcron/queue"
 )
 
-// A made is a run that ended in the transaction in which it began: its job was enqueued, was
+// An enqueuedRun is a run that ended in the transaction in which it began: its job was enqueued, was
 // left out because its unique key is in use, or was refused.
-type made struct {
+type enqueuedRun struct {
 	run
 	job     queue.Job
 	outcome outcome
@@ -36,10 +36,10 @@ func (s *Scheduler) enqueueAll(ctx context.Context, tx *sqlrun.Session, b *claim
 		if err != nil {
 			return nil, err
 		}
-		b.made = append(b.made, made{run: r, job: jobOf(&r, by)})
+		b.made = append(b.made, enqueuedRun{run: r, job: jobOf(&r, by)})
 	}
 	// Group jobs by queue: each change of queue costs a query for its settings.
-	slices.SortStableFunc(b.made, func(a, b made) int { return strings.Compare(a.job.Queue, b.job.Queue) })
+	slices.SortStableFunc(b.made, func(a, b enqueuedRun) int { return strings.Compare(a.job.Queue, b.job.Queue) })
 	for part := range parts(b.made) {
 		if err := s.enqueuePart(ctx, tx, b, part); err != nil {
 			return nil, err
@@ -66,8 +66,8 @@ const (
 )
 
 // parts splits jobs into batches that one statement can insert.
-func parts(all []made) func(yield func([]made) bool) {
-	return func(yield func([]made) bool) {
+func parts(all []enqueuedRun) func(yield func([]enqueuedRun) bool) {
+	return func(yield func([]enqueuedRun) bool) {
 		for from := 0; from < len(all); {
 			to, bytes := from+1, len(all[from].job.Payload)
 			for ; to < len(all) && to-from < partJobs; to++ {
@@ -85,7 +85,7 @@ func parts(all []made) func(yield func([]made) bool) {
 
 // enqueuePart enqueues a batch of jobs and ends their runs. If a queue refuses one of them, it
 // enqueues them one by one, so that only the run of that job fails.
-func (s *Scheduler) enqueuePart(ctx context.Context, tx *sqlrun.Session, b *claims, part []made) error {
+func (s *Scheduler) enqueuePart(ctx context.Context, tx *sqlrun.Session, b *claims, part []enqueuedRun) error {
 	err := s.enqueue(ctx, tx, b, part)
 	if refused(err) && len(part) > 1 {
 		for i := range part {
@@ -117,7 +117,7 @@ func refused(err error) bool {
 // enqueue enqueues all of the jobs or none, and records the outcome of each. The queue decides who
 // gets a unique key, by a row that this transaction holds until its end: of daemons and other
 // producers that want it at once, one gets it.
-func (s *Scheduler) enqueue(ctx context.Context, tx *sqlrun.Session, b *claims, part []made) error {
+func (s *Scheduler) enqueue(ctx context.Context, tx *sqlrun.Session, b *claims, part []enqueuedRun) error {
 	jobs := make([]queue.Job, len(part))
 	for i := range part {
 		jobs[i] = part[i].job

@@ -189,7 +189,7 @@ func TestEnqueueOnce(t *testing.T) {
 	})
 }
 
-// A herd of schedules that are due at the same moment.
+// Many schedules that are due at the same moment.
 func TestEnqueueHerd(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		addMany(t, db, 1000, "@every 1h", at(time.Hour))
@@ -556,7 +556,7 @@ func TestEnqueueNeedsNoPlace(t *testing.T) {
 }
 
 func TestParts(t *testing.T) {
-	all := make([]made, 2500)
+	all := make([]enqueuedRun, 2500)
 	all[1200].job.Payload = make([]byte, partBytes)
 	all[1201].job.Payload = make([]byte, partBytes+1)
 	var sizes []int

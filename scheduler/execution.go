@@ -18,8 +18,8 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 )
 
-// An effort is work in progress: a guarded process, or a task inside this one.
-type effort interface {
+// An activity is work in progress: a guarded process, or a task inside this one.
+type activity interface {
 	Extend(deadline instant.Instant)
 	Stop() // asks it to end; it is killed after its grace
 	Kill()
@@ -32,7 +32,7 @@ type execution struct {
 	run
 	by       *Cause // the run that started it; nil: none
 	mu       sync.Mutex
-	effort   effort
+	activity activity
 	stopped  stop // why this daemon ended it
 	lost     bool // the row belongs to another daemon: write nothing
 	recorded bool // the outcome was written together with the work
@@ -76,7 +76,7 @@ func (e *execution) stopFor(s stop, kill bool) {
 	if s.cause == drained || s.cause == abandoned {
 		e.leave()
 	}
-	work := e.effort
+	work := e.activity
 	e.mu.Unlock()
 	switch {
 	case work == nil: // attach will stop it
@@ -101,9 +101,9 @@ func (e *execution) end()  { e.stopFor(stop{cause: drained}, false) }
 func (e *execution) kill() { e.stopFor(stop{cause: drained}, true) }
 
 // attach registers work that has started, or stops it if a stop came in the meantime.
-func (e *execution) attach(work effort) {
+func (e *execution) attach(work activity) {
 	e.mu.Lock()
-	e.effort, e.begun = work, e.looked
+	e.activity, e.begun = work, e.looked
 	stopped, deadline := e.stopped.cause != notStopped, e.until
 	e.mu.Unlock()
 	work.Extend(deadline)
@@ -116,7 +116,7 @@ func (e *execution) attach(work effort) {
 func (e *execution) extend(deadline instant.Instant) {
 	e.mu.Lock()
 	e.until = max(e.until, deadline)
-	work := e.effort
+	work := e.activity
 	e.mu.Unlock()
 	if work != nil {
 		work.Extend(deadline)
@@ -212,7 +212,7 @@ func (s *Scheduler) outlast(e *execution, t *task, r guardian.Result) guardian.R
 }
 
 // watchProgress ends work whose output stands still, until it has ended.
-func (e *execution) watchProgress(work effort, limit time.Duration, ended <-chan struct{}) {
+func (e *execution) watchProgress(work activity, limit time.Duration, ended <-chan struct{}) {
 	every := min(time.Second, limit/4)
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -233,7 +233,7 @@ func (e *execution) watchProgress(work effort, limit time.Duration, ended <-chan
 }
 
 // begin starts the work of a schedule. Work of every kind begins here, and none begins without a lease.
-func (s *Scheduler) begin(e *execution) (effort, error) {
+func (s *Scheduler) begin(e *execution) (activity, error) {
 	s.findCause(e)
 	until, err := e.lease()
 	if err != nil {
@@ -268,7 +268,7 @@ func (e *execution) lease() (until instant.Instant, err error) {
 }
 
 // command starts a process under a guardian.
-func (s *Scheduler) command(e *execution, until instant.Instant) (effort, error) {
+func (s *Scheduler) command(e *execution, until instant.Instant) (activity, error) {
 	env := s.environment(e)
 	argv := []string{value(env, "SHELL", "/bin/sh"), "-c", e.what.Command}
 	if e.what.Kind == "argv" {

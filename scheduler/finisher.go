@@ -17,13 +17,13 @@ import (
 // A finisher batches outcomes: those that arrive while one statement is under way go into the next.
 // So a single outcome waits for nobody, and many cost little each.
 //
-// While this daemon claims a herd, outcomes wait, for up to [holdFor]: all that is due should start
+// While this daemon claims a lane, outcomes wait, for up to [holdFor]: all that is due should start
 // before the first outcomes are written.
 type finisher struct {
 	mu      sync.Mutex
-	waiting []*finishing
+	waiting []*pendingOutcome
 	writing bool
-	holds   int           // number of herds being claimed
+	holds   int           // number of lanes being claimed
 	free    chan struct{} // closed when the last of them has been claimed; nil: there is none
 	holdFor time.Duration // default: holdFor
 }
@@ -67,7 +67,8 @@ func (f *finisher) gather() {
 	}
 }
 
-type finishing struct {
+// A pendingOutcome is an outcome that waits to be written.
+type pendingOutcome struct {
 	row   finishRow
 	again bool // another transaction had locked its row the last time
 	ctx   context.Context
@@ -79,7 +80,7 @@ type finishing struct {
 // finish writes one outcome and reports whether the run was still this daemon's. If another transaction has locked its row, the
 // error is an errHeld; the caller tries again.
 func (f *finisher) finish(ctx context.Context, db *dialect.DB, row finishRow, again bool) (mine bool, err error) {
-	one := &finishing{row: row, again: again, ctx: ctx, done: make(chan struct{})}
+	one := &pendingOutcome{row: row, again: again, ctx: ctx, done: make(chan struct{})}
 	f.mu.Lock()
 	f.waiting = append(f.waiting, one)
 	if !f.writing {
@@ -102,8 +103,8 @@ func (f *finisher) write(db *dialect.DB) {
 		if len(all) == 0 {
 			return
 		}
-		var held []*finishing
-		all = slices.DeleteFunc(all, func(one *finishing) bool {
+		var held []*pendingOutcome
+		all = slices.DeleteFunc(all, func(one *pendingOutcome) bool {
 			if one.again {
 				held = append(held, one)
 			}
@@ -114,7 +115,7 @@ func (f *finisher) write(db *dialect.DB) {
 	}
 }
 
-func (f *finisher) writeEach(db *dialect.DB, all []*finishing, write func(*dialect.DB, []*finishing)) {
+func (f *finisher) writeEach(db *dialect.DB, all []*pendingOutcome, write func(*dialect.DB, []*pendingOutcome)) {
 	for part := range slices.Chunk(all, batch) {
 		write(db, part)
 		for _, one := range part {
@@ -128,7 +129,7 @@ var errMixed = errors.New("some runs were lost, or are locked")
 
 // writePart writes a batch of outcomes with one statement. If that misses a run, it begins anew with those that it
 // can write.
-func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
+func (f *finisher) writePart(db *dialect.DB, part []*pendingOutcome) {
 	rows := make(finishRows, len(part))
 	for i, one := range part {
 		rows[i] = one.row
@@ -151,7 +152,7 @@ func (f *finisher) writePart(db *dialect.DB, part []*finishing) {
 
 // writeFree writes those of a batch of outcomes whose runs are still this daemon's and not locked by others. If
 // that fails, it writes them one by one.
-func (f *finisher) writeFree(db *dialect.DB, part []*finishing) {
+func (f *finisher) writeFree(db *dialect.DB, part []*pendingOutcome) {
 	ids := make([]int64, len(part))
 	for i, one := range part {
 		ids[i] = one.row.id

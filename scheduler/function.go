@@ -55,7 +55,7 @@ func (s *Scheduler) Handle(name string, f Func) error {
 }
 
 // call calls the function that the schedule names.
-func (s *Scheduler) call(e *execution, until instant.Instant) (effort, error) {
+func (s *Scheduler) call(e *execution, until instant.Instant) (activity, error) {
 	s.mu.Lock()
 	f := s.handlers[e.what.Command]
 	s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *Scheduler) concludeHere(ctx context.Context, tx *sqlrun.Session, e *exe
 
 // statement executes a schedule's SQL and records its outcome in one transaction. So its effect
 // is committed if and only if the run is recorded as ok, once per slot.
-func (s *Scheduler) statement(e *execution, until instant.Instant) effort {
+func (s *Scheduler) statement(e *execution, until instant.Instant) activity {
 	return start(until, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
 		r := guardian.Result{Cause: guardian.Exited, ExitCode: -1}
 		var left leftovers

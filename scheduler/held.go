@@ -132,7 +132,7 @@ func (s *Scheduler) brief(lane string) (db *dialect.DB, done func()) {
 
 // leftovers are what a transaction leaves to be done after its commit, because others have locked the rows.
 type leftovers struct {
-	notes noteRows // mishaps of schedules: see noteRest
+	notes noteRows // incidents of schedules: see noteRest
 	turns []int64  // runs whose turn has come: see releaseRest
 }
 

@@ -248,7 +248,7 @@ func settle(t *testing.T, s *Scheduler) {
 }
 
 // rows lists the runs of a schedule, or of all, oldest slot first: slot,
-// attempt, state, and for a stretch its end and the number of its slots; times
+// attempt, state, and for a range its end and the number of its slots; times
 // in seconds after the start of a stopped clock.
 func rows(t *testing.T, db *dbtest.DB, name string) []string {
 	t.Helper()
@@ -313,7 +313,7 @@ type life struct {
 }
 
 // account checks that each slot of all lives is covered exactly once: by a
-// chain of attempts of which all but the last were lost, or by one stretch of
+// chain of attempts of which all but the last were lost, or by one range of
 // slots that did not run. It returns how many slots there were, by final state.
 func account(t interface {
 	Helper()
@@ -344,7 +344,7 @@ func account(t interface {
 			_, begins := slots[due]
 			_, ends := slots[r.To.UnixMicro()]
 			if n != r.Slots || !begins || !ends || r.Attempt != 1 {
-				t.Errorf("%s: stretch %v to %v, attempt %d: says %d slots, and has %d", r.Schedule, r.Due, r.To, r.Attempt, r.Slots, n)
+				t.Errorf("%s: range %v to %v, attempt %d: says %d slots, and has %d", r.Schedule, r.Due, r.To, r.Attempt, r.Slots, n)
 			}
 			states[r.State] += r.Slots
 			continue

@@ -10,7 +10,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// A Run is the history of one slot, or of a stretch of slots that did not run.
+// A Run is the history of one slot, or of a range of slots that did not run.
 type Run struct {
 	ID       int64
 	Schedule string
@@ -23,8 +23,8 @@ type Run struct {
 	// missed.
 	State string
 
-	To    time.Time // skipped and missed: the last slot of the stretch that begins with Due
-	Slots int64     // number of slots in the stretch
+	To    time.Time // skipped and missed: the last slot of the range that begins with Due
+	Slots int64     // number of slots in the range
 
 	By                string    // the daemon that executes it
 	Fence             int64     // larger than the fence of every earlier attempt of the schedule

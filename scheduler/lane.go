@@ -1,7 +1,7 @@
 package scheduler
 
 import (
-	"context"
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -74,54 +74,48 @@ func (s *Scheduler) state(lane string) *laneState {
 	return state
 }
 
-// resting reports whether a lane is being worked on, and otherwise how long it still rests.
-func (s *Scheduler) resting(lane string) (busy bool, rest time.Duration) {
+// enterLane says whether to begin what is due in a lane, and marks the lane as busy until leaveLane is called. Otherwise it
+// returns after how long to look again.
+func (s *Scheduler) enterLane(l laneProbe) (begin bool, wait time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	state := s.state(lane)
-	if state.until == 0 {
-		return state.busy, 0
+	state := s.state(l.lane)
+	if state.busy { // who works on it wakes the daemon when he is done
+		return false, s.opt.Poll
 	}
-	return state.busy, max(0, state.until.Sub(instant.Now()))
+	if state.until != 0 {
+		if rest := state.until.Sub(instant.Now()); rest > 0 {
+			return false, rest
+		}
+	}
+	if !l.isDue() {
+		state.failing = false
+		return false, l.left(s.opt.Poll)
+	}
+	state.busy = true
+	return true, 0
 }
 
-// fared records how work in a lane went, and returns how long the lane rests. Other lanes go on.
-func (s *Scheduler) fared(lane string, err error) time.Duration {
+// leaveLane records how work in a lane went, and returns how long the lane rests. Other lanes go on. A lane in which
+// nothing could be done rests shortly: another daemon has the rows, or their locks are about to be released.
+func (s *Scheduler) leaveLane(lane string, done int, err error, stopped bool) (rest time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	state := s.state(lane)
-	rest := state.trouble.Wait(err, 0)
+	state.busy = false
+	if stopped { // the error, if any, is that of the stop
+		return s.opt.Poll
+	}
+	rest = state.trouble.Wait(err, 0)
 	state.failing, state.until = err != nil, 0
-	if rest > 0 {
+	apart := ofJobs(lane)
+	if err == nil && done == 0 && (apart || s.roomIn(lane) > 0) {
+		rest = soon
+	}
+	if err != nil || apart && rest > 0 { // whoever works on a lane apart wakes the daemon
 		state.until = instant.Now().Add(rest)
 	}
-	return rest
-}
-
-// clearErrors forgets a lane's errors when nothing is due in it.
-func (s *Scheduler) clearErrors(lane string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.state(lane).failing = false
-}
-
-// stepApart runs stepIn in the background for a lane of jobs: enqueueing may wait for locks on
-// queues. It takes none of the daemon's MaxRuns.
-func (s *Scheduler) stepApart(ctx, working context.Context, l lookout) {
-	s.mu.Lock()
-	s.state(l.lane).busy = true
-	s.mu.Unlock()
-	s.apart.Go(func() {
-		_, rest := s.stepIn(ctx, working, l)
-		s.mu.Lock()
-		state := s.state(l.lane)
-		state.busy = false
-		if rest == soon {
-			state.until = instant.Now().Add(rest)
-		}
-		s.mu.Unlock()
-		s.wake()
-	})
+	return cmp.Or(rest, s.opt.Poll)
 }
 
 // idle reports whether nothing runs, is being enqueued, or awaits a retry.

@@ -169,7 +169,7 @@ func (s *Scheduler) cancelRequests(ctx context.Context) error {
 // publishEvery is the interval at which the output of running runs is written to the table.
 const publishEvery = 3 * time.Second
 
-// show writes new output of running runs, and the mishaps that doLater has kept, until ctx ends.
+// show writes new output of running runs, and the incidents that doLater has kept, until ctx ends.
 func (s *Scheduler) show(ctx context.Context) {
 	noting := trouble.New(s.opt.Logger, "recording problems of schedules")
 	tick := time.NewTicker(publishEvery)
@@ -199,7 +199,7 @@ func (s *Scheduler) show(ctx context.Context) {
 // news returns the output if it has grown since the last snapshot, and what is wrong with the run.
 func (e *execution) news() (text, wrong string, ok bool) {
 	e.mu.Lock()
-	work, before, wrong := e.effort, e.shown, e.unheard
+	work, before, wrong := e.activity, e.shown, e.unheard
 	e.mu.Unlock()
 	if work == nil {
 		return "", "", false

@@ -343,7 +343,7 @@ func accountAll(r *rapid.T, all []Run, lives []life, cut bool) {
 				}
 			}
 			if _, ends := slots[run.To.UnixMicro()]; n != run.Slots || !known || !ends || run.Attempt != 1 {
-				r.Errorf("%s: stretch %v to %v, attempt %d: says %d slots, and has %d", run.Schedule, run.Due, run.To, run.Attempt, run.Slots, n)
+				r.Errorf("%s: range %v to %v, attempt %d: says %d slots, and has %d", run.Schedule, run.Due, run.To, run.Attempt, run.Slots, n)
 			}
 		case run.Attempt == 1 && run.Cause == "slot":
 			slots[due]++

@@ -350,7 +350,7 @@ func TestGuards(t *testing.T) {
 				want(t, "lengthened", changes(t, ids, func() {
 					var rows passRows
 					for _, id := range allOf(ids) {
-						rows = append(rows, passRow{id, &candidate{}, "missed", stretch{to: nowOf(t, db), n: 3}})
+						rows = append(rows, passRow{id, &candidate{}, "missed", slotRange{to: nowOf(t, db), n: 3}})
 					}
 					run(t, lengthen, sqlrun.Args{"rows": rows})
 				}), "missed")

@@ -24,8 +24,8 @@ const NotifyNobody = address.Nobody
 // It returns each target once, as a mailto: or http(s) URL, or an error that says what is wrong.
 func Targets(text string) ([]string, error) { return address.ParseTargets(text) }
 
-// A mishap is a problem of a schedule.
-type mishap struct {
+// An incident is a problem of a schedule.
+type incident struct {
 	problem string // failed, timeout, lost, missed, late or given-up
 	detail  string
 	run     int64 // 0: none
@@ -33,8 +33,8 @@ type mishap struct {
 	anew    bool // report it even after earlier failures
 }
 
-// add appends what is to be recorded of a mishap. Several of a schedule count as one, the last.
-func (rows *noteRows) add(s *Schedule, m mishap) {
+// add appends what is to be recorded of an incident. Several of a schedule count as one, the last.
+func (rows *noteRows) add(s *Schedule, m incident) {
 	own, nobody := address.OwnTargets(s.Notify)
 	if nobody {
 		return
@@ -50,9 +50,9 @@ func (rows *noteRows) add(s *Schedule, m mishap) {
 	*rows = append(*rows, row)
 }
 
-// note records a schedule's problem for the notifiers, in the transaction that records the mishap
+// note records a schedule's problem for the notifiers, in the transaction that records the incident
 // itself. Each schedule has one row; see the table notice. left is as in noteAll.
-func note(ctx context.Context, tx *sqlrun.Session, s *Schedule, m mishap, left *leftovers) error {
+func note(ctx context.Context, tx *sqlrun.Session, s *Schedule, m incident, left *leftovers) error {
 	var rows noteRows
 	rows.add(s, m)
 	return noteAll(ctx, tx, rows, left)
@@ -108,7 +108,7 @@ func (rows noteRows) names() []string {
 	return names
 }
 
-// noteLater keeps mishaps whose notices others had locked for noteRest. Of a schedule, the last one counts.
+// noteLater keeps incidents whose notices others had locked for noteRest. Of a schedule, the last one counts.
 func (s *Scheduler) noteLater(rows noteRows) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *Scheduler) noteLater(rows noteRows) {
 	}
 }
 
-// noteRest records the mishaps that could not be recorded together with what they are about.
+// noteRest records the incidents that could not be recorded together with what they are about.
 func (s *Scheduler) noteRest(ctx context.Context) error {
 	s.mu.Lock()
 	rows := s.unnoted
@@ -150,7 +150,7 @@ func (s *Scheduler) noteRest(ctx context.Context) error {
 // of a schedule that is known to be in trouble.
 func NoteLate(ctx context.Context, tx *dialect.Session, s *Schedule, why string) error {
 	var rows noteRows
-	rows.add(s, mishap{problem: "late", detail: why, due: s.Due})
+	rows.add(s, incident{problem: "late", detail: why, due: s.Due})
 	if len(rows) == 0 {
 		return nil
 	}
@@ -159,13 +159,13 @@ func NoteLate(ctx context.Context, tx *dialect.Session, s *Schedule, why string)
 }
 
 var (
-	// noteFirst inserts schedules' rows at their first mishap; noteAgain updates them, unless others have locked them.
+	// noteFirst inserts schedules' rows at their first incident; noteAgain updates them, unless others have locked them.
 	// If two transactions insert at once, the key decides. It tries no row that is there, since it would
 	// wait for whoever has changed that.
 	noteFirst = sqlrun.SQL("scheduler.note-first", `
 		INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, due_at, times, begun_at, last_at, tell_at)
 		SELECT 'schedule', who, what, said, whom, ran, {time slot}, 1, {now}, {now}, {now}
-		FROM `+mishaps+`
+		FROM `+incidents+`
 		WHERE NOT EXISTS (SELECT 1 FROM {prefix}notice AS n WHERE n.subject = 'schedule' AND n.name = who) {ignore_duplicate name}`)
 
 	// noteAgain counts failures. It asks for another report only if the trouble got worse, and
@@ -182,7 +182,7 @@ var (
 			times = times + 1, last_at = {now},
 			tell_at = CASE WHEN picked.afresh = 1 THEN {now} WHEN told_at IS NOT NULL AND well_at IS NOT NULL THEN NULL ELSE tell_at END,
 			well_at = NULL`, condition, `
-			SELECT n.subject, n.name, what, said, whom, ran, slot, afresh FROM `+mishaps+`
+			SELECT n.subject, n.name, what, said, whom, ran, slot, afresh FROM `+incidents+`
 			{join_by_key {prefix}notice AS n} ON n.subject = 'schedule' AND n.name = record.who`+also+` LIMIT 10000 {skip_locked}`)
 	})
 
@@ -193,5 +193,5 @@ var (
 
 const noticesOfNames = `SELECT name FROM {prefix}notice WHERE subject = 'schedule' AND name IN (:names)`
 
-// mishaps are the rows of both.
-const mishaps = `{records rows: who text, what text, said text, whom text, ran int, slot int, afresh int}`
+// incidents are the rows of both.
+const incidents = `{records rows: who text, what text, said text, whom text, ran int, slot int, afresh int}`

@@ -17,11 +17,11 @@ import (
 type passage struct {
 	c     *candidate
 	state string
-	stretch
+	slotRange
 }
 
 // passAll records slots that do not run. It leaves out those that have a run already because
-// somebody requested one, so a stretch may become several. It lengthens the row of the preceding
+// somebody requested one, so a range may become several. It lengthens the row of the preceding
 // slots where that has the same state and reason.
 //
 // The number of its statements does not depend on that of the slots or schedules: a daemon that is
@@ -50,7 +50,7 @@ func passAll(ctx context.Context, tx *sqlrun.Session, all []passage, left *lefto
 		if p.state != "missed" || len(parts) == 0 {
 			continue
 		}
-		notes.add(&p.c.Schedule, mishap{problem: p.state, detail: missedText(parts), due: parts[len(parts)-1].to})
+		notes.add(&p.c.Schedule, incident{problem: p.state, detail: missedText(parts), due: parts[len(parts)-1].to})
 	}
 	if err := w.write(ctx, tx); err != nil {
 		return err
@@ -135,25 +135,25 @@ func takenOf(ctx context.Context, tx *sqlrun.Session, all []passage, tails map[s
 	return taken, err
 }
 
-// A passing collects the rows of stretches.
+// A passing collects the rows of ranges.
 type passing struct {
 	tails      map[string]*tail
 	inserts    passRows
 	lengthened passRows
 }
 
-// add lengthens the row before a stretch, or inserts one.
-func (w *passing) add(c *candidate, state string, m stretch) {
+// add lengthens the row before a range, or inserts one.
+func (w *passing) add(c *candidate, state string, m slotRange) {
 	t := w.tails[c.Name]
 	if t == nil || t.state != state || t.why != m.why || !follows(c, t.to, m.from) {
 		w.tails[c.Name] = &tail{due: m.from, to: m.to, state: state, why: m.why, row: len(w.inserts), changed: true}
-		w.inserts = append(w.inserts, passRow{c: c, state: state, stretch: m})
+		w.inserts = append(w.inserts, passRow{c: c, state: state, slotRange: m})
 		return
 	}
 	t.to = m.to
 	if !t.changed {
 		t.row, t.changed = len(w.lengthened), true
-		w.lengthened = append(w.lengthened, passRow{id: t.id, c: c, state: state, stretch: m})
+		w.lengthened = append(w.lengthened, passRow{id: t.id, c: c, state: state, slotRange: m})
 		return
 	}
 	rows := w.inserts
@@ -206,7 +206,7 @@ func (w *passing) insertRest(ctx context.Context, tx *sqlrun.Session, lengthened
 		return err
 	}
 	if int64(len(mine)) != lengthened { // one was let go in between
-		return fmt.Errorf("%w: %d stretches were lengthened, and %d are free", errHeld, lengthened, len(mine))
+		return fmt.Errorf("%w: %d ranges were lengthened, and %d are free", errHeld, lengthened, len(mine))
 	}
 	for _, row := range w.lengthened {
 		if _, ok := mine[row.id]; !ok {
@@ -217,7 +217,7 @@ func (w *passing) insertRest(ctx context.Context, tx *sqlrun.Session, lengthened
 }
 
 // missedText says how many slots were missed, and why.
-func missedText(parts []stretch) string {
+func missedText(parts []slotRange) string {
 	var n int64
 	for _, part := range parts {
 		n += part.n

@@ -113,7 +113,7 @@ func TestStatementsOfWhatDoesNotRun(t *testing.T) {
 		sent("missed, again", good+3, func() { claim(n) })
 		states("missed 3 "+each, "missed 4 "+each, "ok 1 "+fmt.Sprint(2*n), "running 1 "+each)
 
-		// Skipped, since they are still under way: a new stretch, and then the same, longer.
+		// Skipped, since they are still under way: a new range, and then the same, longer.
 		for i, slots := range []string{"skipped 1 " + each, "skipped 3 " + each} {
 			db.Advance(t, time.Duration(1+i)*time.Minute)
 			sent("skipped", runs, func() { claim(0) })

@@ -90,7 +90,7 @@ func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []
 				continue
 			}
 			if !c.Due.IsZero() && !c.Due.After(c.lastMoment()) {
-				passes = append(passes, passage{c, "skipped", c.stretch(c.Due, c.lastMoment(), whyInactive)})
+				passes = append(passes, passage{c, "skipped", c.slotRange(c.Due, c.lastMoment(), whyInactive)})
 			}
 			due, next, err := c.restart()
 			if err != nil {

@@ -55,7 +55,7 @@ func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
 	}
 	passed, noted := make(passRows, len(ids)), make(noteRows, len(ids))
 	for i, id := range ids {
-		passed[i] = passRow{id, &candidate{Schedule: Schedule{Name: names[i]}}, "missed", stretch{at(0), at(0), 1, ""}}
+		passed[i] = passRow{id, &candidate{Schedule: Schedule{Name: names[i]}}, "missed", slotRange{at(0), at(0), 1, ""}}
 		noted[i] = noteRow{who: names[i]}
 	}
 	lanes := []sqlrun.Args{{"lane": "default"}, {"lane": "default func x"}}

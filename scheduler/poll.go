@@ -110,10 +110,10 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	if s.noteDrained(found) {
 		return s.opt.Poll, nil
 	}
-	slices.SortFunc(found, func(a, b lookout) int { return cmp.Compare(a.first(), b.first()) }) // so that no lane starves
+	slices.SortFunc(found, func(a, b laneProbe) int { return cmp.Compare(a.first(), b.first()) }) // so that no lane starves
 	done, wait := 0, s.opt.Poll
 	for _, l := range found {
-		n, rest := s.stepLane(ctx, working, l)
+		n, rest := s.visit(ctx, working, l)
 		done += n
 		wait = min(wait, rest)
 	}
@@ -163,42 +163,30 @@ func (s *Scheduler) noteBootHeld(err error) {
 	}
 }
 
-// stepLane does what there is to do in one lane now. It returns the number of rows handled, and the
-// time until there may be something to do.
-func (s *Scheduler) stepLane(ctx, working context.Context, l lookout) (done int, wait time.Duration) {
-	busy, rest := s.resting(l.lane)
-	switch {
-	case busy: // it wakes the daemon when it is done
-		return 0, s.opt.Poll
-	case rest > 0:
-		return 0, rest
-	case !l.isDue():
-		s.clearErrors(l.lane)
-		return 0, l.left(s.opt.Poll)
-	case ofJobs(l.lane):
-		s.stepApart(ctx, working, l)
-		return 0, s.opt.Poll
+// visit does what there is to do in one lane now. It returns the number of rows handled, and the time until there may
+// be something to do. Lanes of jobs are worked on apart: enqueueing may wait for locks on queues.
+func (s *Scheduler) visit(ctx, working context.Context, l laneProbe) (done int, wait time.Duration) {
+	begin, wait := s.enterLane(l)
+	if !begin {
+		return 0, wait
 	}
-	return s.stepIn(ctx, working, l)
+	serve := func() (int, time.Duration) {
+		done, err := s.serve(ctx, working, l)
+		return done, s.leaveLane(l.lane, done, err, ctx.Err() != nil)
+	}
+	if !ofJobs(l.lane) {
+		return serve()
+	}
+	s.apart.Go(func() {
+		serve()
+		s.wake()
+	})
+	return 0, s.opt.Poll
 }
 
-// stepIn does what there is to do in one lane. It returns the number of rows handled, and how long
-// the lane rests if it cannot go on.
-func (s *Scheduler) stepIn(ctx, working context.Context, l lookout) (done int, rest time.Duration) {
-	done, err := s.doLane(ctx, working, l)
-	if ctx.Err() != nil {
-		return done, s.opt.Poll
-	}
-	rest = s.fared(l.lane, err)
-	if err == nil && done == 0 && (ofJobs(l.lane) || s.room(l.lane) > 0) {
-		rest = soon // another daemon has it, or its lock is about to be released
-	}
-	return done, cmp.Or(rest, s.opt.Poll)
-}
-
-// doLane plans new rows of a lane and takes those that are due. It tries each part even if another
-// one fails.
-func (s *Scheduler) doLane(ctx, working context.Context, l lookout) (done int, err error) {
+// serve plans new rows of a lane and takes those that are due. It tries each part even if another one fails. It returns
+// the number of rows handled.
+func (s *Scheduler) serve(ctx, working context.Context, l laneProbe) (done int, err error) {
 	var errs []error
 	note := func(n int, err error) { done, errs = done+n, append(errs, err) }
 	if l.unplanned > 0 {
@@ -208,13 +196,13 @@ func (s *Scheduler) doLane(ctx, working context.Context, l lookout) (done int, e
 		note(s.take(ctx, working, l.lane, s.takeOver))
 	}
 	if l.hasCome(l.schedules) {
-		note(s.claimHerd(ctx, working, l.lane))
+		note(s.claimLane(ctx, working, l.lane))
 	}
 	return done, errors.Join(errs...)
 }
 
 // take takes what is due in a lane, once, and starts it.
-func (s *Scheduler) take(ctx, working context.Context, lane string, take taking) (done int, err error) {
+func (s *Scheduler) take(ctx, working context.Context, lane string, take takeFunc) (done int, err error) {
 	limit := s.reserve(lane)
 	if limit <= 0 {
 		return 0, nil

@@ -55,8 +55,8 @@ func (s *Scheduler) seen(now, first int64) {
 	s.since = max(s.since, min(now-floorSlack.Microseconds(), first))
 }
 
-// A lookout is the result of probing a lane.
-type lookout struct {
+// A laneProbe is the result of probing a lane.
+type laneProbe struct {
 	lane            string
 	now             int64
 	schedules, runs sql.NullInt64 // earliest time at which one may be claimed
@@ -65,7 +65,7 @@ type lookout struct {
 }
 
 // first returns when there is something to do in the lane.
-func (l *lookout) first() int64 {
+func (l *laneProbe) first() int64 {
 	first := int64(math.MaxInt64)
 	for _, at := range []sql.NullInt64{l.schedules, l.runs} {
 		if at.Valid {
@@ -76,30 +76,30 @@ func (l *lookout) first() int64 {
 }
 
 // isDue reports whether there is something to do in the lane now.
-func (l *lookout) isDue() bool { return l.unplanned > 0 || l.first() <= l.now }
+func (l *laneProbe) isDue() bool { return l.unplanned > 0 || l.first() <= l.now }
 
 // hasCome reports whether a time of the lane has come.
-func (l *lookout) hasCome(at sql.NullInt64) bool { return at.Valid && at.Int64 <= l.now }
+func (l *laneProbe) hasCome(at sql.NullInt64) bool { return at.Valid && at.Int64 <= l.now }
 
 // left returns the time until there is something to do, most at the longest.
-func (l *lookout) left(most time.Duration) time.Duration {
+func (l *laneProbe) left(most time.Duration) time.Duration {
 	return min(most, time.Duration(min(l.first()-l.now, most.Microseconds())+500)*time.Microsecond)
 }
 
 // probe probes all lanes.
-func (s *Scheduler) probe(ctx context.Context, lanes []string) ([]lookout, error) {
+func (s *Scheduler) probe(ctx context.Context, lanes []string) ([]laneProbe, error) {
 	rows := make([]sqlrun.Args, len(lanes))
 	for i, lane := range lanes {
 		rows[i] = sqlrun.Args{"lane": lane}
 	}
 	return sqlrun.Select(ctx, &s.db.Session, probe, sqlrun.Args{"rows": rows, "since": s.floor(), "node": s.owner},
-		func(rows *sql.Rows) (l lookout, err error) {
+		func(rows *sql.Rows) (l laneProbe, err error) {
 			return l, rows.Scan(&l.lane, &l.now, &l.schedules, &l.runs, &l.unplanned, &l.drained)
 		})
 }
 
 // noteDrained reports whether this daemon is drained, and logs each change.
-func (s *Scheduler) noteDrained(found []lookout) bool {
+func (s *Scheduler) noteDrained(found []laneProbe) bool {
 	drained := len(found) > 0 && found[0].drained
 	if drained != s.drained {
 		s.drained = drained

@@ -263,7 +263,7 @@ func (s *Scheduler) conclude(
 func (s *Scheduler) entail(ctx context.Context, tx *sqlrun.Session, c *candidate, r *run, o outcome, left *leftovers) error {
 	next := ""
 	if bad := o.state; bad == "failed" || bad == "timeout" || bad == "lost" {
-		if err := note(ctx, tx, &c.Schedule, mishap{problem: bad, detail: o.why, run: r.id, due: r.due}, left); err != nil {
+		if err := note(ctx, tx, &c.Schedule, incident{problem: bad, detail: o.why, run: r.id, due: r.due}, left); err != nil {
 			return err
 		}
 	}

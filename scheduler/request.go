@@ -33,7 +33,7 @@ var client = &http.Client{
 
 // request sends the schedule's HTTP request. Each attempt at a slot carries the same
 // Idempotency-Key.
-func (s *Scheduler) request(e *execution, until instant.Instant) (effort, error) {
+func (s *Scheduler) request(e *execution, until instant.Instant) (activity, error) {
 	method, target, err := parseRequest(e.what.Command)
 	if err != nil {
 		return nil, err

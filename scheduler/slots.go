@@ -49,7 +49,7 @@ func (c *candidate) restart() (due, next time.Time, err error) {
 	case s.Due.After(now):
 		now = s.Due.Add(-every)
 	default:
-		now = stretchOf(c.plan, s.Due, now).to
+		now = rangeOf(c.plan, s.Due, now).to
 	}
 	return s.first(c.plan, now)
 }
@@ -83,8 +83,8 @@ func (s *Schedule) delay(plan *cronspec.Schedule, due time.Time) time.Duration {
 	return time.Duration(sum*0x9e3779b97f4a7c15>>1%uint64(max(1, limit/time.Millisecond))) * time.Millisecond
 }
 
-// A stretch is a run of consecutive slots that do not run.
-type stretch struct {
+// A slotRange is a run of consecutive slots that do not run.
+type slotRange struct {
 	from, to time.Time
 	n        int64
 	why      string // why they do not run
@@ -94,13 +94,13 @@ type stretch struct {
 // next.
 type decision struct {
 	runs      []time.Time
-	missed    []stretch
+	missed    []slotRange
 	due, next time.Time // the next slot, and when it may be claimed
 	ended     string    // or why there is no next slot
 }
 
-// missedLimit bounds the count of missed slots. A longer stretch reports this number: counting the
-// minutes of years would hold up the claim. The ends of the stretch are exact nevertheless.
+// missedLimit bounds the count of missed slots. A longer range reports this number: counting the
+// minutes of years would hold up the claim. The ends of the range are exact nevertheless.
 const missedLimit = 10_000
 
 const (
@@ -133,11 +133,11 @@ func (c *candidate) decide() (t decision) {
 			why = whyPolicy
 		}
 		if bound.After(last) {
-			t.missed = append(t.missed, c.stretch(from, last, why))
+			t.missed = append(t.missed, c.slotRange(from, last, why))
 			return t
 		}
 		before := bound.Add(-time.Microsecond)
-		t.missed = append(t.missed, c.stretch(from, before, why))
+		t.missed = append(t.missed, c.slotRange(from, before, why))
 		from, _ = c.plan.Next(before)
 		if c.plan.Spec().Every() > 0 { // @every counts from a slot
 			from, _ = c.plan.Next(t.missed[0].to)
@@ -149,7 +149,7 @@ func (c *candidate) decide() (t decision) {
 		t.runs, why = c.lastOf(from, last), whyMany
 	}
 	if oldest := t.runs[0]; from.Before(oldest) {
-		t.missed = append(t.missed, c.stretch(from, oldest.Add(-time.Microsecond), why))
+		t.missed = append(t.missed, c.slotRange(from, oldest.Add(-time.Microsecond), why))
 	}
 	return t
 }
@@ -207,9 +207,9 @@ func (c *candidate) lastOf(from, to time.Time) []time.Time {
 	return all[max(0, len(all)-catchUpLimit):]
 }
 
-// stretch returns the slots from one slot until a time.
-func (c *candidate) stretch(from, until time.Time, why string) stretch {
-	s := stretchOf(c.plan, from, until)
+// slotRange returns the slots from one slot until a time.
+func (c *candidate) slotRange(from, until time.Time, why string) slotRange {
+	s := rangeOf(c.plan, from, until)
 	s.why = why
 	return s
 }
@@ -222,10 +222,10 @@ func (c *candidate) lastMoment() time.Time {
 	return c.now
 }
 
-// without returns what is left of a stretch after some slots, given in order, are removed.
-func (m stretch) without(plan *cronspec.Schedule, taken []attemptAt) (parts []stretch) {
+// without returns what is left of a range after some slots, given in order, are removed.
+func (m slotRange) without(plan *cronspec.Schedule, taken []attemptAt) (parts []slotRange) {
 	if len(taken) == 0 {
-		return []stretch{m}
+		return []slotRange{m}
 	}
 	from, more := m.from, true
 	for _, t := range taken {
@@ -233,7 +233,7 @@ func (m stretch) without(plan *cronspec.Schedule, taken []attemptAt) (parts []st
 			return parts
 		}
 		if t.due.After(from) {
-			part := stretchOf(plan, from, t.due.Add(-time.Microsecond))
+			part := rangeOf(plan, from, t.due.Add(-time.Microsecond))
 			part.why = m.why
 			parts = append(parts, part)
 			from, more = plan.Next(part.to)
@@ -243,14 +243,14 @@ func (m stretch) without(plan *cronspec.Schedule, taken []attemptAt) (parts []st
 		}
 	}
 	if more && !from.After(m.to) {
-		part := stretchOf(plan, from, m.to)
+		part := rangeOf(plan, from, m.to)
 		part.why = m.why
 		parts = append(parts, part)
 	}
 	return parts
 }
 
-func stretchOf(plan *cronspec.Schedule, from, until time.Time) stretch {
+func rangeOf(plan *cronspec.Schedule, from, until time.Time) slotRange {
 	to := from
 	if last, ok := plan.Latest(from, until); ok {
 		to = last
@@ -259,5 +259,5 @@ func stretchOf(plan *cronspec.Schedule, from, until time.Time) stretch {
 	if plan.Spec().Every() > 0 {
 		limit = math.MaxInt - 1 // almost MaxInt: enough for an interval, which Count divides
 	}
-	return stretch{from: from, to: to, n: 1 + int64(plan.Count(from, to, limit))}
+	return slotRange{from: from, to: to, n: 1 + int64(plan.Count(from, to, limit))}
 }

@@ -299,7 +299,7 @@ func turnRandom(r *rapid.T) {
 			}
 		}
 		if n != m.n || covered[m.from] == 0 || covered[m.to] == 0 || m.why == "" {
-			r.Errorf("stretch %+v has %d slots", m, n)
+			r.Errorf("range %+v has %d slots", m, n)
 		}
 	}
 	for _, slot := range come {
@@ -620,7 +620,7 @@ func TestTheLastSlotsOfAScheduleAreRun(t *testing.T) {
 	})
 }
 
-// A stretch of slots is recorded also if one of them has a row already, say by
+// A range of slots is recorded also if one of them has a row already, say by
 // Backfill before a daemon came.
 func TestAStretchThatBeginsWithASlotThatHasARun(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {

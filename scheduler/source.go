@@ -272,7 +272,7 @@ func replanOne(ctx context.Context, tx *sqlrun.Session, args sqlrun.Args, old *S
 	if old.State != "active" {
 		state, why = "skipped", whyInactive
 	}
-	return passAll(ctx, tx, []passage{{c, state, c.stretch(old.Due, c.lastMoment(), why)}}, nil)
+	return passAll(ctx, tx, []passage{{c, state, c.slotRange(old.Due, c.lastMoment(), why)}}, nil)
 }
 
 // String summarizes the changes in one line for people.

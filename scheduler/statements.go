@@ -164,7 +164,7 @@ var (
 	release    = sqlrun.UpdateFree("scheduler.release", "{prefix}run", []string{"id"}, `next_exec = {now}`, waitsForItsTurn)
 	unreleased = sqlrun.SQL("scheduler.unreleased", `SELECT id FROM {prefix}run WHERE `+waitsForItsTurn)
 
-	// newest returns the newest run of each of some schedules, as one text: the stretch that further
+	// newest returns the newest run of each of some schedules, as one text: the range that further
 	// slots may lengthen, unless there are runs at or after these slots. The schedules are locked, so
 	// nobody else lengthens it. A join, in place of the inner query, would read the whole table where
 	// statistics say that it is small.
@@ -174,7 +174,7 @@ var (
 			WHERE n.schedule = record.name ORDER BY n.due_at DESC, n.attempt DESC LIMIT 1)
 		FROM {records rows: name text}`)
 
-	// lengthen adds slots to stretches. It passes over stretches that others have locked; those that were purged
+	// lengthen adds slots to ranges. It passes over ranges that others have locked; those that were purged
 	// since they were read are not there.
 	lengthen = sqlrun.PerDialect("scheduler.lengthen", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}run", []string{"id"}, `
@@ -189,7 +189,7 @@ var (
 	free = sqlrun.SQL("scheduler.free", ownership+` {skip_locked}`)
 	seen = sqlrun.SQL("scheduler.seen", ownership)
 
-	// pass inserts stretches of slots that do not run, with the reason.
+	// pass inserts ranges of slots that do not run, with the reason.
 	pass = sqlrun.SQL("scheduler.pass", `
 		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, state, due_to, slots, finished_at, error, purge_at)
 		SELECT name, path, {time since}, 1, outcome, {time until}, more, {now}, why, CASE WHEN keep < 0 THEN NULL ELSE {now + keep} END
@@ -223,7 +223,7 @@ var (
 
 	// finish writes outcomes. It skips runs that others have locked, and those that were lost meanwhile: their state
 	// is no longer running, and the token is gone. A run that enqueued nothing, as its job's unique key is in
-	// use, is a skipped stretch of one slot.
+	// use, is a skipped range of one slot.
 	finish = sqlrun.PerDialect("scheduler.finish", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}run", []string{"id"}, `
 			state = picked.outcome, finished_at = {now}, exit_code = picked.code, error = picked.why, output = picked.said,

@@ -109,29 +109,3 @@ func (s *Scheduler) acquitPaused(ctx context.Context) {
 		s.opt.Logger.Warn("runs that pause since daemons were stopped could not be told that this one stops without them", "err", err)
 	}
 }
-
-// A slot identifies a slot of a schedule.
-type slot struct {
-	schedule string
-	due      int64
-}
-
-func slotOf(r *run) slot { return slot{r.schedule, r.due.UnixMicro()} }
-
-// carryStops hands the counts of runs that were handed back to the attempts that go on with them.
-func (t *takeover) carryStops(ctx context.Context, runs []run) error {
-	ids := map[int][]int64{}
-	for i := range runs {
-		r := &runs[i]
-		if r.stops = t.stops[slotOf(r)]; r.stops > 0 {
-			ids[r.stops] = append(ids[r.stops], r.id)
-		}
-	}
-	for n, ids := range ids {
-		slices.Sort(ids)
-		if _, err := t.tx.Exec(ctx, carryStops, sqlrun.Args{"ids": ids, "stops": n, "claim": t.b.token}); err != nil {
-			return err
-		}
-	}
-	return nil
-}

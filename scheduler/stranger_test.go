@@ -54,7 +54,7 @@ func passes(w *strangersWorld) map[string][]freeStatement {
 			{unplanned, sqlrun.Args{"lane": "default", "limit": 10, "but": []int64{0}}},
 			{lockNamed, sqlrun.Args{"names": []string{"due"}}},
 			{expired, lane},
-			{lengthen, sqlrun.Args{"rows": passRows{{id: w.ids["missed"], c: &candidate{}, state: "missed", stretch: stretch{from: instantOf(due), to: instantOf(due), n: 1}}}}},
+			{lengthen, sqlrun.Args{"rows": passRows{{id: w.ids["missed"], c: &candidate{}, state: "missed", slotRange: slotRange{from: instantOf(due), to: instantOf(due), n: 1}}}}},
 			{release, sqlrun.Args{"ids": []int64{w.ids["waiting"]}}},
 			{noteAgain, notice},
 			{noticesFree, sqlrun.Args{"names": []string{"noted"}}},
@@ -508,7 +508,7 @@ func TestUniqueJobsBesideAStranger(t *testing.T) {
 		must(t, err)
 		db.Advance(t, 24*time.Hour)
 		s := daemon(t, patient, Options{})
-		l := lookout{lane: "default job", now: 1}
+		l := laneProbe{lane: "default job", now: 1}
 		l.schedules.Valid = true
 		ctx, stop := context.WithCancel(t.Context())
 		var claims sync.WaitGroup
@@ -516,7 +516,7 @@ func TestUniqueJobsBesideAStranger(t *testing.T) {
 		defer stop()
 		claims.Go(func() {
 			for ctx.Err() == nil {
-				if _, err := s.doLane(ctx, ctx, l); err != nil && ctx.Err() == nil {
+				if _, err := s.serve(ctx, ctx, l); err != nil && ctx.Err() == nil {
 					t.Error(err)
 				}
 				select {

@@ -45,7 +45,7 @@ func (s *Scheduler) takeOverFrom(ctx context.Context, lane string, limit int, go
 			return err
 		}
 		alone = found
-		t := &takeover{s: s, tx: tx, b: b, gone: gone, postponed: map[time.Duration][]int64{}, stops: map[slot]int{}}
+		t := &takeover{s: s, tx: tx, b: b, gone: gone}
 		if err := t.lock(ctx, found); err != nil {
 			return err
 		}
@@ -57,7 +57,8 @@ func (s *Scheduler) takeOverFrom(ctx context.Context, lane string, limit int, go
 			r.pinned = pin(lane)
 			t.one(r)
 		}
-		runs, err = t.write(ctx)
+		b.countFences()
+		runs, err = s.write(ctx, tx, b)
 		return err
 	})
 	if err != nil && len(alone) == 1 {
@@ -81,19 +82,6 @@ type takeover struct {
 	schedules map[string]*candidate // locked
 	held      map[string]bool       // locked by another transaction
 	open      map[string][]openRun
-
-	stops map[slot]int // of runs that begin: see stops.go
-
-	resumes   []run
-	postponed map[time.Duration][]int64
-	after     []aftermath
-}
-
-// An aftermath is what follows from the end of a run, once that is written.
-type aftermath struct {
-	c *candidate
-	r run
-	o outcome
 }
 
 // lock locks the schedules of runs, skipping those that are locked, and reads their other open
@@ -136,7 +124,7 @@ func (t *takeover) end(c *candidate, r expiredRun, state, why string) {
 	if c != nil {
 		keep = keepOf(&c.Schedule)
 		t.open[c.Name] = slices.DeleteFunc(t.open[c.Name], func(o openRun) bool { return o.id == r.id })
-		t.after = append(t.after, aftermath{c, r.run, outcome{state: state, why: why}})
+		t.b.ended = append(t.b.ended, endedRun{c, r.run, outcome{state: state, why: why}})
 	}
 	// What the daemon has recorded about a run that goes on elsewhere stays as it is.
 	t.b.end(r.id, state, why, state != "lost", keep)
@@ -172,14 +160,10 @@ func (t *takeover) one(r expiredRun) {
 // begin begins a run that waited, if it is its turn.
 func (t *takeover) begin(c *candidate, r expiredRun) {
 	if after := t.notYet(c, r); after > 0 {
-		t.postponed[after] = append(t.postponed[after], r.id)
+		t.b.postponed[after] = append(t.b.postponed[after], r.id)
 		return
 	}
-	c.fence++
-	r.fence = c.fence
-	t.resumes = append(t.resumes, r.run)
-	t.b.resumes = true
-	t.b.what[c.Name] = c
+	t.b.resume(c, r.run)
 	t.b.crowd[c.Name] = len(t.open[c.Name]) > 1
 	t.mark(c.Name, r.id, "running")
 }
@@ -235,61 +219,6 @@ func (t *takeover) again(c *candidate, r expiredRun) {
 	t.b.begin(c, next)
 	t.b.crowd[c.Name] = crowded
 	if next.stops > 0 {
-		t.stops[slotOf(&next)] = next.stops
+		t.b.stops[slotOf(&next)] = next.stops
 	}
-}
-
-// write carries out the takeover.
-func (t *takeover) write(ctx context.Context) ([]run, error) {
-	if err := loseAll(ctx, t.tx, t.b.ends); err != nil {
-		return nil, err
-	}
-	t.b.ends = nil // what follows from them is written next
-	for after, ids := range t.postponed {
-		slices.Sort(ids)
-		if _, err := t.tx.Exec(ctx, postpone, sqlrun.Args{"ids": ids, "after": after.Microseconds()}); err != nil {
-			return nil, err
-		}
-	}
-	if err := t.resume(ctx); err != nil {
-		return nil, err
-	}
-	for _, a := range t.after {
-		if err := t.s.entail(ctx, t.tx, a.c, &a.r, a.o, &t.b.left); err != nil {
-			return nil, err
-		}
-	}
-	runs, err := t.s.write(ctx, t.tx, t.b)
-	if err == nil {
-		err = t.carryStops(ctx, runs)
-	}
-	return runs, err
-}
-
-// resume begins the runs that waited, and gives the schedules of all that begin their new fences.
-func (t *takeover) resume(ctx context.Context) error {
-	if len(t.resumes) > 0 {
-		rows := make([]sqlrun.Args, len(t.resumes))
-		for i, r := range t.resumes {
-			rows[i] = sqlrun.Args{"id": r.id, "fence": r.fence}
-		}
-		n, err := t.tx.Exec(ctx, resume, sqlrun.Args{
-			"rows": rows, "owner": t.s.owner, "claim": t.b.token, "lease": t.s.opt.Lease.Microseconds(),
-		})
-		if err == nil && n != int64(len(rows)) {
-			err = fmt.Errorf("%d of %d locked runs that waited have begun", n, len(rows))
-		}
-		if err != nil {
-			return err
-		}
-	}
-	var rows []sqlrun.Args
-	for _, c := range t.b.what {
-		rows = append(rows, sqlrun.Args{"id": c.ID, "fence": c.fence})
-	}
-	if len(rows) == 0 {
-		return nil
-	}
-	_, err := t.tx.Exec(ctx, count, sqlrun.Args{"rows": rows})
-	return err
 }

@@ -15,8 +15,8 @@ const (
 	claimsInStep = 10 // after so many claims, other lanes have their turn
 )
 
-// A herd is everything due in a lane, while this daemon claims it.
-type herd struct {
+// A laneClaims is the claims of everything that is due in a lane.
+type laneClaims struct {
 	s            *Scheduler
 	ctx, working context.Context
 	lane         string
@@ -31,14 +31,14 @@ type herd struct {
 	errs  []error
 }
 
-// claimHerd claims what is due in a lane until a claim finds less than it may take, or until other
+// claimLane claims what is due in a lane until a claim finds less than it may take, or until other
 // lanes must have their turn. It returns the number of schedules handled.
-func (s *Scheduler) claimHerd(ctx, working context.Context, lane string) (done int, err error) {
+func (s *Scheduler) claimLane(ctx, working context.Context, lane string) (done int, err error) {
 	if !ofJobs(lane) { // a claim that may wait for a queue's locks
 		s.finisher.hold()
 		defer s.finisher.release()
 	}
-	h := &herd{s: s, ctx: ctx, working: working, lane: lane, atOnce: s.claimsAtOnce(lane), left: claimsInStep}
+	h := &laneClaims{s: s, ctx: ctx, working: working, lane: lane, atOnce: s.claimsAtOnce(lane), left: claimsInStep}
 	h.mu.Lock()
 	h.begin()
 	h.mu.Unlock()
@@ -57,7 +57,7 @@ func (s *Scheduler) claimsAtOnce(lane string) int {
 }
 
 // begin starts a claim, if there is room for more runs. The caller holds h.mu.
-func (h *herd) begin() {
+func (h *laneClaims) begin() {
 	h.more = false
 	if h.left == 0 || h.ctx.Err() != nil {
 		return
@@ -71,7 +71,7 @@ func (h *herd) begin() {
 	h.group.Go(func() { h.claim(limit) })
 }
 
-func (h *herd) claim(limit int) {
+func (h *laneClaims) claim(limit int) {
 	claimed, n, err := h.s.claimAndTell(h.ctx, h.lane, limit, sync.OnceFunc(h.filled))
 	h.s.start(h.working, claimed)
 	h.s.unreserve(h.lane, limit)
@@ -92,7 +92,7 @@ func (h *herd) claim(limit int) {
 }
 
 // filled is called when a claim has locked as many schedules as it may, so there may be more.
-func (h *herd) filled() {
+func (h *laneClaims) filled() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.now < h.atOnce {

@@ -58,7 +58,7 @@ func TestHerdIsClaimedSideBySide(t *testing.T) {
 	})
 }
 
-// Several daemons claim a herd, each with several claims at once: each slot is executed once.
+// Several daemons claim a lane, each with several claims at once: each slot is executed once.
 func TestHerdIsExecutedOnce(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		const n = 5*claimBatch + 7
@@ -97,7 +97,7 @@ func TestHerdIsExecutedOnce(t *testing.T) {
 	})
 }
 
-// While a herd is being claimed, outcomes wait for its end, but no longer than holdFor.
+// While a lane is being claimed, outcomes wait for its end, but no longer than holdFor.
 func TestOutcomesWaitForClaims(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		for _, test := range []struct {
