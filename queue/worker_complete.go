@@ -22,7 +22,9 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 	if w.opt.AtMostOnce {
 		return invalid("complete", "a worker that removes jobs before they are done cannot complete them")
 	}
-	if d.from == tableNone {
+	if !d.isStored() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		d.tx = txPinned
 		return nil
 	}
@@ -32,21 +34,23 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 	w.mu.Lock()
 	end := store.End{BlockID: b.at(), Node: w.lease.node, Keep: b.q.set.KeepDone}
 	from, lost := d.from, d.hasEnded() || d.ctx.over
-	var earlier []*Delivery
+	var earlier []doneJobs
 	if !lost {
-		earlier = b.withhold(d)
+		for _, part := range byTable(b.withhold(d)) {
+			earlier = append(earlier, doneJobs{part[0].from, doneOf(part)})
+		}
 	}
+	one := doneOf([]*Delivery{d}) // here, as the worker may end the job meanwhile: at its timeout, say
 	w.mu.Unlock()
 	if lost {
 		return lostJob(d)
 	}
 	on := w.db.On(tx)
-	for _, part := range byTable(earlier) {
-		if _, err := end.Remove(ctx, on, part[0].from, doneOf(part)); err != nil {
+	for _, part := range earlier {
+		if _, err := end.Remove(ctx, on, part.from, part.rows); err != nil {
 			return err
 		}
 	}
-	one := doneOf([]*Delivery{d})
 	here, err := end.Remove(ctx, on, from, one)
 	if err == nil && len(here) == 0 && from != tableRunning {
 		// It may have been checked out, or may be about to be: see pin.

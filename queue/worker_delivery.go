@@ -112,6 +112,14 @@ type waiter struct {
 	fate  error
 }
 
+// isStored reports whether the job is in a table: see Worker.attempt. It takes mu.
+func (d *Delivery) isStored() bool {
+	w := d.b.q.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return d.from != tableNone
+}
+
 // running reports whether the job has begun and not ended.
 func (d *Delivery) running() bool { return d.phase == phaseRunning }
 

@@ -53,7 +53,7 @@ func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 		return invalid("progress", "a worker that removes jobs before they are done has nowhere to store it")
 	}
 	p.State, p.Message = bytes.Clone(p.State), limitText(p.Message, 1000)
-	if d.from == tableNone {
+	if !d.isStored() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		d.saved = &p
