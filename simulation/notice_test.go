@@ -133,12 +133,18 @@ func (n *noticeWork) Left(w *World) string {
 		}
 		for _, name := range n.order {
 			var last string // it may have ended in trouble
+			var failed int
 			err := w.Operator.Pool().QueryRowContext(w.Free(), `SELECT COALESCE((SELECT state FROM dbcron_run WHERE schedule = ?
-				ORDER BY due_at DESC, attempt DESC LIMIT 1), '')`, name).Scan(&last)
+				ORDER BY due_at DESC, attempt DESC LIMIT 1), ''),
+				(SELECT COUNT(*) FROM dbcron_run AS r WHERE schedule = ? AND state IN ('failed', 'timeout', 'missed')
+					AND NOT EXISTS (SELECT 1 FROM dbcron_run AS n WHERE n.schedule = r.schedule AND n.due_at = r.due_at AND n.attempt > r.attempt))`, name, name).Scan(&last, &failed)
 			if err != nil {
 				return err.Error()
 			}
-			if t := told[name]; last == "ok" && len(t) > 0 && t[len(t)-1].failed {
+			switch t := told[name]; {
+			case failed > 0 && len(t) == 0:
+				left += " the failure of " + name + " was not told;"
+			case last == "ok" && len(t) > 0 && t[len(t)-1].failed:
 				left += " the recovery of " + name + " was not told;"
 			}
 		}
@@ -205,7 +211,10 @@ func (n *noticeWork) Check(w *World) error {
 		slices.Reverse(runs)
 		var failed, recovered int
 		well := true
-		for _, r := range runs {
+		for i, r := range runs {
+			if i+1 < len(runs) && runs[i+1].Due.Equal(r.Due) {
+				continue // another attempt followed, and says how the slot ended
+			}
 			switch r.State {
 			case "failed", "timeout", "missed":
 				failed++
@@ -243,7 +252,7 @@ func (n *noticeWork) Check(w *World) error {
 		case troubles > failed || ends > recovered:
 			w.Violate("notice", about(one), "%s has failed %d times and recovered %d times; told was:%s", name, failed, recovered, text.String())
 		case failed > 0 && troubles == 0:
-			w.Violate("notice", about(one), "%s has failed %d times, and nothing was told", name, failed)
+			w.Violate("notice", about(one), "%s has failed %d times, and nothing was told:%s", name, failed, n.rows(w, name, runs))
 		case well && troubles > 0 && told[name][len(told[name])-1].failed:
 			w.Violate("notice", about(one), "%s is well, and the last thing that was told is a trouble:%s%s", name, text.String(), n.rows(w, name, runs))
 		}
@@ -251,7 +260,7 @@ func (n *noticeWork) Check(w *World) error {
 	return nil
 }
 
-// rows is what the tables say of a schedule's notice, and of its newest runs.
+// rows is what the tables say of a schedule's notice, and of its newest and its failed runs.
 func (n *noticeWork) rows(w *World, name string, runs []scheduler.Run) string {
 	var text string
 	err := w.Operator.Pool().QueryRowContext(w.Free(), `SELECT problem || ' of run ' || run_id || ', due ' || COALESCE(due_at, '-') || ', ' || times
@@ -261,7 +270,10 @@ func (n *noticeWork) rows(w *World, name string, runs []scheduler.Run) string {
 		text = err.Error()
 	}
 	text = "\n    its notice: " + text
-	for _, r := range runs[max(0, len(runs)-5):] {
+	for i, r := range runs {
+		if i < len(runs)-5 && r.State == "ok" {
+			continue
+		}
 		text += fmt.Sprintf("\n    run %d, due %s, %s, ended %s", r.ID, r.Due.Format(time.TimeOnly), r.State, r.Finished.Format("15:04:05.000"))
 	}
 	return text
