@@ -54,6 +54,14 @@ var mutants = []mutant{
 		"the end of a job that outlived its block is not written again", "queue", "queue/worker_lease.go",
 		"		if m.d.from == tableRunning {\n			kept", "		if m.d.from == tableRunning && m.d == nil {\n			kept", "stuck", 200,
 	},
+	{
+		"a job is checked out in the name of a lease that is lost", "queue", "queue/worker_suspect.go",
+		"	if node != w.lease.node {", "	if node == \"\" {", "stuck", 200,
+	},
+	{
+		"what a block owes that is lost while it pauses is not written", "progress", "queue/worker_outbox.go",
+		"	if len(b.acks)+len(b.moves) > 0 {\n		box.remnants[b] = true", "	if len(b.acks)+len(b.moves) < 0 {\n		box.remnants[b] = true", "stuck", 200,
+	},
 	// Queues: the order of keys.
 	{
 		"a job does not wait for the one before it of its key", "queue", "queue/internal/board/keyqueue.go",

@@ -89,7 +89,8 @@ func (q *queueWork) Claims() []string {
 		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "down", "flap", "readonly", "clock", "written, and the answer lost",
 		"a lease is lost", "a job fails", "a job panics", "a job fails at its commit", "a batch of several jobs",
 		"an entry of a handler that was not told", "a job is done twice, without an entry", "an order that is rolled back", "the queue is resized",
-		"the queue is paused", "a job is delayed", "a job runs for long", "a job moves to another process", "a job is taken over that has just ended", "an answer to an enqueueing is lost",
+		"the queue is paused", "a job is delayed", "a job runs for long", "a job moves to another process", "a job is taken over that has just ended",
+		"a handler goes on after its job was lost", "an answer to an enqueueing is lost",
 	}
 }
 

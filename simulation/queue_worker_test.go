@@ -88,6 +88,14 @@ func (q *queueWork) handle(p *Process, all []*queue.Delivery, do func() error) (
 				q.ends(p, d, resultOf(err, i))
 			}
 		})
+		if d := all[0]; !p.w.Over() && p.w.Dice("last words", nameOf(d), q.times(p, d)).once(100) {
+			p.w.gate.do(func() { // before its end can be written, if nothing but that writes it
+				p.Note("is killed, as a job has ended")
+				p.w.trouble()
+				p.strike()
+				p.kill()
+			})
+		}
 	}()
 	return do()
 }
@@ -112,7 +120,7 @@ func (q *queueWork) begins(p *Process, d *queue.Delivery) {
 	if j.worker != nil && j.worker != p {
 		p.w.Reached("a job moves to another process")
 	}
-	if j.told {
+	if j.ends > 0 && j.worker != p { // it is done twice: only an entry into the ledger commits with the job's end
 		p.w.Reached("a job is taken over that has just ended")
 	}
 	q.checkBegin(p, j)
@@ -153,6 +161,9 @@ func (q *queueWork) do(ctx context.Context, p *Process, d *queue.Delivery) error
 		p.Act(func() { p.w.Reached("a job runs for long") })
 	}
 	if err := p.Sleep(ctx, took); err != nil {
+		if errors.Is(context.Cause(ctx), queue.ErrLost) && dice.once(2) {
+			q.goOnDeaf(p, dice.between(5*time.Second, time.Minute))
+		}
 		return err
 	}
 	switch odds := dice.IntN(100); {
@@ -168,6 +179,24 @@ func (q *queueWork) do(ctx context.Context, p *Process, d *queue.Delivery) error
 		return queue.RetryAfter(dice.about(time.Second), errors.New("later"))
 	}
 	return nil
+}
+
+// goOnDeaf is what a handler does that does not look at its context, after its job was lost: nothing that the checks
+// wait for, but it has a place in its worker.
+func (q *queueWork) goOnDeaf(p *Process, long time.Duration) {
+	p.Note("goes on for %v, deaf", long)
+	deaf := false
+	p.Act(func() {
+		p.w.Reached("a handler goes on after its job was lost")
+		q.running--
+		deaf = true
+	})
+	_ = p.Sleep(context.Background(), long)
+	if deaf {
+		p.w.mu.Lock()
+		q.running++
+		p.w.mu.Unlock()
+	}
 }
 
 // times returns how many times the job has begun: a job that is snoozed keeps its attempt.

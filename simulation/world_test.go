@@ -324,6 +324,7 @@ func (w *World) start(h *host) {
 			h.ended = h.once && err == nil && p.ctx.Err() == nil
 			over := h.ended
 			w.mu.Unlock()
+			p.kill() // what it has left behind ends with it
 			if over {
 				return
 			}
