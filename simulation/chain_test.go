@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -95,8 +96,8 @@ func (c *chainWork) Begin(w *World) error {
 		case chainDeadly:
 			one.every = 20 * time.Second
 			one.Spec, one.Ends, one.Timeout, one.MaxAttempts, one.Overlap = "@every 20s", ends, 0, 1, "forbid"
-		case chainBoot: // a real command, which takes no virtual time; of two at an instant, real time would decide which ends first
-			one.Spec, one.Kind, one.Command, one.Timeout, one.MaxAttempts = "@reboot", "shell", "test $DBCRON_ATTEMPT -gt 1", 0, 3
+		case chainBoot: // a command: see runCommand
+			one.Spec, one.Kind, one.Command, one.Timeout, one.MaxAttempts = "@reboot", "shell", "fails 1", 0, 3
 		}
 		if err := scheduler.Put(w.Free(), w.Operator, one.Schedule); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -475,4 +476,17 @@ func (c *chainWork) checkStarts(w *World, byDue map[string]map[time.Time][]sched
 			w.Violate("chain", append(about(c.given[by]), about(c.given[started])...), "%s: slot %v is %s, and has started %s %d times", by, due, last.State, started, n)
 		}
 	}
+}
+
+// runCommand is what commands do in virtual time: "fails N" fails up to the Nth attempt.
+func runCommand(c guardian.Command) guardian.Result {
+	attempt, until := 0, 0
+	for _, set := range c.Env {
+		_, _ = fmt.Sscanf(set, "DBCRON_ATTEMPT=%d", &attempt)
+	}
+	_, _ = fmt.Sscanf(c.Argv[len(c.Argv)-1], "fails %d", &until)
+	if attempt <= until {
+		return guardian.Result{Cause: guardian.Exited, ExitCode: 1}
+	}
+	return guardian.Result{Cause: guardian.Exited}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
@@ -67,6 +68,7 @@ type report struct {
 func run(t *testing.T, s scenario) (r report) {
 	t.Helper()
 	defer instant.Virtual()()
+	defer guardian.Virtual(runCommand)()
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // it makes goroutines wait
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(2 << 30))
 	cryptotest.SetGlobalRandom(t, s.seed)

@@ -50,7 +50,10 @@ func Start(c Command, deadline instant.Instant) (*Process, error) {
 		return nil, ErrPast
 	}
 	if userErr != nil {
-		return refused(userErr), nil
+		return ended(Result{Cause: NotStarted, ExitCode: 126, Err: userErr}), nil
+	}
+	if run := virtual.Load(); run != nil {
+		return ended((*run)(c)), nil
 	}
 	guardian, orders, reports, err := launch(c)
 	if err != nil {
@@ -71,9 +74,9 @@ func Start(c Command, deadline instant.Instant) (*Process, error) {
 	return p, nil
 }
 
-// refused returns a Process that ended before it began.
-func refused(err error) *Process {
-	p := &Process{done: make(chan struct{}), result: Result{Cause: NotStarted, ExitCode: 126, Err: err}}
+// ended returns a Process that has ended already.
+func ended(r Result) *Process {
+	p := &Process{done: make(chan struct{}), result: r}
 	close(p.done)
 	return p
 }
