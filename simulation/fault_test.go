@@ -317,6 +317,12 @@ func (w *World) fate(t *turn, d dice) (o order) {
 			w.count("written, and the answer lost")
 		}
 	}
+	if late := d.once(t.p.tardy); late && !w.Over() && (t.op == "commit" || t.write && !strings.HasPrefix(t.op, "begin")) {
+		w.trouble()
+		t.p.strike()
+		w.count("an answer comes late")
+		o.back = d.between(time.Second, 10*time.Second)
+	}
 	if t.p.isMute() || t.c.deaf.Load() {
 		o.back = time.Hour
 	}

@@ -43,6 +43,7 @@ type Process struct {
 	changed chan struct{} // closed, and replaced, when one of these changes
 	slow    int           // how many times longer its round trips take
 	fragile int           // one of so many of its round trips is cut off; 0: none
+	tardy   int           // one of so many answers to what it writes comes after seconds; 0: none
 	struck  time.Time     // when something last happened to it
 	left    bool          // its program has returned before the world's end
 }
