@@ -44,6 +44,7 @@ type Process struct {
 	slow    int           // how many times longer its round trips take
 	fragile int           // one of so many of its round trips is cut off; 0: none
 	tardy   int           // one of so many answers to what it writes comes after seconds; 0: none
+	away    time.Duration // the longest time for which something was the matter with it
 	struck  time.Time     // when something last happened to it
 	left    bool          // its program has returned before the world's end
 }
@@ -171,6 +172,12 @@ func (p *Process) strike() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.struck = time.Now() //nolint:forbidigo // virtual
+}
+
+func (p *Process) longestAway() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.away
 }
 
 // sound reports whether nothing has happened to the process since a moment, nor to the server, nor to a

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -38,6 +39,9 @@ func (q *queueWork) Check(w *World) error {
 	return nil
 }
 
+// appeal is for how long a process may be away without others believing that a job has ended it (worker_return.go).
+const appeal = 5 * time.Second
+
 func (q *queueWork) readDead(w *World) error {
 	dead, _, err := q.admin.Jobs(w.Free(), admin.Filter{Queue: simQueue, State: admin.StateDead, Limit: 10_000})
 	if err != nil {
@@ -53,8 +57,8 @@ func (q *queueWork) readDead(w *World) error {
 		case d.Crashes < q.max.crashes && !strings.Contains(d.Error, "lost its lease"):
 			w.Violate("buried", words(j), "%s is dead after %d crashes of %d: %s", name, d.Crashes, q.max.crashes, d.Error)
 			j.dead = true
-		case !strings.Contains(d.Error, "lost its lease") && !slices.ContainsFunc(j.workers, (*Process).hasEnded):
-			w.Violate("buried", words(j), "%s is dead, and no process that has begun it has died or been stopped: %s", name, d.Error)
+		case !strings.Contains(d.Error, "lost its lease") && !slices.ContainsFunc(j.workers, func(p *Process) bool { return p.hasEnded() || p.longestAway() > appeal }):
+			w.Violate("buried", words(j), "%s is dead, and no process that has begun it has died, been stopped or been away for long: %s", name, d.Error)
 			j.dead = true
 		default:
 			j.dead = true

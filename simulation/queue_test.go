@@ -23,6 +23,7 @@ type queueWork struct {
 	jobs  map[string]*simJob
 	order []*simJob // as enqueued
 
+	long     int // one of so many attempts runs for seconds
 	running  int // handlers at work
 	losses   map[*Process]int
 	progress time.Time
@@ -126,7 +127,8 @@ func (q *queueWork) Begin(w *World) (err error) {
 			return err
 		}
 	}
-	producers, jobs := w.Knob("producers", 1, 2, 3), w.Knob("jobs", 20, 60, 150, 300)
+	producers, jobs := w.Knob("producers", 1, 2, 3), w.Knob("jobs", 20, 60, 150, 300, 600)
+	q.long = max(w.Knob("long", 15, 15, 3), jobs/20) // at most so many that one key can do them all in time
 	for i := range producers {
 		q.left = append(q.left, jobs/producers)
 		w.StartOnce(fmt.Sprint("producer-", i), func(p *Process) error { return q.produce(p, i, producers) })
@@ -151,7 +153,8 @@ func (q *queueWork) produce(p *Process, me, producers int) error {
 		return err
 	}
 	pause := time.Duration(p.w.minutes*float64(time.Minute)) / time.Duration(max(1, p.w.knobs["jobs"]/producers))
-	for {
+	burst := p.w.Knob("burst", 1, 1, 20) // so many at once
+	for n := 1; ; n++ {
 		var j *simJob
 		p.Act(func() { j = q.draw(p, me, producers) })
 		if j == nil {
@@ -166,7 +169,10 @@ func (q *queueWork) produce(p *Process, me, producers int) error {
 			p.w.Done("enqueued")
 		})
 		p.Note("enqueued %s: %d, %v", j.name, j.id, err)
-		if err := p.Sleep(p.ctx, p.Dice.about(pause)); err != nil {
+		if n%burst != 0 {
+			continue
+		}
+		if err := p.Sleep(p.ctx, min(p.Dice.about(time.Duration(burst)*pause), 3*time.Duration(burst)*pause, 20*time.Second)); err != nil {
 			return err
 		}
 	}

@@ -88,7 +88,7 @@ func (q *queueWork) handle(p *Process, all []*queue.Delivery, do func() error) (
 				q.ends(p, d, resultOf(err, i))
 			}
 		})
-		if d := all[0]; !p.w.Over() && p.w.Dice("last words", nameOf(d), q.times(p, d)).once(100) {
+		if d := all[0]; !p.w.Over() && p.w.Dice("last words", nameOf(d), q.times(p, d)).once(p.w.Knob("last.words", 0, 100, 100, 10)) {
 			p.w.gate.do(func() { // before its end can be written, if nothing but that writes it
 				p.Note("is killed, as a job has ended")
 				p.w.trouble()
@@ -156,7 +156,7 @@ func nameOf(d *queue.Delivery) (name string) {
 func (q *queueWork) do(ctx context.Context, p *Process, d *queue.Delivery) error {
 	dice := p.w.Dice("attempt", nameOf(d), q.times(p, d))
 	took := dice.about(50 * time.Millisecond)
-	if dice.once(15) {
+	if dice.once(q.long) {
 		took = dice.between(time.Second, 15*time.Second)
 		p.Act(func() { p.w.Reached("a job runs for long") })
 	}
