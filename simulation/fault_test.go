@@ -100,7 +100,7 @@ func onProcess(what string, do func(p *Process, d dice) (mend func(), after time
 			return p.who() + " " + what, nil, 0
 		}
 		p.mu.Lock()
-		p.away = max(p.away, after)
+		p.away += after
 		p.mu.Unlock()
 		if p.holds() && !n.w.gate.writes(p) { // nobody waits for what it does not send
 			return p.who() + " " + what, func() { mend(); p.strike() }, after

@@ -39,10 +39,6 @@ var mutants = []mutant{
 		"	l.lasts(l.until(asked))\n}", "	l.lasts(l.until(instant.Now()))\n}", "late", 200,
 	},
 	{
-		"a job begins after its lease has ended, when its process goes on", "queue", "queue/worker_dispatch.go",
-		"(!w.lease.surely.over() || w.opt.AtMostOnce) {", "(true || w.opt.AtMostOnce) {", "late", 200,
-	},
-	{
 		"late workers are not expelled", "queue", "queue/internal/store/nodes.go",
 		"`name = :node AND state = 'live' AND expire_at <= {now}`)", "`name = :node AND state = 'live' AND expire_at <= {now} AND 1 = 0`)", "stuck", 60,
 	},
@@ -53,10 +49,6 @@ var mutants = []mutant{
 	{
 		"the end of a job that outlived its block is not written again", "queue", "queue/worker_lease.go",
 		"		if m.d.from == tableRunning {\n			kept", "		if m.d.from == tableRunning && m.d == nil {\n			kept", "stuck", 200,
-	},
-	{
-		"a job is checked out in the name of a lease that is lost", "queue", "queue/worker_suspect.go",
-		"	if node != w.lease.node {", "	if node == \"\" {", "stuck", 200,
 	},
 	{
 		"what a block owes that is lost while it pauses is not written", "progress", "queue/worker_outbox.go",

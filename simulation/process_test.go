@@ -44,7 +44,7 @@ type Process struct {
 	slow    int           // how many times longer its round trips take
 	fragile int           // one of so many of its round trips is cut off; 0: none
 	tardy   int           // one of so many answers to what it writes comes after seconds; 0: none
-	away    time.Duration // the longest time for which something was the matter with it
+	away    time.Duration // for how long something was the matter with it, in all
 	struck  time.Time     // when something last happened to it
 	left    bool          // its program has returned before the world's end
 }
@@ -174,7 +174,7 @@ func (p *Process) strike() {
 	p.struck = time.Now() //nolint:forbidigo // virtual
 }
 
-func (p *Process) longestAway() time.Duration {
+func (p *Process) wasAway() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.away

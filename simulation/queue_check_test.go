@@ -39,8 +39,11 @@ func (q *queueWork) Check(w *World) error {
 	return nil
 }
 
-// appeal is for how long a process may be away without others believing that a job has ended it (worker_return.go).
-const appeal = 5 * time.Second
+// mayHaveEnded reports whether others may believe that a job has ended a process: it did end, or was away until its
+// lease was over, and then for as long as a job that is convicted waits for it (appealFor), less what it takes to say so.
+func (q *queueWork) mayHaveEnded(p *Process) bool {
+	return p.hasEnded() || p.wasAway() > q.max.lease*2/3+3*time.Second
+}
 
 func (q *queueWork) readDead(w *World) error {
 	dead, _, err := q.admin.Jobs(w.Free(), admin.Filter{Queue: simQueue, State: admin.StateDead, Limit: 10_000})
@@ -57,7 +60,7 @@ func (q *queueWork) readDead(w *World) error {
 		case d.Crashes < q.max.crashes && !strings.Contains(d.Error, "lost its lease"):
 			w.Violate("buried", words(j), "%s is dead after %d crashes of %d: %s", name, d.Crashes, q.max.crashes, d.Error)
 			j.dead = true
-		case !strings.Contains(d.Error, "lost its lease") && !slices.ContainsFunc(j.workers, func(p *Process) bool { return p.hasEnded() || p.longestAway() > appeal }):
+		case !strings.Contains(d.Error, "lost its lease") && !slices.ContainsFunc(j.workers, q.mayHaveEnded):
 			w.Violate("buried", words(j), "%s is dead, and no process that has begun it has died, been stopped or been away for long: %s", name, d.Error)
 			j.dead = true
 		default:

@@ -58,9 +58,6 @@ func (q *queueWork) work(p *Process) error {
 
 // handle surrounds what a handler does with what the checks need to know.
 func (q *queueWork) handle(p *Process, all []*queue.Delivery, do func() error) (err error) {
-	if err := p.awake(context.Background(), nil); err != nil { // it stands still, or is dead
-		return err
-	}
 	p.Act(func() {
 		q.running++
 		q.progress = time.Now() //nolint:forbidigo // virtual
@@ -97,6 +94,10 @@ func (q *queueWork) handle(p *Process, all []*queue.Delivery, do func() error) (
 			})
 		}
 	}()
+	// Goroutines of a process that stands still go on until here. So the handler was called before the stop.
+	if err := p.awake(context.Background(), nil); err != nil {
+		return err
+	}
 	return do()
 }
 
