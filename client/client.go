@@ -14,6 +14,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -71,19 +72,22 @@ func New(baseURL string, opt Options) (*Client, error) {
 	return &Client{base: strings.TrimRight(u.String(), "/") + prefix, opt: opt}, nil
 }
 
+// errElsewhere begins the errors of redirects that are not followed.
+var errElsewhere = errors.New("it redirects")
+
 // sameOrigin refuses to follow a redirect to another host, or from https to http: it would get the token. It also
 // refuses one that makes a change into a question, as those to a page for signing in do: the answer would look
 // as if the change had been made.
 func sameOrigin(r *http.Request, via []*http.Request) error {
 	if first := via[0].URL; r.URL.Scheme != first.Scheme || r.URL.Host != first.Host {
-		return fmt.Errorf("it redirects to %s://%s, which does not get the token; if that is the daemon, use that address", r.URL.Scheme, r.URL.Host)
+		return fmt.Errorf("%w to %s://%s, which does not get the token; if that is the daemon, use that address", errElsewhere, r.URL.Scheme, r.URL.Host)
 	}
 	if r.Method != via[0].Method {
-		return fmt.Errorf("it redirects %s to %s, where nothing would be changed; ask what stands before the daemon to let the API's addresses through",
-			via[0].Method, r.URL.Path)
+		return fmt.Errorf("%w %s to %s, where nothing would be changed; have what stands before the daemon let the API's addresses through",
+			errElsewhere, via[0].Method, r.URL.Path)
 	}
 	if len(via) >= 10 {
-		return errors.New("it redirects in a circle")
+		return fmt.Errorf("%w in a circle", errElsewhere)
 	}
 	return nil
 }
@@ -108,11 +112,12 @@ type Request struct {
 	Query  url.Values // optional
 	Body   any        // encoded as JSON; nil: none
 	Again  bool       // it is safe to send it more than once
+	Key    string     // an Idempotency-Key, with which it is, of a request that enqueues; "": none
 }
 
 // Do sends a request, and decodes the answer into out: from JSON, or as it is into a *[]byte. out is nil if there is none.
 func (c *Client) Do(ctx context.Context, r Request, out any) error {
-	return c.do(ctx, &call{method: r.Method, path: r.Path, query: r.Query, in: r.Body, out: out, again: r.Again})
+	return c.do(ctx, &call{method: r.Method, path: r.Path, query: r.Query, in: r.Body, out: out, again: r.Again || r.Key != "", key: r.Key})
 }
 
 // do sends a request, with retries, until it is answered.
@@ -174,7 +179,8 @@ func (c *Client) try(ctx context.Context, r *call, body []byte) (after time.Dura
 	if err != nil {
 		err = fmt.Errorf("client: %s %s: %w", r.method, r.path, err)
 	}
-	if ctx.Err() != nil {
+	var untrusted *tls.CertificateVerificationError
+	if ctx.Err() != nil || errors.Is(err, errElsewhere) || errors.As(err, &untrusted) {
 		return -1, err
 	}
 	return 0, err

@@ -3,6 +3,7 @@ package faults
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -67,6 +68,9 @@ max_client_conn = 1000
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		<-ended
+		if strings.Contains(said.String(), "cancel request") {
+			t.Error("a statement was to be cancelled through the pooler, which can crash it")
+		}
 		if t.Failed() {
 			t.Logf("pgbouncer: %v: %s", cmd.ProcessState, &said)
 		}
@@ -132,11 +136,33 @@ func TestBehindAPooler(t *testing.T) {
 		if out := dbcron("doctor"); !strings.Contains(out, "a pooler is between") {
 			t.Errorf("doctor says: %s", out)
 		}
+		for _, mode := range []string{"", "&default_query_exec_mode=exec"} { // as people set it for a pooler
+			statementIsCutOff(t, dbtest.Open(t, u+mode, dialect.Options{}))
+		}
 		db := dbtest.Open(t, u, dialect.Options{})
 		t.Run("schedules", func(t *testing.T) { t.Parallel(); schedulesRun(t, db, binary) })
 		t.Run("jobs", func(t *testing.T) { t.Parallel(); jobsAreDone(t, db) })
 		t.Run("locks", func(t *testing.T) { t.Parallel(); locksExclude(t, db) })
 	})
+}
+
+// statementIsCutOff has a context end during a statement: bouncer notices if that is to be cancelled.
+func statementIsCutOff(t *testing.T, db *dbtest.DB) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		_, err := db.Pool().ExecContext(ctx, "SELECT pg_sleep(3600) AS cut_off")
+		ended <- err
+	}()
+	dbtest.Eventually(t, "the statement is under way", func() bool {
+		return len(db.List(t, "SELECT pid FROM pg_stat_activity WHERE query LIKE '%AS cut_off' AND state = 'active' AND pid <> pg_backend_pid()", nil)) > 0
+	})
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("the statement has ended with %v", err)
+	}
 }
 
 func schedulesRun(t *testing.T, db *dbtest.DB, binary string) {

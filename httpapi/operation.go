@@ -174,6 +174,15 @@ func (o *Operation) Input(values map[string]string) (any, error) {
 	return in.Interface(), nil
 }
 
+// InputOf is Input with a body as a whole, whose values are not among the others.
+func (o *Operation) InputOf(values map[string]string, body any) (any, error) {
+	in, err := o.Input(values)
+	if err == nil {
+		reflect.ValueOf(in).Elem().FieldByName("Body").Set(reflect.ValueOf(body).Convert(reflect.ValueOf(in).Elem().FieldByName("Body").Type()))
+	}
+	return in, err
+}
+
 // Check returns what is wrong with a value.
 func (p *Parameter) Check(text string) error {
 	if p.isID {

@@ -3,10 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,9 +16,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue"
-	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -138,31 +140,20 @@ func (p *program) enqueueOne(ctx context.Context, t jobFlags, args []string) err
 			return err
 		}
 	}
-	job, err := t.job(flagNames)
+	n, err := t.job()
 	if err != nil {
-		return usagef("%v", err)
+		return err
 	}
-	return p.withQueues(ctx, func(c *queue.Client) error {
-		ops, err := adminOf(c)
+	return p.withAPI(ctx, func() error {
+		made, err := p.newEnqueueing().look(ctx, []wire.NewJob{n}, func(int) string { return "" })
 		if err != nil {
 			return err
 		}
-		jobs := []queue.Job{job}
-		if err := p.routed(ctx, ops, jobs, map[string]bool{}); err != nil {
-			return err
-		}
-		made, err := fits(ctx, ops, jobs, func(int) string { return "" })
+		answer, err := p.send(ctx, "enqueue-job", nil, n, keyFor(n))
 		if err != nil {
-			return err
+			return flaggedJob(err)
 		}
-		e, err := c.Enqueue(ctx, jobs[0])
-		if errors.Is(err, queue.ErrUnknownOutcome) && e.ID > 0 {
-			return fmt.Errorf("%w; if it was enqueued and is not done yet, dbcron job get %d --queue %s shows it", err, e.ID, e.Queue)
-		}
-		if err != nil {
-			return err
-		}
-		return p.tellEnqueued([]queue.Enqueued{e}, made, t.told)
+		return p.tellEnqueued([]wire.Enqueued{*answer.(*wire.Enqueued)}, made, t.told) //nolint:forcetypeassert // it enqueues one
 	})
 }
 
@@ -207,26 +198,34 @@ func (t *jobFlags) text() (n wire.NewJob, err error) {
 	return t.NewJob, nil
 }
 
-// job returns the job of the flags. names maps fields to the names used in errors.
-func (t *jobFlags) job(names func(field string) string) (queue.Job, error) {
+// job returns the job of the flags, if they are right.
+func (t *jobFlags) job() (wire.NewJob, error) {
 	n, err := t.text()
 	if err != nil {
-		return queue.Job{}, err
+		return n, usagef("%v", err)
 	}
 	if err := checkPayload(n.Payload); err != nil {
-		return queue.Job{}, fmt.Errorf("%s: %w", names("payload"), err)
+		return n, usagef("the payload: %w", err)
 	}
-	return newJob(&n, names)
+	_, err = wireof.NewJob(&n)
+	return n, flaggedJob(err)
 }
 
-// newJob returns a job to enqueue.
-func newJob(n *wire.NewJob, names func(field string) string) (queue.Job, error) {
-	j, err := wireof.NewJob(n)
+// flaggedJob returns an error about a field of a job as one about an argument or a flag.
+func flaggedJob(err error) error {
 	var wrong *queue.InvalidError
 	if errors.As(err, &wrong) {
-		err = fmt.Errorf("%s: %s", names(wrong.Field), wrong.Problem)
+		return usagef("%s: %s", flagNames(wrong.Field), wrong.Problem)
 	}
-	return j, err
+	return err
+}
+
+// keyFor returns a key with which jobs may be sent again. Those with unique keys of their own have no other.
+func keyFor(jobs ...wire.NewJob) string {
+	if slices.ContainsFunc(jobs, func(n wire.NewJob) bool { return n.Unique != "" }) {
+		return ""
+	}
+	return rand.Text()
 }
 
 // checkPayload says where JSON is wrong.
@@ -263,31 +262,81 @@ func readAttempts(text string) (int, error) {
 	return n, nil
 }
 
-// fits checks that the queues accept the jobs before any is enqueued, and returns the queues that will be
-// created.
-func fits(ctx context.Context, c *admin.Client, jobs []queue.Job, where func(i int) string) (made []string, err error) {
-	queues := map[string]admin.Queue{}
+// An enqueueing looks where jobs go before they are enqueued.
+type enqueueing struct {
+	p      *program
+	routes map[string]string      // by kind
+	queues map[string]*wire.Queue // nil: there is none, or the token may not see it
+}
+
+func (p *program) newEnqueueing() *enqueueing {
+	return &enqueueing{p: p, routes: map[string]string{}, queues: map[string]*wire.Queue{}}
+}
+
+// look checks that the queues accept the jobs before any is enqueued, and returns the queues that will be made. where
+// says which job an error is about. A token that may enqueue need not be one that may read: what it cannot see is left
+// to who enqueues.
+func (e *enqueueing) look(ctx context.Context, jobs []wire.NewJob, where func(i int) string) (made []string, err error) {
 	for i := range jobs {
-		j := &jobs[i]
-		q, known := queues[j.Queue]
-		if !known {
-			var isNew bool
-			if q, isNew, err = orUsual(ctx, c, j.Queue); err != nil {
+		name := jobs[i].Queue
+		if jobfield.Reserved(name) {
+			return nil, usagef("the queue %s is dbcron's own: what is in it is sent or run; dbcron notify test sends a message", name)
+		}
+		if name == "" {
+			if name, err = e.route(ctx, jobs[i].Kind); err != nil {
 				return nil, err
 			}
-			if queues[j.Queue] = q; isNew {
-				made = append(made, j.Queue)
-			}
 		}
-		if len(j.Payload) > q.MaxPayload {
+		q, known := e.queues[name]
+		if !known && name != "" {
+			q, err = ask[wire.Queue](ctx, e.p, "get-queue", "queue", name)
+			switch {
+			case isNotThere(err):
+				made = append(made, name)
+			case err != nil && e.p.db != nil:
+				return nil, err
+			}
+			e.queues[name] = q
+		}
+		most := usualQueue(name).MaxPayload
+		if q != nil {
+			most = q.MaxPayload
+		}
+		if n := len(jobs[i].Payload) + len(jobs[i].Binary); n > most {
 			return nil, usagef("%sthe payload has %d bytes, and the queue %s takes %d; store it elsewhere and enqueue its name, or raise --max-payload with dbcron queue set",
-				where(i), len(j.Payload), oneLine(j.Queue, 200), q.MaxPayload)
+				where(i), n, oneLine(name, 200), most)
 		}
 	}
 	return made, nil
 }
 
-func (p *program) tellEnqueued(all []queue.Enqueued, made []string, output string) error {
+// route returns the queue of a kind, which it tells if it is not the usual one; "" if that cannot be seen.
+func (e *enqueueing) route(ctx context.Context, kind string) (string, error) {
+	if name, known := e.routes[kind]; known {
+		return name, nil
+	}
+	to, err := ask[wire.Route](ctx, e.p, "get-route", "kind", kind)
+	switch {
+	case err == nil:
+		e.routes[kind] = to.Queue
+		if to.Queue != usualQueueName {
+			fmt.Fprintf(e.p.err, "dbcron: jobs of kind %s go to queue %s: dbcron route list\n", oneLine(kind, 200), oneLine(to.Queue, 200))
+		}
+	case e.p.db == nil:
+		e.routes[kind] = ""
+	default:
+		return "", err
+	}
+	return e.routes[kind], nil
+}
+
+// isNotThere reports whether an error says that something is not there.
+func isNotThere(err error) bool {
+	var code exitError
+	return errors.Is(err, queue.ErrNotFound) || errors.As(err, &code) && code.code == exitNotFound
+}
+
+func (p *program) tellEnqueued(all []wire.Enqueued, made []string, output string) error {
 	for _, name := range made {
 		p.tellMade(name)
 	}
@@ -295,11 +344,11 @@ func (p *program) tellEnqueued(all []queue.Enqueued, made []string, output strin
 	for _, e := range all {
 		if output == "text" {
 			fmt.Fprintln(&text, e.ID)
-		} else if err := encode(&text, wireof.Enqueued(e)); err != nil {
+		} else if err := encode(&text, e); err != nil {
 			return err
 		}
 		if e.Existed {
-			fmt.Fprintf(p.err, "dbcron: job %d has that unique key already; nothing was enqueued\n", e.ID)
+			fmt.Fprintf(p.err, "dbcron: job %s has that unique key already; nothing was enqueued\n", e.ID)
 		}
 	}
 	_, err := io.WriteString(p.out, text.String())

@@ -11,9 +11,9 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
-	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -22,6 +22,7 @@ import (
 const (
 	usualBatch = 10_000
 	batchMost  = 100_000
+	batchSent  = 1000 // to a daemon: see the operation enqueue-jobs
 	batchBytes = 16 << 20
 	lineBytes  = 1<<30/3*4 + 1<<20 // length of the longest line: a payload of 1 GiB in base64, and the rest
 )
@@ -52,6 +53,14 @@ func (p *program) enqueueLines(ctx context.Context, t jobFlags, args []string, f
 	if err != nil {
 		return usagef("%v", err)
 	}
+	if at, _, err := p.findDatabase(); err != nil {
+		return err
+	} else if isDaemon(at) {
+		if f.batch > batchSent && f.batch != usualBatch {
+			return usagef("--batch %d: a daemon takes up to %d at a time", f.batch, batchSent)
+		}
+		f.batch = min(f.batch, batchSent)
+	}
 	r := &lineReader{r: bufio.NewReaderSize(p.in, 1<<16), usual: usual, from: f.from, batch: f.batch}
 	first, err := r.next() // before the database is opened: wrong input must not touch it
 	if err != nil {
@@ -61,19 +70,16 @@ func (p *program) enqueueLines(ctx context.Context, t jobFlags, args []string, f
 		fmt.Fprintln(p.err, "dbcron: there was no job on standard input")
 		return nil
 	}
-	return p.withQueues(ctx, func(c *queue.Client) error {
+	return p.withAPI(ctx, func() error {
 		so := p.begin(ctx, task{what: "enqueueing", unit: "jobs", share: r.share(p.in)})
 		defer so.end()
-		ops, err := adminOf(c)
-		if err != nil {
-			return err
-		}
-		e := &lineEnqueuer{p: p, c: c, ops: ops, told: map[string]bool{}, output: t.told}
-		for b := first; len(b.jobs) > 0; {
-			if err := e.enqueue(ctx, b); err != nil {
+		e := p.newEnqueueing()
+		for b, done := first, 0; len(b.jobs) > 0; {
+			if err := e.enqueueLines(ctx, b, t.told); err != nil {
 				return r.goOn(b, err)
 			}
-			so.at(e.done)
+			done += len(b.jobs)
+			so.at(done)
 			if b, err = r.next(); err != nil {
 				return err
 			}
@@ -82,36 +88,27 @@ func (p *program) enqueueLines(ctx context.Context, t jobFlags, args []string, f
 	})
 }
 
-// A lineEnqueuer enqueues batches of lines.
-type lineEnqueuer struct {
-	p    *program
-	c    *queue.Client
-	ops  *admin.Client
-	told map[string]bool // kinds whose route was mentioned
-	done int
-
-	output string
-}
-
-func (e *lineEnqueuer) enqueue(ctx context.Context, b lineBatch) error {
-	if err := e.p.routed(ctx, e.ops, b.jobs, e.told); err != nil {
-		return err
-	}
-	made, err := fits(ctx, e.ops, b.jobs, func(i int) string { return fmt.Sprintf("line %d: ", b.lines[i]) })
+// enqueueLines enqueues a batch of lines, all or none.
+func (e *enqueueing) enqueueLines(ctx context.Context, b lineBatch, output string) error {
+	made, err := e.look(ctx, b.jobs, func(i int) string { return fmt.Sprintf("line %d: ", b.lines[i]) })
 	if err != nil {
 		return err
 	}
-	all, err := e.c.EnqueueMany(ctx, b.jobs)
-	if err != nil {
+	answer, err := e.p.send(ctx, "enqueue-jobs", nil, struct{ Jobs []wire.NewJob }{b.jobs}, keyFor(b.jobs...))
+	var one *queue.JobError
+	var wrong *queue.InvalidError
+	switch {
+	case errors.As(err, &one) && errors.As(err, &wrong) && one.Index < len(b.lines):
+		return usagef("line %d: %s: %s", b.lines[one.Index], wrong.Field, wrong.Problem)
+	case err != nil:
 		return err
 	}
-	e.done += len(all)
-	return e.p.tellEnqueued(all, made, e.output)
+	return e.p.tellEnqueued(entriesOf(answer).([]wire.Enqueued), made, output) //nolint:forcetypeassert // it enqueues some
 }
 
 // A lineBatch holds the jobs of some lines.
 type lineBatch struct {
-	jobs  []queue.Job
+	jobs  []wire.NewJob
 	lines []int
 	from  int // number of its first line, including blank ones
 }
@@ -193,26 +190,31 @@ func (r *lineReader) goOn(b lineBatch, err error) error {
 }
 
 // readLine returns the job of a line, which has what the line does not say from usual.
-func readLine(line []byte, usual wire.NewJob) (queue.Job, error) {
+func readLine(line []byte, usual wire.NewJob) (wire.NewJob, error) {
 	const unsaid = "\x00" // no queue
 	n := usual
 	n.Queue, n.Delay, n.RunAt = unsaid, "", wire.Instant{} // a delay and a time replace each other
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&n); err != nil {
-		return queue.Job{}, plain.JSONError(err)
+		return n, plain.JSONError(err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return queue.Job{}, errors.New("there is more on it than one JSON object")
+		return n, errors.New("there is more on it than one JSON object")
 	}
 	switch n.Queue {
 	case "":
-		return queue.Job{}, errors.New("queue is empty; leave it out if the job goes where its kind's route says")
+		return n, errors.New("queue is empty; leave it out if the job goes where its kind's route says")
 	case unsaid:
 		n.Queue = usual.Queue
 	}
 	if n.Delay == "" && n.RunAt.IsZero() {
 		n.Delay, n.RunAt = usual.Delay, usual.RunAt
 	}
-	return newJob(&n, lineNames)
+	_, err := wireof.NewJob(&n)
+	var wrong *queue.InvalidError
+	if errors.As(err, &wrong) {
+		err = fmt.Errorf("%s: %s", wrong.Field, wrong.Problem)
+	}
+	return n, err
 }

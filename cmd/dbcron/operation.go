@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"net/http"
@@ -236,8 +237,8 @@ func (p *program) withAPI(ctx context.Context, f func() error) error {
 		p.call = func(ctx context.Context, op *httpapi.Operation, in any) (any, error) {
 			path, query, body := op.Request(in)
 			answer := op.NewAnswer()
-			return answer, remoteError(at, c.Do(ctx, client.Request{
-				Method: op.Method, Path: path, Query: query, Body: body, Again: op.Method == http.MethodGet,
+			return answer, remoteError(at, op, c.Do(ctx, client.Request{
+				Method: op.Method, Path: path, Query: query, Body: body, Again: op.Method == http.MethodGet, Key: p.key,
 			}, answer))
 		}
 		return f()
@@ -268,6 +269,18 @@ func (p *program) do(ctx context.Context, id string, given values) (any, error) 
 		answer, err = p.call(ctx, op, in)
 	}
 	return answer, p.worded(err)
+}
+
+// send is do with a body as a whole, and with a key with which it may be sent again, or "". Its errors are about fields.
+func (p *program) send(ctx context.Context, id string, given values, body any, key string) (any, error) {
+	op := operations()[id]
+	in, err := op.InputOf(given, body)
+	if err != nil {
+		return nil, err
+	}
+	p.key = key
+	defer func() { p.key = "" }()
+	return p.call(ctx, op, in)
 }
 
 // worded returns an error about a parameter as one about an argument or a flag.
@@ -359,22 +372,32 @@ func isHere(host string) bool {
 }
 
 // remoteError returns a daemon's error as the same operation on the database says it.
-func remoteError(at string, err error) error {
+func remoteError(at string, op *httpapi.Operation, err error) error {
 	var told *client.Problem
 	var sent *url.Error
+	var dialed *net.OpError
 	switch {
 	case err == nil:
 		return nil
+	case errors.As(err, &dialed) && dialed.Op == "dial":
+		return fmt.Errorf("the daemon at %s cannot be reached: %w; is dbcron serve running there, and is --url or DBCRON_URL right?", at, dialed)
+	case errors.As(err, &sent) && op.Method != http.MethodGet && (dialed != nil || sent.Timeout() || errors.Is(err, io.EOF)):
+		return fmt.Errorf("the daemon at %s has not answered: %w; whether it has done this is not known", at, sent.Err)
 	case errors.As(err, &sent):
-		return fmt.Errorf("the daemon at %s cannot be reached: %w; is dbcron serve running there, and is --url or DBCRON_URL right?", at, sent.Err)
+		return fmt.Errorf("the request to the daemon at %s failed: %w", at, sent.Err)
 	case !errors.As(err, &told):
 		return fmt.Errorf("%s does not answer as a daemon of dbcron does: %s", at, strings.TrimPrefix(err.Error(), "client: "))
 	}
 	text := cmp.Or(told.Detail, told.Title)
 	switch {
 	case len(told.Errors) == 1 && told.Status == http.StatusUnprocessableEntity:
-		field := told.Errors[0].Location
-		return &queue.InvalidError{Field: field[strings.LastIndex(field, ".")+1:], Problem: told.Errors[0].Message}
+		at := told.Errors[0].Location
+		var err error = &queue.InvalidError{Field: at[strings.LastIndex(at, ".")+1:], Problem: told.Errors[0].Message}
+		var i int
+		if n, _ := fmt.Sscanf(at, "body.jobs[%d]", &i); n == 1 {
+			err = &queue.JobError{Index: i, Err: err}
+		}
+		return err
 	case told.Status == http.StatusUnauthorized, told.Status == http.StatusForbidden:
 		text += " (dbcron takes the token from DBCRON_TOKEN)"
 	case told.Detail == "": // a proxy's

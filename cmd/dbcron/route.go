@@ -6,9 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/internal/jobfield"
-	"github.com/dbcron/dbcron/queue"
-	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func (p *program) route() *cobra.Command {
@@ -53,31 +50,4 @@ no such queue.`,
 	})
 	c.Flags().BoolVar(&create, "create", false, "make the queue if there is none")
 	return c
-}
-
-// routed sets the queues of jobs that name none, and reports queues other than the default, which users of these
-// commands need to know.
-func (p *program) routed(ctx context.Context, c *admin.Client, jobs []queue.Job, told map[string]bool) error {
-	queues := map[string]string{}
-	for i := range jobs {
-		j := &jobs[i]
-		if jobfield.Reserved(j.Queue) {
-			return usagef("the queue %s is dbcron's own: what is in it is sent or run; dbcron notify test sends a message", j.Queue)
-		}
-		if j.Queue != "" {
-			continue
-		}
-		if queues[j.Kind] == "" {
-			var err error
-			if queues[j.Kind], err = c.Route(ctx, j.Kind); err != nil {
-				return err
-			}
-			if name := queues[j.Kind]; name != usualQueueName && !told[j.Kind] {
-				told[j.Kind] = true
-				fmt.Fprintf(p.err, "dbcron: jobs of kind %s go to queue %s: dbcron route list\n", oneLine(j.Kind, 200), oneLine(name, 200))
-			}
-		}
-		j.Queue = queues[j.Kind]
-	}
-	return nil
 }

@@ -2,11 +2,10 @@ package main
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) topic() *cobra.Command {
@@ -50,21 +49,26 @@ nobody has subscribed, stderr tells so, and nothing is printed.`,
 			if t.Queue != "" || t.Group != "" {
 				return usagef("a publication goes to the queues that have subscribed, and is a group of its own")
 			}
-			job, err := t.job(flagNames)
+			n, err := t.job()
 			if err != nil {
-				return usagef("%v", err)
+				return err
 			}
-			return p.withQueues(c.Context(), func(q *queue.Client) error {
-				made, err := q.Publish(c.Context(), args[0], job)
+			return p.withAPI(c.Context(), func() error {
+				answer, err := p.send(c.Context(), "publish", values{"topic": args[0]}, n, "")
 				if err != nil {
-					return err
+					return flaggedJob(err)
 				}
-				if p.say("queues", append([]string{}, made.Queues...)); made.ID == 0 {
+				made := answer.(*wire.Published) //nolint:forcetypeassert // it publishes
+				queues := make([]string, len(made.Copies))
+				for i := range made.Copies {
+					queues[i] = made.Copies[i].Queue
+				}
+				if p.say("queues", queues); made.Group == "" {
 					fmt.Fprintf(p.err, "dbcron: no queue has subscribed to topic %s; nothing was enqueued\n", oneLine(args[0], 200))
 					return nil
 				}
-				p.say("id", strconv.FormatInt(made.ID, 10))
-				_, err = fmt.Fprintln(p.out, made.ID)
+				p.say("id", made.Group)
+				_, err = fmt.Fprintln(p.out, made.Group)
 				return err
 			})
 		},

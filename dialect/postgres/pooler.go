@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"net"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -26,20 +28,36 @@ import (
 type poolerConnector struct {
 	driver.Connector // with prepared statements
 	behind           driver.Connector
+	leads            atomic.Bool // to the server, when it was last known: statements can be cancelled
 }
 
-func newPoolerConnector(cfg *pgx.ConnConfig) driver.Connector {
+// connecting is the key of a context in which a connection is made. pgx dials also to ask for a statement's end.
+type connecting struct{}
+
+// newPoolerConnector returns the connector of a configuration. chosen: the URL says how statements are sent.
+func newPoolerConnector(cfg *pgx.ConnConfig, chosen bool) driver.Connector {
+	// PgBouncer up to 1.20, which Debian 12 has, can crash when asked to cancel a statement (its issues 801
+	// and 904), and pgx asks that also as it closes a connection.
+	c, dial := &poolerConnector{}, cfg.DialFunc
+	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if ctx.Value(connecting{}) == nil && !c.leads.Load() {
+			return nil, errors.New("statements are not cancelled through a pooler")
+		}
+		return dial(ctx, network, address)
+	}
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler { return &watcher{conn: c, cancel: newCanceller(c)} }
 	direct := stdlib.GetConnector(*cfg, pings)
 	// The parameters of a statement are cached. The statement is parsed anew each time, in the same
 	// round trip.
-	cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
-	// PgBouncer up to 1.20, which Debian 12 has, can crash when asked to cancel a statement (its
-	// issues 801 and 904). So a statement whose context ends loses its connection instead.
+	if !chosen {
+		cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe
+	}
+	// A statement whose context ends loses its connection.
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
 	}
-	return &poolerConnector{direct, stdlib.GetConnector(*cfg, pings)}
+	c.Connector, c.behind = direct, stdlib.GetConnector(*cfg, pings)
+	return c
 }
 
 // leadsToServer marks a connection's custom data once it is known that no pooler is in between.
@@ -64,6 +82,7 @@ func (w *watcher) HandleCancel(ctx context.Context) {
 }
 
 func (c *poolerConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	ctx = context.WithValue(ctx, connecting{}, true)
 	conn, err := c.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -73,6 +92,9 @@ func (c *poolerConnector) Connect(ctx context.Context) (driver.Conn, error) {
 		return conn, nil
 	}
 	pooled, err := pooled(ctx, own)
+	if err == nil {
+		c.leads.Store(!pooled)
+	}
 	if err == nil && !pooled {
 		own.Conn().PgConn().CustomData()[leadsToServer] = true
 		return conn, nil

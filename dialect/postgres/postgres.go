@@ -16,7 +16,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
-	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dbcron/dbcron/internal/engine"
@@ -177,7 +176,6 @@ func connector(u *url.URL, opt sqlrun.Options) (driver.Connector, error) {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = opt.ApplicationName
 	}
-	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler { return newCanceller(c) }
 	// Close a connection to a server that takes no writes: the next one may lead to the primary.
 	onError := cfg.OnPgError
 	cfg.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool {
@@ -193,10 +191,7 @@ func connector(u *url.URL, opt sqlrun.Options) (driver.Connector, error) {
 			return err
 		}
 	}
-	if u.Query().Has("default_query_exec_mode") {
-		return stdlib.GetConnector(*cfg, pings), nil
-	}
-	return newPoolerConnector(cfg), nil
+	return newPoolerConnector(cfg, u.Query().Has("default_query_exec_mode")), nil
 }
 
 func check(ctx context.Context, db *sqlrun.DB) ([]sqlrun.Finding, error) {
