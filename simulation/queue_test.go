@@ -128,7 +128,7 @@ func (q *queueWork) Begin(w *World) (err error) {
 		}
 	}
 	producers, jobs := w.Knob("producers", 1, 2, 3), w.Knob("jobs", 20, 60, 150, 300, 600)
-	q.long = max(w.Knob("long", 15, 15, 3), jobs/20) // at most so many that one key can do them all in time
+	q.long = max(w.Knob("long", 15, 15, 3), jobs/10) // at most so many that one key can do them all in time
 	for i := range producers {
 		q.left = append(q.left, jobs/producers)
 		w.StartOnce(fmt.Sprint("producer-", i), func(p *Process) error { return q.produce(p, i, producers) })

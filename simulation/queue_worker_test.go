@@ -182,22 +182,12 @@ func (q *queueWork) do(ctx context.Context, p *Process, d *queue.Delivery) error
 	return nil
 }
 
-// goOnDeaf is what a handler does that does not look at its context, after its job was lost: nothing that the checks
-// wait for, but it has a place in its worker.
+// goOnDeaf is what a handler does that does not look at its context, after its job was lost. It keeps its place in its
+// worker, so the checks wait for it as for any handler.
 func (q *queueWork) goOnDeaf(p *Process, long time.Duration) {
 	p.Note("goes on for %v, deaf", long)
-	deaf := false
-	p.Act(func() {
-		p.w.Reached("a handler goes on after its job was lost")
-		q.running--
-		deaf = true
-	})
+	p.Act(func() { p.w.Reached("a handler goes on after its job was lost") })
 	_ = p.Sleep(context.Background(), long)
-	if deaf {
-		p.w.mu.Lock()
-		q.running++
-		p.w.mu.Unlock()
-	}
 }
 
 // times returns how many times the job has begun: a job that is snoozed keeps its attempt.
