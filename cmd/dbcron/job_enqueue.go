@@ -38,9 +38,6 @@ func flagNames(field string) string {
 	return "--" + strings.ReplaceAll(field, "_", "-")
 }
 
-// lineNames maps fields in errors to the fields of a line.
-func lineNames(field string) string { return field }
-
 func (p *program) jobEnqueue() *cobra.Command {
 	var t jobFlags
 	var lines bool

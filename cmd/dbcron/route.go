@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-
 )
 
 func (p *program) route() *cobra.Command {
