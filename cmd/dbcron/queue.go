@@ -154,9 +154,7 @@ func (p *program) unlessQueueIs(state string) func(context.Context, values) erro
 // errNothing ends a command that has nothing to do, and has told so.
 var errNothing = errSilent{errors.New("nothing to do")}
 
-// queueStanding describes the state of a queue, and why it is not active.
-func queueStanding(q *admin.Queue) string { return standingOf(q.State, q.Reason) }
-
+// standingOf describes the state of a queue, and why it is not active.
 func standingOf(state, reason string) string {
 	if reason == "" {
 		return state

@@ -2,13 +2,14 @@ package main
 
 import (
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
+	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -34,9 +35,10 @@ job can have a number of attempts and a timeout of its own.`,
 			if err != nil {
 				return err
 			}
-			return p.withAdmin(c.Context(), func(q *admin.Client) error {
-				return p.setQueue(c.Context(), q, args[0], given)
-			}, args[0])
+			if err := checkQueues(args); err != nil {
+				return err
+			}
+			return p.withAPI(c.Context(), func() error { return p.setQueue(c.Context(), args[0], given) })
 		},
 	}
 	c.Flags().SortFlags = false
@@ -44,11 +46,10 @@ job can have a number of attempts and a timeout of its own.`,
 	return c
 }
 
-// givenQueueSettings returns a function that makes the change given by the flags, or nil if there is none. It
-// reports all errors together.
-func givenQueueSettings(c *cobra.Command) (func(*admin.Queue), error) {
+// givenQueueSettings returns the texts of the settings that flags give, by name. It reports all errors together.
+func givenQueueSettings(c *cobra.Command) (map[string]string, error) {
 	var wrong []string
-	var given []func(*admin.Queue)
+	given := map[string]string{}
 	for i := range queueSettings {
 		s := &queueSettings[i]
 		flag := c.Flags().Lookup(s.Flag())
@@ -56,30 +57,18 @@ func givenQueueSettings(c *cobra.Command) (func(*admin.Queue), error) {
 			continue
 		}
 		var only admin.Queue
-		text := flag.Value.String()
+		given[s.Name] = flag.Value.String()
 		problem := ""
-		if err := s.Set(&only, text); err != nil {
+		if err := s.Set(&only, given[s.Name]); err != nil {
 			problem = err.Error()
 		} else {
 			problem = s.Problem(&only)
 		}
 		if problem != "" {
 			wrong = append(wrong, fmt.Sprintf("--%s: %s", s.Flag(), problem))
-			continue
 		}
-		given = append(given, func(q *admin.Queue) { _ = s.Set(q, text) }) // it was validated before
 	}
-	if err := refused(wrong); err != nil {
-		return nil, err
-	}
-	if len(given) == 0 {
-		return nil, nil
-	}
-	return func(q *admin.Queue) {
-		for _, change := range given {
-			change(q)
-		}
-	}, nil
+	return given, refused(wrong)
 }
 
 // refused joins all errors into one.
@@ -93,33 +82,65 @@ func refused(wrong []string) error {
 	return usagef("%d errors to correct, and nothing was changed:\n  %s", len(wrong), strings.Join(wrong, "\n  "))
 }
 
-func (p *program) setQueue(ctx context.Context, c *admin.Client, name string, change func(*admin.Queue)) error {
-	q, made, err := orUsual(ctx, c, name)
-	if err != nil {
+func (p *program) setQueue(ctx context.Context, name string, given map[string]string) error {
+	now, err := ask[wire.Queue](ctx, p, "get-queue", "queue", name)
+	q, made := usualQueue(name), isNotThere(err)
+	if err != nil && !made {
 		return err
 	}
-	if change == nil {
-		if change = func(*admin.Queue) {}; !made {
-			fmt.Fprintf(p.err, "dbcron: there is a queue %s already, and nothing was changed: no flag says what is to be\n", oneLine(name, 200))
-			return nil
+	if !made {
+		if _, err := setting.Apply(queueSettings, &q, now); err != nil {
+			return err
 		}
 	}
-	change(&q)
+	if len(given) == 0 && !made {
+		fmt.Fprintf(p.err, "dbcron: there is a queue %s already, and nothing was changed: no flag says what is to be\n", oneLine(name, 200))
+		return nil
+	}
+	for i := range queueSettings {
+		if text, is := given[queueSettings[i].Name]; is {
+			_ = queueSettings[i].Set(&q, text) // it was validated before
+		}
+	}
 	if err := refused(mismatches(&q)); err != nil { // before the queue is created
 		return err
 	}
-	q, err = c.Edit(ctx, name, change)
+	change, err := changeOf(&q, given)
 	if err != nil {
 		return err
 	}
-	_ = p.did(ctx, nil, "queue.set", name, 1, "")
+	answer, err := p.send(ctx, "set-queue", values{"queue": name}, change, "")
+	if err != nil {
+		return flagged(err)
+	}
 	if made {
 		p.tellMade(name)
 	}
-	if q.State != "active" {
-		fmt.Fprintf(p.err, "dbcron: its jobs wait: it is %s\n", queueStanding(&q))
+	if set := answer.(*wire.Queue); set.State != "active" { //nolint:forcetypeassert // it sets a queue
+		fmt.Fprintf(p.err, "dbcron: its jobs wait: it is %s\n", standingOf(set.State, set.Reason))
 	}
 	return nil
+}
+
+// changeOf returns the settings of a queue that are given, as the API takes them.
+func changeOf(q *admin.Queue, given map[string]string) (change wire.QueueChange, err error) {
+	text, err := json.Marshal(wireof.Queue(q))
+	all, only := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if err == nil {
+		err = json.Unmarshal(text, &all)
+	}
+	for name := range given {
+		if only[name] = all[name]; only[name] == nil { // an empty text is left out
+			only[name] = json.RawMessage(`""`)
+		}
+	}
+	if err == nil {
+		text, err = json.Marshal(only)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &change)
+	}
+	return change, err
 }
 
 // mismatches lists settings that are valid, but not together.
@@ -132,15 +153,6 @@ func mismatches(q *admin.Queue) (wrong []string) {
 		wrong = append(wrong, fmt.Sprintf("--poll-max, %s, is less than --poll-min, %s", wire.DurationOf(q.PollMax), wire.DurationOf(q.PollMin)))
 	}
 	return wrong
-}
-
-// orUsual returns a queue's settings, or the defaults of a new one.
-func orUsual(ctx context.Context, c *admin.Client, name string) (q admin.Queue, isNew bool, err error) {
-	q, err = c.Queue(ctx, name)
-	if errors.Is(err, queue.ErrNotFound) {
-		return usualQueue(name), true, nil
-	}
-	return q, false, err
 }
 
 // tellMade reports a new queue, since its name may be mistyped.
