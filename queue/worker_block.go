@@ -339,7 +339,13 @@ func (b *block) late(d *Delivery, r board.Read) bool {
 
 // wants reports whether a flusher has work here.
 func (b *block) wants(at instant.Instant) bool {
-	if len(b.acks) > 0 || len(b.moves) > 0 || len(b.missed) > 0 || b.loads() || len(b.retries(at)) > 0 {
+	if len(b.acks) > 0 || len(b.moves) > 0 || len(b.missed) > 0 || len(b.retries(at)) > 0 {
+		return true
+	}
+	if at >= b.q.w.lease.deadline { // nothing is read without the lease: see planTrip
+		return false
+	}
+	if b.loads() {
 		return true
 	}
 	if !b.open() || !b.room() {

@@ -19,6 +19,7 @@ import (
 func newBlock(batch int) *block {
 	w := &Worker{core: core{c: &Client{}, opt: WorkerOptions{Batch: batch, ReadAhead: defaultReadAhead}}, whole: wholeEvery}
 	w.remnants = map[*block]bool{}
+	w.lease.deadline = instant.Now().Add(time.Hour)
 	q := &workQueue{w: w, set: &store.Queue{Settings: store.Settings{State: "active"}}}
 	return &block{q: q, seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{}, reads: board.Reads{Dirty: true}, dues: board.Dues{Ripe: true}}
 }
@@ -525,6 +526,24 @@ func TestMovesOutliveTheBlock(t *testing.T) {
 	w.apply(&trip{tripPlan: tripPlan{b: b, moves: []move{{d: own, verdict: failed}, {d: of, verdict: failed}}}}, errBlockLost)
 	if len(b.moves) != 1 || b.moves[0].d != own {
 		t.Errorf("to be written: %s", fmt.Sprint(b.moves))
+	}
+}
+
+// Without the lease a flusher reads nothing, so a block is not served again and again until the loss is noticed.
+func TestNothingIsWantedWithoutTheLease(t *testing.T) {
+	b := newBlock(100)
+	w := b.q.w
+	at := instant.Now()
+	if !b.wants(at) {
+		t.Error("with the lease, nothing is wanted of a block that was not read yet")
+	}
+	w.lease.deadline = at
+	if b.wants(at) {
+		t.Error("something is wanted that no trip does")
+	}
+	b.acks = []*Delivery{ready(1, "")}
+	if !b.wants(at) {
+		t.Error("what is done is not written")
 	}
 }
 
