@@ -502,6 +502,7 @@ func TestReadyAfterALateRenewal(t *testing.T) {
 	w := b.q.w
 	w.chores.L, w.work.L = &w.mu, &w.mu
 	w.queues = []*workQueue{b.q}
+	w.lease.deadline = 0
 	b.add(ready(1, ""))
 	w.offer(b, 1)
 	if d := w.popReady(); d != nil {
