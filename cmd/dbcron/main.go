@@ -166,9 +166,23 @@ command cannot be run.`,
 	root.SetVersionTemplate("dbcron {{.Version}}\n")
 	root.SetFlagErrorFunc(flagError)
 	p.register(root)
-	root.AddCommand(p.serve(), p.schedule(), p.queue(), p.route(), p.limit(), p.endpoint(), p.job(), p.group(),
-		p.topic(), p.worker(), p.notify(), p.lock(), p.node(), p.migrate(), p.token(), p.audit(), p.openapi(),
-		p.config(), p.doctor(), p.top(), p.bench(), p.demo(), p.version())
+	cobra.EnableCommandSorting = false
+	for _, group := range []struct {
+		title string
+		all   []*cobra.Command
+	}{
+		{"Run", []*cobra.Command{p.serve(), p.worker(), p.migrate(), p.config(), p.token()}},
+		{"On time", []*cobra.Command{p.schedule()}},
+		{"Later", []*cobra.Command{p.job(), p.queue(), p.group(), p.topic(), p.route(), p.limit(), p.endpoint()}},
+		{"Once", []*cobra.Command{p.lock()}},
+		{"See and repair", []*cobra.Command{p.doctor(), p.top(), p.node(), p.notify(), p.audit(), p.bench(), p.demo(), p.openapi(), p.version()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
+		for _, c := range group.all {
+			c.GroupID = group.title
+			root.AddCommand(c)
+		}
+	}
 	p.outcomes(root)
 	strictArgs(root)
 	p.complete(root)
