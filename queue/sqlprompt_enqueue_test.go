@@ -98,7 +98,7 @@ func TestPromptEnqueuesWith(t *testing.T) {
 				t.Errorf("a timeout of more than %s: %d, %v", timeout, id, err)
 			}
 		}
-		_, err = adminOf(c).Edit(t.Context(), "mail", func(q *admin.Queue) { q.FIFO, q.MaxTimeout = true, time.Hour })
+		_, err = adminOf(c).Edit(t.Context(), "mail", func(q *admin.Queue) { q.FIFO, q.MaxTimeout, q.Timeout = true, time.Hour, 0 })
 		must(t, err)
 		db.Do(t, `UPDATE {prefix}queue_block SET insert_time = {now + :us}`, sqlrun.Args{"us": -store.ResizeAfter.Microseconds() - 1})
 		for _, bad := range []further{
