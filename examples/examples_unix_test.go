@@ -25,6 +25,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
 // longWait bounds what must happen even on a slow machine.
@@ -231,7 +233,7 @@ func TestShownWorkers(t *testing.T) {
 			if err := os.WriteFile(path, []byte(text), 0o600); err != nil || !found {
 				t.Fatal("docs/push.md shows none", err)
 			}
-			address := freeAddress(t)
+			address := "127.0.0.1:" + dbtest.FreePort(t)
 			_, port, _ := net.SplitHostPort(address)
 			worker := start(t, path, nil, "DBCRON_SECRET="+secret, "PORT="+port)
 			t.Cleanup(func() { _ = worker.cmd.Cancel() }) // it ends by itself
@@ -258,17 +260,6 @@ func TestShownWorkers(t *testing.T) {
 	}
 }
 
-// freeAddress returns an address of this host that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	free, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer free.Close()
-	return free.Addr().String()
-}
-
 // awaitEndpoint waits until the endpoint answers.
 func awaitEndpoint(t *testing.T, status func() int) {
 	t.Helper()
@@ -288,7 +279,7 @@ func TestPushWorkers(t *testing.T) {
 	for _, file := range []string{"python/push.py", "node/push.mjs"} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
-			address := freeAddress(t)
+			address := "127.0.0.1:" + dbtest.FreePort(t)
 			host, port, _ := net.SplitHostPort(address)
 			worker := start(t, file, []string{host, port}, "DBCRON_SECRET=whsec_b3RoZXI= "+secret)
 			t.Cleanup(func() { _ = worker.cmd.Cancel() }) // it ends by itself

@@ -62,7 +62,7 @@ func TestFailoverGalera(t *testing.T) {
 
 	var group, sql, incremental []string
 	for range 3 {
-		group, sql, incremental = append(group, freePort(t)), append(sql, freePort(t)), append(incremental, freePort(t))
+		group, sql, incremental = append(group, dbtest.FreePort(t)), append(sql, dbtest.FreePort(t)), append(incremental, dbtest.FreePort(t))
 	}
 	members := "gcomm://127.0.0.1:" + group[0] + ",127.0.0.1:" + group[1] + ",127.0.0.1:" + group[2]
 	serve := func(i int, dir string, more ...string) (*serverProgram, *dbtest.DB) {

@@ -105,7 +105,7 @@ func (cl *cluster) run(t *testing.T) {
 			t: t, db: &dbtest.DB{URL: url}, binary: binary, dir: t.TempDir(), lease: 9 * time.Second,
 			poll: time.Second, grace: 10 * time.Second,
 		}
-		api, admin := "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t)
+		api, admin := "127.0.0.1:"+dbtest.FreePort(t), "127.0.0.1:"+dbtest.FreePort(t)
 		c.urls, c.health = append(c.urls, "http://"+api), append(c.health, "http://"+admin)
 		c.daemons = append(c.daemons, r.serve(binary, fmt.Sprintf("d%d", i), "--poll", r.poll.String(), "--listen", api, "--admin-listen", admin))
 		c.workers = append(c.workers, start(t, "failover worker", part{URL: url, Name: failoverQueue, File: c.journal, Concurrency: 4}))

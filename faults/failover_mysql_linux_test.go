@@ -37,7 +37,7 @@ GRANT REPLICATION SLAVE, CONNECTION_ADMIN, BACKUP_ADMIN, GROUP_REPLICATION_STREA
 
 	var group, sql []string
 	for range 3 {
-		group, sql = append(group, freePort(t)), append(sql, freePort(t))
+		group, sql = append(group, dbtest.FreePort(t)), append(sql, dbtest.FreePort(t))
 	}
 	seeds := "127.0.0.1:" + strings.Join(group, ",127.0.0.1:")
 	var nodes []*serverProgram

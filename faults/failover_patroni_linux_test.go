@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
@@ -25,7 +26,7 @@ func TestFailoverPatroni(t *testing.T) {
 	owner := serverUser(t, "postgres")
 
 	store := serverFolder(t, owner, "etcd")
-	clients, peers := freePort(t), freePort(t)
+	clients, peers := dbtest.FreePort(t), dbtest.FreePort(t)
 	launch(t, owner, store, etcd, nil, "--data-dir="+filepath.Join(store, "data"), "--name=store", "--log-level=warn",
 		"--listen-client-urls=http://127.0.0.1:"+clients, "--advertise-client-urls=http://127.0.0.1:"+clients,
 		"--listen-peer-urls=http://127.0.0.1:"+peers, "--initial-advertise-peer-urls=http://127.0.0.1:"+peers,
@@ -59,7 +60,7 @@ func TestFailoverPatroni(t *testing.T) {
 	// No node is called first: that is a keyword of synchronous_standby_names.
 	for i, name := range []string{"one", "two"} {
 		dir := serverFolder(t, owner, name)
-		folders, sql, rest = append(folders, dir), append(sql, freePort(t)), append(rest, freePort(t))
+		folders, sql, rest = append(folders, dir), append(sql, dbtest.FreePort(t)), append(rest, dbtest.FreePort(t))
 		file := filepath.Join(dir, "patroni.yaml")
 		writeAs(t, owner, file, fmt.Sprintf(`
 scope: failover

@@ -3,6 +3,8 @@ package faults
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
 // The test kills a primary and promotes its synchronous standby. All programs use one URL, which
@@ -13,7 +15,7 @@ func TestFailoverPostgres(t *testing.T) {
 	bin := filepath.Dir(postgres)
 	owner := serverUser(t, "postgres")
 	first, second := serverFolder(t, owner, "first"), serverFolder(t, owner, "second")
-	ports := []string{freePort(t), freePort(t)}
+	ports := []string{dbtest.FreePort(t), dbtest.FreePort(t)}
 	url := func(hosts, more string) string {
 		return "postgres://postgres@" + hosts + "/postgres?sslmode=disable" + more
 	}

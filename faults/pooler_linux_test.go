@@ -37,7 +37,7 @@ func bouncer(t *testing.T, databaseURL string) string {
 	}
 	password, _ := u.User.Password()
 	dir := t.TempDir()
-	port := freePort(t)
+	port := dbtest.FreePort(t)
 	settings := fmt.Sprintf(`[databases]
 * = host=%s port=%s user=%s password=%s
 [pgbouncer]
@@ -89,22 +89,6 @@ max_client_conn = 1000
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
-}
-
-// freePort returns a port of this machine that is not in use.
-func freePort(t *testing.T) string {
-	t.Helper()
-	var config net.ListenConfig
-	l, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 // Behind a transaction pooler everything works with an ordinary URL: migrations, eight at once;

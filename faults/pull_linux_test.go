@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -29,14 +28,7 @@ type office struct {
 
 func openOffice(t *testing.T, db *dbtest.DB, binary string) *office {
 	t.Helper()
-	at, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := at.Addr().String()
-	if err := at.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := "127.0.0.1:" + dbtest.FreePort(t)
 	o := &office{t: t, url: "http://" + address + "/api/v1/", done: make(chan struct{})}
 	o.cmd = exec.CommandContext(context.Background(), binary, "serve", "--listen", address)
 	o.cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "DBCRON_DATABASE_URL=" + db.URL}

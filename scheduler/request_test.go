@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -59,13 +58,7 @@ func TestRequests(t *testing.T) {
 				_, _ = io.WriteString(w, "half")
 			},
 		})
-		refused, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it is closed at once
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := refused.Close(); err != nil {
-			t.Fatal(err)
-		}
+		refused := "127.0.0.1:" + dbtest.FreePort(t)
 		cases := map[string]struct {
 			target string
 			state  string
@@ -85,7 +78,7 @@ func TestRequests(t *testing.T) {
 				return len(o) < 70_000 && strings.HasPrefix(o, "beginxxx") && strings.HasSuffix(o, "xxxend") && strings.Contains(o, "bytes left out")
 			}},
 			"cut":     {url + "/cut", "failed", 200, "EOF", is("half")},
-			"refused": {"http://" + refused.Addr().String() + "/", "failed", -1, "refused", is("")},
+			"refused": {"http://" + refused + "/", "failed", -1, "refused", is("")},
 		}
 		for name, c := range cases {
 			addJob(t, db, Schedule{Name: name, Kind: "http", Command: "GET " + c.target})

@@ -13,6 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	"go.uber.org/zap"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
 // contenders is the number of processes that want locks. Each has its own client.
@@ -96,7 +98,7 @@ func newEtcdLocks(t *testing.T) []lockSystem {
 		t.Log("left out: etcd is not installed")
 		return nil
 	}
-	client, peer := "http://127.0.0.1:"+freePort(t), "http://127.0.0.1:"+freePort(t)
+	client, peer := "http://127.0.0.1:"+dbtest.FreePort(t), "http://127.0.0.1:"+dbtest.FreePort(t)
 	start(t, "etcd", "--data-dir", t.TempDir(), "--listen-client-urls", client, "--advertise-client-urls", client,
 		"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer, "--initial-cluster", "default="+peer)
 	l := &etcdLocks{}

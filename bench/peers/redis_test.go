@@ -13,6 +13,8 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/hibiken/asynq"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
 // redisServer starts Redis with its append-only file, which it syncs at each write or once a second.
@@ -23,7 +25,7 @@ func redisServer(t *testing.T, fsync string) string {
 		t.Log("left out: redis-server is not installed")
 		return ""
 	}
-	port := freePort(t)
+	port := dbtest.FreePort(t)
 	start(t, "redis-server", "--bind", "127.0.0.1", "--port", port, "--dir", t.TempDir(), "--save", "",
 		"--appendonly", "yes", "--appendfsync", fsync, "--logfile", "/dev/null")
 	address := "127.0.0.1:" + port

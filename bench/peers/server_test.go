@@ -2,7 +2,6 @@ package peers
 
 import (
 	"context"
-	"net"
 	"os/exec"
 	"syscall"
 	"testing"
@@ -21,21 +20,6 @@ func start(t *testing.T, name string, args ...string) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-}
-
-// freePort returns a port of the loopback interface that is not in use at the moment.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }
 
 func eventually(t *testing.T, what string, try func() error) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -136,9 +135,9 @@ func scriptParams(t *testing.T, script, bin string, variables map[string]string)
 			}
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("TZ", "UTC")
-			env.Setenv("PORT", freePort(t))
-			env.Setenv("ADMIN", freePort(t))
-			env.Setenv("WORKER", freePort(t))
+			env.Setenv("PORT", dbtest.FreePort(t))
+			env.Setenv("ADMIN", dbtest.FreePort(t))
+			env.Setenv("WORKER", dbtest.FreePort(t))
 			env.Setenv("EXAMPLES", filepath.Join(root(t), "examples"))
 			env.Setenv("PATH", bin+string(filepath.ListSeparator)+env.Getenv("PATH"))
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else each command lasts a second longer
@@ -149,16 +148,6 @@ func scriptParams(t *testing.T, script, bin string, variables map[string]string)
 			"logged": logged,
 		},
 	}
-}
-
-// freePort is a port that nobody listens at, for now.
-func freePort(t *testing.T) string {
-	at, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer at.Close()
-	return strconv.Itoa(at.Addr().(*net.TCPAddr).Port)
 }
 
 func root(t *testing.T) string {

@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
 // prometheusTool finds a program of Debian's package prometheus: without it only CI fails.
@@ -87,7 +89,7 @@ func TestPrometheus(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, "prometheus.yml"), config, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	at := "127.0.0.1:" + freePort(t)
+	at := "127.0.0.1:" + dbtest.FreePort(t)
 	runUntilTheEnd(t, exec.CommandContext(t.Context(), prometheus, "--config.file="+filepath.Join(home, "prometheus.yml"),
 		"--storage.tsdb.path="+filepath.Join(home, "data"), "--web.listen-address="+at, "--log.level=error"))
 	var alerts string
@@ -194,7 +196,7 @@ func beginDaemon(t *testing.T) *testDaemon {
 	do("schedule", "add", "works", "--spec", "@every 1s", "--", "true")
 	do("endpoint", "set", "mail", endpoint.URL)
 	do("job", "enqueue", "welcome", "{}", "--queue", "mail")
-	d := &testDaemon{admin: "127.0.0.1:" + freePort(t), api: "127.0.0.1:" + freePort(t)}
+	d := &testDaemon{admin: "127.0.0.1:" + dbtest.FreePort(t), api: "127.0.0.1:" + dbtest.FreePort(t)}
 	c := exec.CommandContext(t.Context(), bin, "serve", "--push-to", "127.0.0.1", "--listen", d.api, "--admin-listen", d.admin)
 	c.Env = environment
 	runUntilTheEnd(t, c)

@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/dbcron/dbcron/dialect/dbtest/dbserver"
 )
 
 // Must fails the test if err is not nil.
@@ -61,4 +64,13 @@ func Main(m *testing.M, cleanUp ...func()) {
 		}
 	}
 	os.Exit(code)
+}
+
+// FreePort returns a port of 127.0.0.1 on which nothing listens, and which no connection is given by chance:
+// see dbserver.FreePort.
+func FreePort(t *testing.T) string {
+	t.Helper()
+	port, err := dbserver.FreePort(t.Context())
+	Must(t, err)
+	return strconv.Itoa(port)
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -201,10 +200,7 @@ func TestBadOwnEndpoints(t *testing.T) {
 func TestUnreachableHost(t *testing.T) {
 	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db)
-		at, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		must(t, err)
-		address := at.Addr().String()
-		must(t, at.Close())
+		address := "127.0.0.1:" + dbtest.FreePort(t)
 		patient(t, db)
 		point(t, db, c, "q", "http://"+address, nil)
 		point(t, db, c, "other", "https://"+address+"/path", nil)

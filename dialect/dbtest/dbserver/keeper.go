@@ -8,14 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -172,7 +169,7 @@ func (k *keeper) first(ctx context.Context, keep bool) (err error) {
 		}
 	}
 	for range 10 {
-		if k.port, err = freePort(ctx); err != nil {
+		if k.port, err = FreePort(ctx); err != nil {
 			return err
 		}
 		err = k.start(ctx)
@@ -353,26 +350,6 @@ func reachable(dir string) bool {
 		}
 		dir = up
 	}
-}
-
-// freePort returns a port of 127.0.0.1 on which nothing listens. It is below
-// the range from which systems give ports to outgoing connections, so that it
-// is still free after Kill.
-func freePort(ctx context.Context) (int, error) {
-	var err error
-	for range 100 {
-		n, randErr := rand.Int(rand.Reader, big.NewInt(15000))
-		if randErr != nil {
-			return 0, randErr
-		}
-		port := 15000 + int(n.Int64())
-		var l net.Listener
-		l, err = new(net.ListenConfig).Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, err
 }
 
 // A logTail remembers the last lines that a server wrote, and whether the
