@@ -37,7 +37,7 @@ type stint struct {
 	p    *Process
 	j    *errand
 	ctx  context.Context
-	over bool
+	over bool // it has returned, or its job's end may be written, though the answer to that has not come
 }
 
 const (
@@ -203,8 +203,8 @@ func (l *limitWork) work(p *Process, lease time.Duration, all bool) error {
 	p.Note("works: %v", kinds)
 	for _, kind := range kinds {
 		err = errors.Join(err, w.Handle(kind, func(ctx context.Context, d *queue.Delivery) error {
-			done := l.enters(ctx, p, d)
-			defer done()
+			over := l.enters(ctx, p, d)
+			defer over()
 			return l.handle(p, d, func(j *errand) error {
 				dice := p.w.Dice("attempt", j.name, j.begins)
 				took := dice.about(100 * time.Millisecond)
@@ -217,6 +217,7 @@ func (l *limitWork) work(p *Process, lease time.Duration, all bool) error {
 				if dice.once(10) {
 					return fmt.Errorf("attempt %d fails", d.Attempt)
 				}
+				over()
 				return enter(ctx, p, db, d)
 			})
 		}))
@@ -228,7 +229,7 @@ func (l *limitWork) work(p *Process, lease time.Duration, all bool) error {
 }
 
 // enters notes that a handler begins, and looks whether it may. It returns what notes its end.
-func (l *limitWork) enters(ctx context.Context, p *Process, d *queue.Delivery) (done func()) {
+func (l *limitWork) enters(ctx context.Context, p *Process, d *queue.Delivery) (over func()) {
 	s := &stint{p: p, ctx: ctx}
 	p.Act(func() {
 		if s.j = l.byName[nameOf(d)]; s.j == nil || l.byName == nil {
