@@ -30,8 +30,8 @@ var acts = map[string]string{
 	"run-schedule": "schedule.run", "pause-schedule": "schedule.pause", "resume-schedule": "schedule.resume",
 	"set-schedule": "schedule.set", "delete-schedule": "schedule.delete",
 	"cancel-run":         "run.cancel",
-	"force-release-lock": "lock.release",
-	"drain-node":         "node.drain", "undrain-node": "node.undrain",
+	"force-release-lock": "lock.release", "resize-lock": "lock.resize", "purge-locks": "lock.purge",
+	"drain-node": "node.drain", "undrain-node": "node.undrain",
 }
 
 // unsaid is the count of a deed whose handler does not set one: it affected one object.

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -56,6 +57,7 @@ type forceInput struct {
 	Body struct {
 		Slot   int    `json:"slot,omitempty" minimum:"0" maximum:"1000000" doc:"The number of the slot, if it is a pool."`
 		Reason string `json:"reason" minLength:"1" maxLength:"1000" doc:"Why it is released, for others to read later."`
+		By     string `json:"by,omitempty" maxLength:"128" doc:"Who releases it, for others to read. Default: the name of the request's token."`
 	} `nameHint:"ForceRelease"`
 }
 
@@ -246,9 +248,10 @@ func (a *API) forceRelease(ctx context.Context, in *forceInput) (*forcedOutput, 
 	}
 	d := deedOf(ctx)
 	d.object, d.detail = in.Lock+slotText(in.Body.Slot), why
-	was, err := a.locks.ForceRelease(ctx, in.Lock, in.Body.Slot, by, why)
+	was, err := a.locks.ForceRelease(ctx, in.Lock, in.Body.Slot, cmp.Or(in.Body.By, by), why)
 	if err != nil {
 		return nil, err
 	}
+	d.nothing = was.State != lock.Held && was.State != lock.Kept && was.State != lock.Expired
 	return &forcedOutput{wireof.Lock(&was)}, nil
 }

@@ -85,7 +85,7 @@ var kinds = []struct {
 	}},
 	{http.StatusServiceUnavailable, []error{errStopping, errFollowers}},
 	{http.StatusTooManyRequests, []error{errOwnFollowers}},
-	{http.StatusConflict, []error{lock.ErrHeld, lock.ErrLost, lock.ErrPool}},
+	{http.StatusConflict, []error{lock.ErrHeld, lock.ErrLost, lock.ErrPool, lock.ErrInUse}},
 }
 
 // problemOf turns a handler's error into a problem. What the database says is logged and not sent.

@@ -29,3 +29,8 @@ type LockTicket struct {
 	Until Instant `json:"until" doc:"When the lease ends, unless it is renewed."`
 	Left  float64 `json:"left_seconds" doc:"How long that is from now, in seconds."`
 }
+
+// LocksPurged is what became of locks that nobody used.
+type LocksPurged struct {
+	Purged int `json:"purged" doc:"The number of locks that were forgotten."`
+}

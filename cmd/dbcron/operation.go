@@ -40,6 +40,7 @@ type twin struct {
 	flags  map[string]string             // other names for parameters' flags; "": none
 	needs  string                        // flags of which one has to be given, for people; "": none
 	count  int                           // how many entries are listed at the most, unless -n says; 0: all
+	takes  string                        // what it does, if that may take long; "": it does not
 	other  func(c *cobra.Command) string // the operation instead, by flags; "": none
 	before func(ctx context.Context, given values) error
 	rows   func(rows any, more, output string) error   // instead of printing a list
@@ -123,8 +124,12 @@ func (t *twin) run(ctx context.Context, p *program, op *httpapi.Operation, given
 		}
 		return err
 	}
+	done := func() {}
+	if t.takes != "" {
+		done = p.begin(ctx, task{what: t.takes}).end
+	}
 	answer, err := p.do(ctx, op.ID, given)
-	if err != nil {
+	if done(); err != nil {
 		return err
 	}
 	switch {
