@@ -113,7 +113,7 @@ func worstOfAll(size int) map[string][]worst {
 		"drain-node": "nodes/none/drain", "undrain-node": "nodes/none/undrain", "cancel-run": "runs/77/cancel", "run-schedule": "schedules/none/run",
 		"pause-schedule": "schedules/none/pause", "resume-schedule": "schedules/none/resume", "preview-schedule": "schedules/preview",
 		"acquire-lock": "locks/x/acquire", "renew-lock": "locks/x/renew", "release-lock": "locks/x/release", "force-release-lock": "locks/x/force-release",
-		"resize-lock": "locks/x/resize", "purge-locks": "locks/purge",
+		"resize-lock": "locks/x/resize", "purge-locks": "locks/purge", "resize-queue": "queues/none/resize", "move-jobs": "queues/none/move",
 	} {
 		all[id] = post(path, small)
 	}

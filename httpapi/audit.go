@@ -21,6 +21,7 @@ var acts = map[string]string{
 	"retry-job-by-id": "job.retry", "run-job-by-id": "job.run", "cancel-job-by-id": "job.cancel", "delete-job-by-id": "job.delete",
 	"bulk-jobs":   "job.bulk", // the handler sets the verb
 	"pause-queue": "queue.pause", "resume-queue": "queue.resume", "purge-queue": "queue.purge",
+	"resize-queue": "queue.resize", "move-jobs": "queue.move",
 	"set-queue": "queue.set", "delete-queue": "queue.delete",
 	"set-queue-limit": "limit.set", "set-limit": "limit.set", "delete-queue-limit": "limit.delete", "delete-limit": "limit.delete",
 	"set-endpoint": "endpoint.set", "delete-endpoint": "endpoint.delete",

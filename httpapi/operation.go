@@ -47,6 +47,8 @@ type Parameter struct {
 type Operator struct {
 	Name string       // for the audit, such as user@host
 	Warn func(string) // told what could not be read, or not be written to the audit
+
+	Progress func(done int) // told how far an operation is that takes long; may be nil
 }
 
 // Operations returns the API's operations by their ids.
@@ -69,7 +71,8 @@ func NewHere(db *dialect.DB, opt Options) (*API, error) {
 	return a, a.on(db)
 }
 
-// Do does an operation with an input of [Operation.Input]. It returns a pointer to the body of the answer, or nil.
+// Do does an operation with an input of [Operation.Input]. It returns a pointer to the body of the answer, or nil. With an
+// error, an answer tells what was done before.
 func (a *API) Do(ctx context.Context, who *Operator, id string, in any) (answer any, err error) {
 	op := a.operations[id]
 	if op == nil {
@@ -90,10 +93,10 @@ func addOperation[I, O any](a *API, o *operation, handle func(ctx context.Contex
 			return nil, fmt.Errorf("httpapi: operation %s has the input of another", op.ID)
 		}
 		out, err := handle(ctx, given)
-		if err != nil || out == nil || op.answer == nil {
+		if out == nil || op.answer == nil {
 			return nil, err
 		}
-		return reflect.ValueOf(out).Elem().FieldByName("Body").Addr().Interface(), nil
+		return reflect.ValueOf(out).Elem().FieldByName("Body").Addr().Interface(), err
 	}
 	a.operations[o.id] = op
 }

@@ -3,10 +3,12 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/dbcron/dbcron/internal/ops/wireof"
+	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -51,6 +53,20 @@ type purgeInput struct {
 }
 
 type purgeOutput struct{ Body wire.PurgeResult }
+
+type resizeQueueInput struct {
+	Queue string `path:"queue" minLength:"1" maxLength:"200"`
+	Body  struct {
+		Blocks int `json:"blocks" minimum:"1" maximum:"1000" doc:"How many blocks the queue has from now on, which is how many workers can share it."`
+	} `nameHint:"ResizeQueue"`
+}
+
+type moveInput struct {
+	Queue string `path:"queue" minLength:"1" maxLength:"200"`
+	Body  wire.Move
+}
+
+type moveOutput struct{ Body wire.Moved }
 
 type statsInput struct {
 	Queue string `path:"queue" minLength:"1" maxLength:"200"`
@@ -99,6 +115,25 @@ func (a *API) queueActions() {
 		summary: "Remove the jobs that wait in a queue, or the dead ones",
 		more:    "Running jobs are left. It is done in small transactions: when it is broken off, a part is done, and doing it again does the rest.",
 	}, a.purge)
+	register(a, operation{
+		id: "resize-queue", method: http.MethodPost, path: "/queues/{queue}/resize", tag: "queues", scope: ScopeAdmin,
+		errors:  []int{http.StatusNotFound},
+		summary: "Change how many workers can share a queue",
+		more:    "Jobs that are enqueued after a few seconds go to new blocks, and the old ones go when they are empty. No job is lost.",
+	}, func(ctx context.Context, in *resizeQueueInput) (*struct{}, error) {
+		q, err := a.queueOf(ctx, &queuePath{in.Queue})
+		if err != nil {
+			return nil, err
+		}
+		deedOf(ctx).detail = fmt.Sprintf("from %d to %d", q.Blocks, in.Body.Blocks)
+		return nil, a.admin.Resize(ctx, in.Queue, in.Body.Blocks)
+	})
+	register(a, operation{
+		id: "move-jobs", method: http.MethodPost, path: "/queues/{queue}/move", tag: "queues", scope: ScopeAdmin,
+		errors:  []int{http.StatusNotFound, http.StatusConflict},
+		summary: "Move jobs that wait to another queue",
+		more:    "They keep their ids, keys, times and attempts. Running jobs stay. Nobody begins a job of the two queues meanwhile. If all is false in the answer, time was over: the same request does the rest.",
+	}, a.move)
 	register(a, operation{
 		id: "queue-stats", method: http.MethodGet, path: "/queues/{queue}/stats", tag: "queues", scope: ScopeRead,
 		errors:  []int{http.StatusNotFound},
@@ -154,6 +189,35 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 	}
 	out.Body.All = true
 	return out, nil
+}
+
+func (a *API) move(ctx context.Context, in *moveInput) (*moveOutput, error) {
+	b, who := &in.Body, senderOf(ctx).here
+	if err := checkNames("queue", in.Queue, "to", b.To); err != nil {
+		return nil, err
+	}
+	opt := queue.MoveOptions{Kinds: b.Kinds, DryRun: b.DryRun}
+	if who != nil && who.Progress != nil {
+		opt.Progress = func(n queue.Moved) { who.Progress(n.Jobs) }
+	}
+	within, cancel := ctx, context.CancelFunc(func() {})
+	if who == nil {
+		within, cancel = context.WithTimeout(ctx, a.opt.Timeout/2)
+	}
+	defer cancel()
+	n, err := a.queues.Move(within, in.Queue, b.To, opt)
+	d := deedOf(ctx)
+	d.count, d.detail, d.nothing = n.Jobs, "to "+b.To, b.DryRun
+	if len(b.Kinds) > 0 {
+		d.detail += ", kind=" + strings.Join(b.Kinds, ",")
+	}
+	all := within.Err() == nil || ctx.Err() != nil
+	if !all && n.Jobs > 0 {
+		err = nil
+	}
+	return &moveOutput{wire.Moved{
+		From: in.Queue, To: b.To, DryRun: b.DryRun, Jobs: n.Jobs, Running: n.Running, Behind: n.Behind, Taken: n.Taken, All: all,
+	}}, err
 }
 
 func (a *API) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {

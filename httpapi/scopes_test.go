@@ -24,7 +24,7 @@ var scopesOf = map[Scope]string{
 	ScopeOperate: `bulk-jobs cancel-job cancel-job-by-id cancel-run drain-node undrain-node pause-queue pause-schedule resume-queue resume-schedule
 		retry-job retry-job-by-id run-job run-job-by-id run-schedule`,
 	ScopeAdmin: `delete-endpoint delete-group delete-job delete-job-by-id delete-limit delete-queue delete-queue-limit delete-route
-		delete-schedule force-release-lock purge-locks purge-queue resize-lock set-endpoint set-limit set-queue set-queue-limit set-route set-schedule
+		delete-schedule force-release-lock move-jobs purge-locks purge-queue resize-lock resize-queue set-endpoint set-limit set-queue set-queue-limit set-route set-schedule
 		subscribe unsubscribe`,
 }
 

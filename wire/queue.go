@@ -76,6 +76,25 @@ type QueueDetail struct {
 	Refused   []Refusal `json:"refused" nullable:"false" doc:"The jobs of which the database refuses to store what became of them, up to 100."`
 }
 
+// A Move says which jobs are moved to another queue.
+type Move struct {
+	To     string   `json:"to" minLength:"1" maxLength:"200" doc:"The queue that they go to, which must be there."`
+	Kinds  []string `json:"kinds,omitempty" maxItems:"100" doc:"The kinds of the jobs. Default: all."`
+	DryRun bool     `json:"dry_run,omitempty" doc:"Whether to count the jobs only, and move none."`
+}
+
+// Moved is what became of jobs that were to be moved.
+type Moved struct {
+	From    string `json:"from" doc:"The queue that they were in."`
+	To      string `json:"to" doc:"The queue that they went to."`
+	DryRun  bool   `json:"dry_run" doc:"Whether they were counted only."`
+	Jobs    int    `json:"jobs" doc:"The number of jobs that were moved, or would be."`
+	Running int    `json:"running" doc:"The number of jobs that stay because they run."`
+	Behind  int    `json:"behind" doc:"The number of jobs that stay because an earlier job of their key stays."`
+	Taken   int    `json:"taken" doc:"The number of jobs that stay because another one has their unique key there."`
+	All     bool   `json:"all" doc:"Whether these were all: if not, the same request does the rest."`
+}
+
 // A Block is a part of a queue's jobs, which one worker at a time has.
 type Block struct {
 	Block      int     `json:"block" doc:"The number of the block."`

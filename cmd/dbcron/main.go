@@ -37,9 +37,10 @@ type program struct {
 
 	db *dialect.DB // opened by the command: see with
 
-	call  func(ctx context.Context, op *httpapi.Operation, in any) (any, error) // see withAPI
-	key   string                                                                // an Idempotency-Key of the call, or ""
-	named []string                                                              // parameters that are arguments, and not flags
+	call     func(ctx context.Context, op *httpapi.Operation, in any) (any, error) // see withAPI
+	operator httpapi.Operator                                                      // does operations on the database
+	key      string                                                                // an Idempotency-Key of the call, or ""
+	named    []string                                                              // parameters that are arguments, and not flags
 
 	outcome outcome // with -o json, what to print at the end; nil: text
 	said    bool    // the command has added to it

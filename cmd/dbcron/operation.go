@@ -254,9 +254,9 @@ func (p *program) withAPI(ctx context.Context, f func() error) error {
 			return err
 		}
 		defer api.Close()
-		who := &httpapi.Operator{Name: whoami(), Warn: p.warn}
+		p.operator = httpapi.Operator{Name: whoami(), Warn: p.warn}
 		p.call = func(ctx context.Context, op *httpapi.Operation, in any) (any, error) {
-			return api.Do(ctx, who, op.ID, in)
+			return api.Do(ctx, &p.operator, op.ID, in)
 		}
 		if err := f(); err != nil {
 			return err
@@ -283,8 +283,10 @@ func (p *program) send(ctx context.Context, id string, given values, body any, k
 	if err != nil {
 		return nil, err
 	}
-	p.key = key
-	defer func() { p.key = "" }()
+	if key != "" {
+		p.key = key
+		defer func() { p.key = "" }()
+	}
 	return p.call(ctx, op, in)
 }
 

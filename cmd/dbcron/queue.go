@@ -4,17 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strconv"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
-	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -30,51 +27,6 @@ seen and changed with dbcron job. docs/queue-cli.md has examples.`,
 		p.queueList(), p.queueShow(), p.queuePeek(),
 		p.queueSet(), p.queuePause(), p.queueResume(), p.queuePurge(), p.queueResize(), p.queueMove())
 	return c
-}
-
-// withQueues opens the database for a command that enqueues jobs or moves them. It validates the names of queues
-// first, since engines treat odd ones differently.
-func (p *program) withQueues(ctx context.Context, f func(c *queue.Client) error, names ...string) error {
-	if err := checkQueues(names); err != nil {
-		return err
-	}
-	return p.with(ctx, func(db *dialect.DB) error {
-		c, err := queue.New(db, queue.Options{Doorbell: usualDoorbell})
-		if err != nil {
-			return err
-		}
-		if err := f(c); err != nil {
-			return err
-		}
-		return c.Flush(ctx)
-	})
-}
-
-// adminOf returns what looks after the queues of a client's database.
-func adminOf(c *queue.Client) (*admin.Client, error) { return admin.New(c.DB(), admin.Options{}) }
-
-// withAdmin is withQueues for a command that looks after queues and their jobs.
-func (p *program) withAdmin(ctx context.Context, f func(c *admin.Client) error, names ...string) error {
-	if err := checkQueues(names); err != nil {
-		return err
-	}
-	return p.withAdminOf(ctx, func(_ *dialect.DB, c *admin.Client) error { return f(c) })
-}
-
-// withAdminOf is withAdmin that also passes the database.
-func (p *program) withAdminOf(ctx context.Context, f func(db *dialect.DB, c *admin.Client) error) error {
-	return p.with(ctx, func(db *dialect.DB) error {
-		ends, err := queue.New(db, queue.Options{}) // ends groups whose last job is cancelled
-		if err != nil {
-			return err
-		}
-		defer runtime.KeepAlive(ends)
-		c, err := adminOf(ends)
-		if err != nil {
-			return err
-		}
-		return f(db, c)
-	})
 }
 
 func checkQueues(names []string) error {
@@ -163,39 +115,29 @@ func standingOf(state, reason string) string {
 }
 
 func (p *program) queueResize() *cobra.Command {
-	return &cobra.Command{
-		Use:   "resize NAME N",
-		Short: "Change how many workers can share a queue",
-		Long: `Change the number of a queue's blocks, from 1 to 1000. A worker has whole blocks, so
+	var was *wire.Queue
+	var to string
+	return p.twin(twin{
+		id: "resize-queue", use: "resize NAME N",
+		long: `Change the number of a queue's blocks, from 1 to 1000. A worker has whole blocks, so
 this is how many workers can share the queue. Jobs that are enqueued after a few
 seconds, when all who enqueue know of it, go to new blocks, delayed ones follow, and the
 old blocks go when they are empty. If jobs have keys, the new blocks wait for that, so
 that no key's order is broken. No job is lost.`,
-		Example: `  dbcron queue resize mail 64`,
-		Args:    cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			n, err := strconv.Atoi(args[1])
-			if err != nil || n < 1 || n > 1000 {
-				return usagef("%q is not a number of blocks, from 1 to 1000", args[1])
+		example: `  dbcron queue resize mail 64`,
+		before: func(ctx context.Context, given values) (err error) {
+			to = given["blocks"]
+			if was, err = ask[wire.Queue](ctx, p, "get-queue", "queue", given["queue"]); err == nil && to == strconv.Itoa(was.Blocks) {
+				fmt.Fprintf(p.err, "dbcron: nothing to do: %s has %s\n", oneLine(was.Name, 200), counted(was.Blocks, "block", "blocks"))
+				return errNothing
 			}
-			return p.withAdmin(c.Context(), func(q *admin.Client) error { return p.resizeQueue(c.Context(), q, args[0], n) }, args[0])
+			return err
 		},
-	}
-}
-
-func (p *program) resizeQueue(ctx context.Context, c *admin.Client, name string, n int) error {
-	before, err := c.Queue(ctx, name)
-	if err != nil {
-		return err
-	}
-	if before.Blocks == n {
-		fmt.Fprintf(p.err, "dbcron: nothing to do: %s has %s\n", oneLine(name, 200), counted(n, "block", "blocks"))
-		return nil
-	}
-	if err := p.did(ctx, c.Resize(ctx, name, n), "queue.resize", name, 1, fmt.Sprintf("from %d to %d", before.Blocks, n)); err != nil {
-		return err
-	}
-	fmt.Fprintf(p.err, "dbcron: new jobs of %s go to %s in a few seconds; the old ones, %d, go when they are empty\n",
-		oneLine(name, 200), counted(n, "new block", "new blocks"), before.Blocks)
-	return nil
+		then: func(context.Context, any) error {
+			n, _ := strconv.Atoi(to)
+			fmt.Fprintf(p.err, "dbcron: new jobs of %s go to %s in a few seconds; the old ones, %d, go when they are empty\n",
+				oneLine(was.Name, 200), counted(n, "new block", "new blocks"), was.Blocks)
+			return nil
+		},
+	})
 }

@@ -3,17 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) queueMove() *cobra.Command {
-	var from, to string
-	var opt queue.MoveOptions
+	var from string
+	var jobs wire.Move
 	c := &cobra.Command{
 		Use:   "move --kind KIND --from QUEUE --to QUEUE",
 		Short: "Move jobs that wait to another queue",
@@ -31,52 +30,70 @@ one has there. How many that are is told. Dead jobs stay: dbcron job retry.`,
   dbcron queue move --kind thumbnail --to photos --dry-run
   dbcron queue move --kind thumbnail --to photos`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if len(opt.Kinds) == 0 || to == "" {
+			if len(jobs.Kinds) == 0 || jobs.To == "" {
 				return usagef("which jobs, and where to? %s", c.Use)
 			}
-			for _, kind := range opt.Kinds {
+			for _, kind := range jobs.Kinds {
 				if err := sqlrun.CheckName(kind); err != nil {
 					return usagef("the kind's %v", err)
 				}
 			}
-			return p.withQueues(c.Context(), func(q *queue.Client) error { return p.moveJobs(c.Context(), q, from, to, opt) }, from, to)
+			if err := checkQueues([]string{from, jobs.To}); err != nil {
+				return err
+			}
+			return p.withAPI(c.Context(), func() error { return p.moveJobs(c.Context(), from, jobs) })
 		},
 	}
 	flags := c.Flags()
 	flags.SortFlags = false
-	flags.StringArrayVar(&opt.Kinds, "kind", nil, "`name` of the jobs' kind; may be repeated")
+	flags.StringArrayVar(&jobs.Kinds, "kind", nil, "`name` of the jobs' kind; may be repeated")
 	flags.StringVar(&from, "from", usualQueueName, "`name` of the queue that they are in")
-	flags.StringVar(&to, "to", "", "`name` of the queue that they are to be in, which must be there")
-	flags.BoolVar(&opt.DryRun, "dry-run", false, "only count them, and keep nobody waiting")
+	flags.StringVar(&jobs.To, "to", "", "`name` of the queue that they are to be in, which must be there")
+	flags.BoolVar(&jobs.DryRun, "dry-run", false, "only count them, and keep nobody waiting")
 	return c
 }
 
-func (p *program) moveJobs(ctx context.Context, c *queue.Client, from, to string, opt queue.MoveOptions) error {
+func (p *program) moveJobs(ctx context.Context, from string, jobs wire.Move) error {
+	move := func(ctx context.Context, dryRun bool) (wire.Moved, error) {
+		part, n := jobs, wire.Moved{}
+		part.DryRun = dryRun
+		answer, err := p.send(ctx, "move-jobs", values{"queue": from}, part, "")
+		if moved, ok := answer.(*wire.Moved); ok {
+			n = *moved // also after an error
+		}
+		n.From, n.To, n.DryRun = from, jobs.To, dryRun
+		return n, flagged(err)
+	}
 	so := p.begin(ctx, task{
-		what: fmt.Sprintf("moving from %s to %s", oneLine(from, 200), oneLine(to, 200)), unit: "jobs",
+		what: fmt.Sprintf("moving from %s to %s", oneLine(from, 200), oneLine(jobs.To, 200)), unit: "jobs",
 		left: func(ctx context.Context) (int, error) {
-			n, err := c.Move(ctx, from, to, queue.MoveOptions{Kinds: opt.Kinds, DryRun: true})
+			n, err := move(ctx, true)
 			return n.Jobs, err
 		},
 	})
-	opt.Progress = func(n queue.Moved) { so.at(n.Jobs) }
-	n, err := c.Move(ctx, from, to, opt)
-	so.end()
-	if !opt.DryRun && (err == nil || n.Jobs > 0) {
-		_ = p.did(ctx, nil, "queue.move", from, n.Jobs, "to "+to+", kind="+strings.Join(opt.Kinds, ","))
+	p.operator.Progress = so.at
+	var sum wire.Moved
+	var err error
+	for err == nil && !sum.All {
+		before := sum.Jobs
+		sum, err = move(ctx, jobs.DryRun)
+		sum.Jobs += before
+		so.at(sum.Jobs)
 	}
+	so.end()
+	if err == nil || sum.Jobs > 0 {
+		p.tellMoved(&sum)
+	}
+	return err
+}
+
+func (p *program) tellMoved(n *wire.Moved) {
+	_ = p.sayAll(n) // it encodes
 	done := "moved"
-	if opt.DryRun {
+	if n.DryRun {
 		done = "to be moved"
 	}
-	if err == nil || n.Jobs > 0 {
-		for name, value := range map[string]any{
-			"from": from, "to": to, "dry_run": opt.DryRun, "jobs": n.Jobs, "running": n.Running, "behind": n.Behind, "taken": n.Taken,
-		} {
-			p.say(name, value)
-		}
-		fmt.Fprintf(p.err, "dbcron: %s %s from %s to %s\n", counted(n.Jobs, "job", "jobs"), done, oneLine(from, 200), oneLine(to, 200))
-	}
+	fmt.Fprintf(p.err, "dbcron: %s %s from %s to %s\n", counted(n.Jobs, "job", "jobs"), done, oneLine(n.From, 200), oneLine(n.To, 200))
 	for _, stay := range []struct {
 		n   int
 		why string
@@ -89,5 +106,4 @@ func (p *program) moveJobs(ctx context.Context, c *queue.Client, from, to string
 			fmt.Fprintf(p.err, "dbcron: left %d: %s\n", stay.n, stay.why)
 		}
 	}
-	return err
 }

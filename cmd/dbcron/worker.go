@@ -15,6 +15,7 @@ import (
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 )
 
 func (p *program) worker() *cobra.Command {
@@ -210,7 +211,7 @@ func (p *program) runWorker(ctx context.Context, f *workerFlags, argv []string) 
 
 // tellNew lists queues that do not exist yet: their names may be mistyped.
 func (p *program) tellNew(ctx context.Context, client *queue.Client, names []string) error {
-	c, err := adminOf(client)
+	c, err := admin.New(client.DB(), admin.Options{})
 	if err != nil {
 		return err
 	}
