@@ -100,7 +100,8 @@ func worstOfAll(size int) map[string][]worst {
 		"get-queue": get("queues/memory"), "get-route": get("routes/x"), "get-run": get("runs/1"), "queue-stats": get("queues/memory/stats"),
 		"queue-status": get("queues/memory/status"), "list-queue-status": get("status/queues?limit=1000"),
 		"list-all-limits": get("limits?limit=1000"), "node-work": get("nodes/none/work"), "schedule-status": get("schedules/s0/status"),
-		"finished": get("stats"), "schedule-next": get("schedules/s0/next?count=100"),
+		"finished": get("stats"), "schedule-next": get("schedules/s0/next?count=10000"),
+		"list-runs": get("runs?limit=1000"), "list-attempts": get("runs/1/attempts"),
 		"delete-endpoint": remove("queues/none/endpoint"), "delete-group": remove("groups/77"), "delete-job": remove("queues/none/jobs/77"),
 		"delete-job-by-id": remove("jobs/77"), "delete-limit": remove("queues/none/limits/x"), "delete-queue": remove("queues/none"),
 		"delete-queue-limit": remove("queues/none/limits"), "delete-route": remove("routes/none"), "delete-schedule": remove("schedules/none"),
@@ -111,7 +112,7 @@ func worstOfAll(size int) map[string][]worst {
 		"retry-job": "queues/none/jobs/77/retry", "retry-job-by-id": "jobs/77/retry", "run-job": "queues/none/jobs/77/run", "run-job-by-id": "jobs/77/run",
 		"pause-queue": "queues/none/pause", "resume-queue": "queues/none/resume", "purge-queue": "queues/none/purge", "seal-group": "groups/77/seal",
 		"drain-node": "nodes/none/drain", "undrain-node": "nodes/none/undrain", "cancel-run": "runs/77/cancel", "run-schedule": "schedules/none/run",
-		"pause-schedule": "schedules/none/pause", "resume-schedule": "schedules/none/resume", "preview-schedule": "schedules/preview",
+		"pause-schedule": "schedules/none/pause", "backfill-schedule": "schedules/none/backfill", "resume-schedule": "schedules/none/resume", "preview-schedule": "schedules/preview",
 		"acquire-lock": "locks/x/acquire", "renew-lock": "locks/x/renew", "release-lock": "locks/x/release", "force-release-lock": "locks/x/force-release",
 		"resize-lock": "locks/x/resize", "purge-locks": "locks/purge", "resize-queue": "queues/none/resize", "move-jobs": "queues/none/move",
 	} {

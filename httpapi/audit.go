@@ -10,7 +10,6 @@ import (
 	"github.com/dbcron/dbcron/internal/ops/audit"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -28,7 +27,8 @@ var acts = map[string]string{
 	"set-route": "route.set", "delete-route": "route.delete",
 	"subscribe": "topic.subscribe", "unsubscribe": "topic.unsubscribe",
 	"delete-group": "group.delete",
-	"run-schedule": "schedule.run", "pause-schedule": "schedule.pause", "resume-schedule": "schedule.resume",
+	"run-schedule": "schedule.run", "backfill-schedule": "schedule.backfill",
+	"pause-schedule": "schedule.pause", "resume-schedule": "schedule.resume",
 	"set-schedule": "schedule.set", "delete-schedule": "schedule.delete",
 	"cancel-run":         "run.cancel",
 	"force-release-lock": "lock.release", "resize-lock": "lock.resize", "purge-locks": "lock.purge",
@@ -155,16 +155,8 @@ func (a *API) listAudit(ctx context.Context, in *auditInput) (*auditOutput, erro
 	if f.Before, err = readIDCursor(in.Cursor); err != nil {
 		return nil, err
 	}
-	if in.Since != "" {
-		now, err := scheduler.Clock(ctx, a.db)
-		if err != nil {
-			return nil, err
-		}
-		if ago, err := plain.ParseDuration(in.Since); err == nil {
-			f.Since = now.Add(-ago)
-		} else if err := givenTime("since", &f.Since, &in.Since); err != nil {
-			return nil, err
-		}
+	if f.Since, err = a.timeOrAgo(ctx, "since", in.Since); err != nil {
+		return nil, err
 	}
 	found, more, err := audit.List(ctx, a.db, f)
 	if err != nil {

@@ -3,14 +3,18 @@ package httpapi
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
+	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/scheduler/cronspec"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -89,9 +93,20 @@ type historyOutput struct {
 	} `nameHint:"History"`
 }
 
+type backfillInput struct {
+	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
+	Body     struct {
+		From   string `json:"from" minLength:"1" maxLength:"40" doc:"The time of the first slot, in RFC 3339, or a date with or without a time of day, in the schedule's zone." example:"2026-11-20T10:00"`
+		To     string `json:"to" minLength:"1" maxLength:"40" doc:"The time of the last slot. A date alone is the whole day, as far as it is past." example:"2026-11-22"`
+		DryRun bool   `json:"dry_run,omitempty" doc:"Whether to tell only what would be run."`
+	} `nameHint:"Backfill"`
+}
+
+type backfillOutput struct{ Body wire.Backfilled }
+
 type nextInput struct {
 	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
-	Count    int    `query:"count" minimum:"1" maximum:"100" default:"5" doc:"The number of slots."`
+	Count    int    `query:"count" minimum:"1" maximum:"10000" default:"5" doc:"The number of slots."`
 }
 
 type nextOutput struct{ Body wire.Slots }
@@ -142,13 +157,14 @@ func (a *API) schedules() {
 		if err := checkNames("schedule", in.Schedule); err != nil {
 			return nil, err
 		}
-		found, err := scheduler.History(ctx, a.db, in.Schedule, in.Limit)
-		if err != nil {
-			return nil, err
+		list, shown := scheduler.ShortHistory, listedRun
+		if senderOf(ctx).here != nil {
+			list, shown = scheduler.History, wireof.Run
 		}
+		found, err := list(ctx, a.db, in.Schedule, in.Limit)
 		out := &historyOutput{}
-		out.Body.Runs = wireof.Each(found, listedRun)
-		return out, nil
+		out.Body.Runs = wireof.Each(found, shown)
+		return out, err
 	})
 	register(a, operation{
 		id: "schedule-next", method: http.MethodGet, path: "/schedules/{schedule}/next", tag: "schedules", scope: ScopeRead,
@@ -177,6 +193,12 @@ func (a *API) scheduleActions() {
 		}
 		return &runOutput{listedRun(&r)}, nil
 	})
+	register(a, operation{
+		id: "backfill-schedule", method: http.MethodPost, path: "/schedules/{schedule}/backfill", tag: "schedules", scope: ScopeOperate,
+		errors:  notFound,
+		summary: "Run past slots that have no good run",
+		more:    "The oldest first, and one after another unless the schedule's runs may overlap. Slots whose run is ok or has not ended are left alone.",
+	}, a.backfill)
 	register(a, operation{
 		id: "pause-schedule", method: http.MethodPost, path: "/schedules/{schedule}/pause", tag: "schedules", scope: ScopeOperate,
 		errors:  notFound,
@@ -241,4 +263,53 @@ func (a *API) next(ctx context.Context, in *nextInput) (*nextOutput, error) {
 	out := &nextOutput{}
 	out.Body.Slots = wireof.Instants(s.SlotsAfter(now, in.Count))
 	return out, nil
+}
+
+func (a *API) backfill(ctx context.Context, in *backfillInput) (*backfillOutput, error) {
+	s, err := a.schedule(ctx, &schedulePath{in.Schedule})
+	if err != nil {
+		return nil, err
+	}
+	b := &in.Body
+	from, to, err := a.window(ctx, &s, b.From, b.To)
+	if err != nil {
+		return nil, err
+	}
+	d := deedOf(ctx)
+	d.detail, d.nothing = b.From+" to "+b.To, b.DryRun
+	done, err := scheduler.Backfill(ctx, a.db, in.Schedule, from, to, b.DryRun)
+	if err != nil {
+		return nil, err
+	}
+	d.count = len(done.Slots)
+	out := &backfillOutput{wire.Backfilled{Slots: len(done.Slots), Left: done.Left, DryRun: b.DryRun}}
+	if n := len(done.Slots); n > 0 {
+		out.Body.First, out.Body.Last = wire.At(done.Slots[0]), wire.At(done.Slots[n-1])
+	}
+	return out, nil
+}
+
+// window reads two times in a schedule's zone. A day as the second one is its end, or now.
+func (a *API) window(ctx context.Context, s *scheduler.Schedule, first, last string) (from, to time.Time, err error) {
+	plan, err := cronspec.New("@daily", s.Zone, "")
+	if err != nil {
+		return from, to, fmt.Errorf("%s: %w", s.Name, err)
+	}
+	if from, _, err = setting.ParseTime(first, plan.Location()); err != nil {
+		return from, to, invalid("from", "%v", err)
+	}
+	to, day, err := setting.ParseTime(last, plan.Location())
+	if err != nil {
+		return from, to, invalid("to", "%v", err)
+	}
+	if !day {
+		return from, to, nil
+	}
+	now, err := scheduler.Clock(ctx, a.db)
+	if end := to.In(plan.Location()).AddDate(0, 0, 1).Add(-time.Microsecond); end.Before(now) {
+		to = end
+	} else if to.Before(now) {
+		to = now
+	}
+	return from, to, err
 }

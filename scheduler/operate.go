@@ -51,8 +51,8 @@ func Start(ctx context.Context, db *dialect.DB, name string) (started Run, err e
 		if err != nil {
 			return err
 		}
-		if len(open[name]) > 0 && c.overlap() == "forbid" {
-			return fmt.Errorf("%w: %s", ErrBusy, name)
+		if under := open[name]; len(under) > 0 && c.overlap() == "forbid" {
+			return fmt.Errorf("%w: run %d of %s is %s", ErrBusy, under[0].id, name, under[0].state)
 		}
 		r := run{schedule: name, attempt: 1, cause: "hand"}
 		if r.due, err = freeSlot(ctx, tx, &c); err != nil {

@@ -68,6 +68,15 @@ type Slots struct {
 	Slots []Instant `json:"slots" nullable:"false" doc:"The slots, the first one first."`
 }
 
+// Backfilled is what became of past slots that were to be run.
+type Backfilled struct {
+	Slots  int     `json:"slots" doc:"The number of slots that will be run, or would be."`
+	First  Instant `json:"first,omitzero" doc:"The first of them."`
+	Last   Instant `json:"last,omitzero" doc:"The last of them."`
+	Left   int     `json:"left" doc:"The number of slots that are left alone, since their run is ok or has not ended."`
+	DryRun bool    `json:"dry_run" doc:"Whether nothing was changed."`
+}
+
 // A Run is an attempt at a slot of a schedule, or a stretch of slots that did not run.
 type Run struct {
 	ID       string   `json:"id" doc:"The id of the run."`
@@ -95,6 +104,7 @@ type Explanation struct {
 	Name     string      `json:"name" doc:"The name of the schedule."`
 	State    string      `json:"state" enum:"active,paused,ended,failed" doc:"The state of the schedule."`
 	Reason   string      `json:"reason,omitempty" doc:"Why the schedule is not active, or cannot be claimed."`
+	Now      Instant     `json:"now" doc:"The database's clock."`
 	Next     Instant     `json:"next,omitzero" doc:"The next slot."`
 	Overdue  Instant     `json:"overdue_since,omitzero" doc:"Since when something waits for a daemon, and for too long."`
 	Advice   []string    `json:"what_to_do" nullable:"false" doc:"What to do, in words and commands of dbcron."`

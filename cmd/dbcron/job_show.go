@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -163,7 +164,7 @@ get, or use -o json.`,
   dbcron job list --queue mail --state dead --where '$.user.id = 42'
   dbcron job list --queue mail --where '$.to[1]'
   dbcron job list --queue mail --older-than 1h`,
-		rows: func(rows any, _, output string) error {
+		rows: func(_ context.Context, rows any, _, output string) error {
 			if !ids {
 				return writeRows(p.out, output, rows)
 			}

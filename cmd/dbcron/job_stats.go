@@ -64,7 +64,7 @@ were given up, and on average how long they had waited and how long they took.`,
 				if c.Flag("queue").Changed {
 					return p.printStats(c.Context(), []wire.Queue{{Name: name, Blocks: 1}}, columns, output)
 				}
-				queues, _, err := p.list(c.Context(), "list-queues", values{}, 0)
+				queues, _, err := p.list(c.Context(), "list-queues", values{}, 0, false)
 				if err != nil {
 					return err
 				}

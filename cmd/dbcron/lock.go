@@ -189,7 +189,7 @@ print how many. Their fences go on rising if they are used again. Pools stay.
 Only programs that make up names need it; a few locks with a name of their own
 can stay for ever.`,
 		example: `  dbcron lock purge --unused 720h`,
-		takes:   "forgetting locks",
+		takes:   "forgetting locks", must: map[string]string{"unused": "720h"},
 		then: func(_ context.Context, answer any) error {
 			_, err := fmt.Fprintf(p.out, "purged %d locks\n", answer.(*wire.LocksPurged).Purged) //nolint:forcetypeassert // what the operation answers with
 			return err

@@ -41,6 +41,7 @@ type program struct {
 	operator httpapi.Operator                                                      // does operations on the database
 	key      string                                                                // an Idempotency-Key of the call, or ""
 	named    []string                                                              // parameters that are arguments, and not flags
+	renamed  map[string]string                                                     // parameters whose flags have other names
 
 	outcome outcome // with -o json, what to print at the end; nil: text
 	said    bool    // the command has added to it

@@ -37,14 +37,17 @@ type twin struct {
 	short, long, example string // short: default: the operation's summary
 
 	usual  values                        // parameters that are not given, unless the operation's own default does
-	flags  map[string]string             // other names for parameters' flags; "": none
+	flags  map[string]string             // other names for parameters' flags, perhaps with a letter after a comma; "": none
 	needs  string                        // flags of which one has to be given, for people; "": none
 	count  int                           // how many entries are listed at the most, unless -n says; 0: all
 	takes  string                        // what it does, if that may take long; "": it does not
 	other  func(c *cobra.Command) string // the operation instead, by flags; "": none
+	must   map[string]string             // parameters that have to be given, with a value for people
 	before func(ctx context.Context, given values) error
-	rows   func(rows any, more, output string) error   // instead of printing a list
-	then   func(ctx context.Context, answer any) error // after a change
+	rows   func(ctx context.Context, rows any, more, output string) error // instead of printing a list
+	show   func(ctx context.Context, answer any, output string) error     // instead of printing what was asked for
+	text   bool                                                           // it prints a text, and has no -o
+	then   func(ctx context.Context, answer any) error                    // after a change
 }
 
 // values are the parameters of an operation that are given, by name.
@@ -69,7 +72,7 @@ func (p *program) twin(t twin) *cobra.Command {
 	}
 	t.addFlags(c, op, given, named)
 	var output string
-	if op.Method == http.MethodGet {
+	if op.Method == http.MethodGet && !t.text {
 		outputFlag(c, &output)
 	}
 	most := t.count
@@ -89,10 +92,15 @@ func (p *program) twin(t twin) *cobra.Command {
 		case t.count > 0 && (most < 1 || most > maxListed):
 			return usagef("-n %d: use 1 to %d", most, maxListed)
 		}
+		for _, name := range slices.Sorted(maps.Keys(t.must)) {
+			if given[name] == "" {
+				return usagef("%s needs --%s, such as --%s %s", c.CommandPath(), name, name, t.must[name])
+			}
+		}
 		if t.other != nil {
 			op = cmp.Or(operations()[t.other(c)], op)
 		}
-		p.named = named
+		p.named, p.renamed = named, t.flags
 		if _, err := op.Input(given); err != nil { // before a database is opened
 			return p.worded(err)
 		}
@@ -109,13 +117,13 @@ func (t *twin) run(ctx context.Context, p *program, op *httpapi.Operation, given
 			return err
 		}
 	}
-	if op.Parameter("cursor") != nil {
-		rows, more, err := p.list(ctx, op.ID, given, most)
+	if t.count > 0 || op.Parameter("cursor") != nil {
+		rows, more, err := p.list(ctx, op.ID, given, most, t.flags["cursor"] != "")
 		switch {
 		case err != nil:
 			return err
 		case t.rows != nil:
-			err = t.rows(rows, more, output)
+			err = t.rows(ctx, rows, more, output)
 		default:
 			err = writeRows(p.out, output, rows)
 		}
@@ -133,6 +141,8 @@ func (t *twin) run(ctx context.Context, p *program, op *httpapi.Operation, given
 		return err
 	}
 	switch {
+	case t.show != nil:
+		return t.show(ctx, answer, output)
 	case op.Method == http.MethodGet && output != "table" && !isBytes(answer):
 		return encode(p.out, answer)
 	case op.Method == http.MethodGet:
@@ -188,7 +198,8 @@ func (t *twin) addFlags(c *cobra.Command, op *httpapi.Operation, given values, n
 		if len(param.Words) > 0 {
 			usage += " One of " + plain.Or(param.Words) + "."
 		}
-		f := c.Flags().VarPF(&textFlag{given, param}, name, "", usage)
+		name, letter, _ := strings.Cut(name, ",")
+		f := c.Flags().VarPF(&textFlag{given, param}, name, letter, usage)
 		if param.IsBool {
 			f.NoOptDefVal = "true"
 		}
@@ -300,6 +311,9 @@ func (p *program) worded(err error) error {
 		return usagef("the %s's %s", wrong.Field, wrong.Problem)
 	case slices.Contains(p.named, wrong.Field):
 		return usagef("%s: %s", wrong.Field, wrong.Problem)
+	case p.renamed[wrong.Field] != "":
+		flag, _, _ := strings.Cut(p.renamed[wrong.Field], ",")
+		return usagef("--%s: %s", flag, wrong.Problem)
 	}
 	return flagged(err)
 }
@@ -317,8 +331,9 @@ func ask[T any](ctx context.Context, p *program, id string, pairs ...string) (*T
 	return answer.(*T), nil //nolint:forcetypeassert // a command knows its operations
 }
 
-// list returns what an operation lists, page by page: a slice, and the cursor of what follows. most is 0 for all.
-func (p *program) list(ctx context.Context, id string, given values, most int) (rows any, more string, err error) {
+// list returns what an operation lists, page by page: a slice, and the cursor of what follows. most is 0 for all. If soon is
+// set, it ends where none of those that were looked at is listed.
+func (p *program) list(ctx context.Context, id string, given values, most int, soon bool) (rows any, more string, err error) {
 	page, _ := strconv.Atoi(operations()[id].Parameter("limit").Maximum)
 	var all reflect.Value
 	for {
@@ -338,8 +353,10 @@ func (p *program) list(ctx context.Context, id string, given values, most int) (
 		} else {
 			all = found
 		}
-		more = reflect.ValueOf(answer).Elem().FieldByName("NextCursor").String()
-		if more == "" || all.Len() == most || reflect.ValueOf(entriesOf(answer)).Len() == 0 { // none of those that were looked at
+		if next := reflect.ValueOf(answer).Elem().FieldByName("NextCursor"); next.IsValid() {
+			more = next.String()
+		}
+		if more == "" || all.Len() == most || soon && reflect.ValueOf(entriesOf(answer)).Len() == 0 {
 			return all.Interface(), more, nil
 		}
 		given["cursor"] = more

@@ -66,6 +66,8 @@ func rowsOf(rows any) any {
 		return wireof.Each(rows, newStatRow)
 	case []wire.Finished:
 		return wireof.Each(rows, newFinishedRow)
+	case []wire.Run:
+		return wireof.Each(rows, newRunRow)
 	case []wire.Lock:
 		return wireof.Each(rows, newLockRow)
 	}

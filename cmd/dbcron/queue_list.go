@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strconv"
 	"time"
@@ -79,7 +80,7 @@ sent, without the URL's query: dbcron endpoint.`,
 		example: `  dbcron queue list
   dbcron queue list -o jsonl | jq -r 'select(.dead > 0 or .oldest_ready_seconds > 60) | .name'
   dbcron queue list -n 100 --after mail`,
-		rows: func(rows any, more, output string) error {
+		rows: func(_ context.Context, rows any, more, output string) error {
 			if all := rows.([]wire.QueueStatus); more != "" { //nolint:forcetypeassert // what the operation lists
 				fmt.Fprintf(p.err, "dbcron: there are more queues: --after %s\n", oneLine(all[len(all)-1].Name, 200))
 			}

@@ -94,7 +94,7 @@ each schedule is there, with the names that the columns of the table have.`,
 		example: `  dbcron schedule list
   dbcron schedule list --state failed,paused
   dbcron schedule list -o jsonl | jq -r 'select(.tag == "eu") | .name'`,
-		rows: func(rows any, _, output string) error {
+		rows: func(_ context.Context, rows any, _, output string) error {
 			all := slices.DeleteFunc(rows.([]wire.Schedule), func(s wire.Schedule) bool { //nolint:forcetypeassert // what the operation lists
 				return len(states) > 0 && !slices.Contains(states, s.State)
 			})

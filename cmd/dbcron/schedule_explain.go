@@ -1,68 +1,61 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/ops/health"
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 func (p *program) scheduleExplain() *cobra.Command {
-	var output string
-	var n int
-	c := &cobra.Command{
-		Use:   "explain NAME",
-		Short: "Explain why a schedule did or did not run, and what to do",
-		Long: `Explain why a schedule did or did not run: its state, its next slot and whether that is
+	return p.twin(twin{
+		id: "explain-schedule", use: "explain NAME", flags: map[string]string{"slots": "count,n"},
+		long: `Explain why a schedule did or did not run: its state, its next slot and whether that is
 overdue, what runs or waits now and for what, and what became of its last slots,
 each on one line with the attempts at it. Times are those of the schedule's zone.`,
-		Example: `  dbcron schedule explain backup
+		example: `  dbcron schedule explain backup
   dbcron schedule explain backup -n 100 | grep missed`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if n < 1 || n > 10_000 {
-				return usagef("-n %d: use 1 to 10000", n)
+		show: func(ctx context.Context, answer any, output string) error {
+			e := answer.(*wire.Explanation) //nolint:forcetypeassert // what the operation answers with
+			if output != "table" {
+				return encode(p.out, e)
 			}
-			return p.with(c.Context(), func(db *dialect.DB) error {
-				e, err := health.Explain(c.Context(), db, args[0], n, false)
-				if err != nil {
-					return err
-				}
-				if output != "table" {
-					return encode(p.out, e.Wire())
-				}
-				return writeExplanation(p, e)
-			})
+			w, err := ask[wire.Schedule](ctx, p, "get-schedule", "schedule", e.Name)
+			if err != nil {
+				return err
+			}
+			s := wireof.ScheduleOf(w)
+			return p.explain(e, &s)
 		},
-	}
-	c.Flags().IntVarP(&n, "count", "n", 10, "how many of the last slots")
-	outputFlag(c, &output)
-	return c
+	})
 }
 
-// writeExplanation prints all of it for people.
-func writeExplanation(p *program, e *health.Explanation) error {
-	facts := []fact{{"name", e.Schedule.Name}, {"state", standing(&e.Schedule)}}
-	if e.Next != nil {
-		text := health.InZone(*e.Next, &e.Schedule)
-		if left := e.Next.Sub(e.Now); left > 0 {
+// explain prints all of an explanation for people.
+func (p *program) explain(e *wire.Explanation, s *scheduler.Schedule) error {
+	facts := []fact{{"name", e.Name}, {"state", standing(s)}}
+	if !e.Next.IsZero() {
+		text := health.InZone(e.Next.Time, s)
+		if left := e.Next.Sub(e.Now.Time); left > 0 {
 			text += ", in " + left.Round(time.Second).String()
 		}
-		if e.Schedule.Jitter > 0 {
-			text += ", and up to " + plain.FormatDuration(e.Schedule.Jitter) + " later"
+		if s.Jitter > 0 {
+			text += ", and up to " + plain.FormatDuration(s.Jitter) + " later"
 		}
 		facts = append(facts, fact{"next slot", text})
 	}
-	if e.Overdue != nil {
-		facts = append(facts, fact{"overdue", "since " + health.InZone(*e.Overdue, &e.Schedule) + ", for " +
-			e.Now.Sub(*e.Overdue).Round(time.Second).String()})
+	if !e.Overdue.IsZero() {
+		facts = append(facts, fact{"overdue", "since " + health.InZone(e.Overdue.Time, s) + ", for " +
+			e.Now.Sub(e.Overdue.Time).Round(time.Second).String()})
 	}
-	for _, o := range e.Open {
+	for _, o := range e.UnderWay {
 		facts = append(facts, fact{o.State, o.Text})
 	}
 	facts = append(facts, fact{"what to do", strings.Join(e.Advice, "\n")})
@@ -77,9 +70,9 @@ func writeExplanation(p *program, e *health.Explanation) error {
 		return err
 	}
 	for _, slot := range e.Slots {
-		when := health.InZone(*slot.Due, &e.Schedule)
-		if slot.To != nil && !slot.To.Equal(*slot.Due) {
-			when += " to " + health.InZone(*slot.To, &e.Schedule)
+		when := health.InZone(slot.Due.Time, s)
+		if !slot.To.IsZero() && !slot.To.Equal(slot.Due.Time) {
+			when += " to " + health.InZone(slot.To.Time, s)
 		}
 		if _, err := fmt.Fprintf(p.out, "%s  %-9s  %s\n", when, slot.State, harmless(slot.Why)); err != nil {
 			return err

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,54 +15,46 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/setting"
-	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
 )
 
 // A runRow is what a table shows of a run.
 type runRow struct {
-	ID       string    `table:"id"`
-	Schedule string    `table:"schedule"`
-	Due      time.Time `table:"due"`
-	Slots    int64     `table:"slots"`
-	Attempt  int       `table:"attempt"`
-	Cause    string    `table:"cause"`
-	State    string    `table:"state"`
-	Exit     *int      `table:"exit code"`
-	Seconds  string    `table:"seconds"`
-	Error    string    `table:"error"`
-	Output   string    `table:"output"`
+	ID       string       `table:"id"`
+	Schedule string       `table:"schedule"`
+	Due      wire.Instant `table:"due"`
+	Slots    int64        `table:"slots"`
+	Attempt  int          `table:"attempt"`
+	Cause    string       `table:"cause"`
+	State    string       `table:"state"`
+	Exit     *int         `table:"exit code"`
+	Seconds  string       `table:"seconds"`
+	Error    string       `table:"error"`
+	Output   string       `table:"output"`
 }
 
-func newRunRow(r *scheduler.Run) runRow {
+func newRunRow(r *wire.Run) runRow {
 	row := runRow{
-		ID: wire.ID(r.ID), Schedule: r.Schedule, Due: r.Due, Slots: r.Slots, Attempt: r.Attempt, Cause: r.Cause, State: r.State,
-		Seconds: "-", Error: r.Error, Output: r.Output,
+		ID: r.ID, Schedule: r.Schedule, Due: r.Due, Slots: r.Slots, Attempt: r.Attempt, Cause: r.Cause, State: r.State,
+		Exit: r.ExitCode, Seconds: "-", Error: r.Error, Output: r.Output,
 	}
-	if r.ExitCode >= 0 {
-		row.Exit = &r.ExitCode
-	}
-	if !r.Started.IsZero() && !r.Finished.IsZero() {
-		row.Seconds = fmt.Sprintf("%.3f", r.Finished.Sub(r.Started).Seconds())
+	if r.Took != nil {
+		row.Seconds = fmt.Sprintf("%.3f", *r.Took)
 	}
 	return row
 }
 
 func (p *program) scheduleHistory() *cobra.Command {
-	var output string
-	var n int
-	var f historyFlags
-	c := &cobra.Command{
-		Use:   "history [NAME]",
-		Short: "List the newest runs, with what became of them",
-		Long: `List the newest runs, with what became of them: of one schedule by slot, or of all
-in the order in which they were made. Runs of schedules that were deleted are
-there too. The states:
+	var name string
+	return p.twin(twin{
+		id: "list-runs", use: "history [NAME]", short: "List the newest runs, with what became of them", count: 20,
+		long: `List the newest runs, with what became of them: of one schedule by slot, or of all
+in the order in which they were made, which is also that of more than 1000, and of those
+that flags select. Runs of schedules that were deleted are there too. The states:
 
     waiting     for its time, for the end of the run before, or for a daemon
     running     its daemon holds a lease on it
@@ -80,58 +74,41 @@ the clocks of this host, 2026-11-20T18:00:00Z, a day, or how long ago: 12h, 7d.
 CAUSE is why it ran: slot, hand (schedule run), backfill, or chain (--on-success or
 --on-failure of another). Only the beginning of ERROR and OUTPUT is shown: see
 dbcron schedule output, or use -o json.`,
-		Example: `  dbcron schedule history
+		example: `  dbcron schedule history
   dbcron schedule history backup -n 5 -o json
   dbcron schedule history --since 12h --state failed,timeout,lost
   dbcron schedule history --since 2026-11-20T22:00 --until 2026-11-21T06:00`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			if n < 1 || n > 100_000 {
-				return usagef("-n %d: use 1 to 100000", n)
+		other: func(c *cobra.Command) string {
+			flags := c.Flags()
+			n, _ := flags.GetInt("count")
+			if flags.NArg() == 1 && n <= maxBySlot && !slices.ContainsFunc([]string{"since", "until", "state"}, flags.Changed) {
+				return "schedule-history"
 			}
-			name := strings.Join(args, "")
-			return p.with(c.Context(), func(db *dialect.DB) error { return p.listRuns(c.Context(), db, name, n, &f, output) })
+			return ""
 		},
-	}
-	c.Flags().IntVarP(&n, "count", "n", 20, "how many runs")
-	c.Flags().StringVar(&f.since, "since", "", "runs that had not ended before that time, or so long ago")
-	c.Flags().StringVar(&f.until, "until", "", "runs that began before that time, or so long ago")
-	c.Flags().StringSliceVar(&f.states, "state", nil, "runs in one of these states, with commas between")
-	outputFlag(c, &output)
-	return c
+		before: func(_ context.Context, given values) (err error) {
+			name = given["schedule"]
+			for _, time := range []string{"since", "until"} {
+				if given[time] != "" {
+					err = cmp.Or(err, aloneTime(time, given))
+				}
+			}
+			return err
+		},
+		rows: func(ctx context.Context, rows any, _, output string) error {
+			if name != "" && reflect.ValueOf(rows).Len() == 0 {
+				// A schedule without runs gives an empty list; an unknown name is an error.
+				if _, err := ask[wire.Schedule](ctx, p, "get-schedule", "schedule", name); err != nil {
+					return err
+				}
+			}
+			return writeRows(p.out, output, rows)
+		},
+	})
 }
 
-// historyFlags select the listed runs.
-type historyFlags struct {
-	since, until string
-	states       []string
-}
-
-// filter parses the flags. now is the database's time.
-func (f *historyFlags) filter(now time.Time) (scheduler.RunFilter, error) {
-	r := scheduler.RunFilter{States: f.states}
-	for _, state := range f.states {
-		if !slices.Contains(scheduler.RunStates, state) {
-			return r, usagef("--state %q is not known; use %s", state, strings.Join(scheduler.RunStates, ", "))
-		}
-	}
-	for _, t := range []struct {
-		flag, text string
-		at         *time.Time
-	}{{"since", f.since, &r.Since}, {"until", f.until, &r.Until}} {
-		if t.text == "" {
-			continue
-		}
-		var err error
-		if *t.at, err = timeOrAgo(t.flag, t.text, now); err != nil {
-			return r, err
-		}
-	}
-	if !r.Until.IsZero() && !r.Since.Before(r.Until) {
-		return r, usagef("--until %s is not after --since %s", f.until, f.since)
-	}
-	return r, nil
-}
+// maxBySlot is how many runs of a schedule are listed by slot at the most.
+const maxBySlot = 1000
 
 // timeOrAgo parses a flag that is a time, or a duration before now.
 func timeOrAgo(flag, text string, now time.Time) (time.Time, error) {
@@ -145,110 +122,69 @@ func timeOrAgo(flag, text string, now time.Time) (time.Time, error) {
 	return at, nil
 }
 
-// findRuns returns the newest runs that the flags select, with their output.
-func findRuns(ctx context.Context, db *dialect.DB, name string, n int, f *historyFlags) (all []scheduler.Run, err error) {
-	if f.since == "" && f.until == "" && len(f.states) == 0 {
-		return scheduler.History(ctx, db, name, n)
-	}
-	now, err := scheduler.Clock(ctx, db)
-	if err != nil {
-		return nil, err
-	}
-	filter, err := f.filter(now)
-	if err != nil {
-		return nil, err
-	}
-	filter.Schedule = name
-	for more := int64(1); more > 0 && len(all) < n; filter.Before = more {
-		var page []scheduler.Run
-		filter.Limit = min(n-len(all), 1000)
-		if page, more, err = scheduler.RecentRuns(ctx, db, filter); err != nil {
-			return nil, err
-		}
-		for i := range page {
-			run, err := scheduler.GetRun(ctx, db, page[i].ID)
-			if errors.Is(err, scheduler.ErrNoRun) { // deleted meanwhile
-				continue
-			}
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, run)
-		}
-	}
-	return all, nil
-}
-
-func (p *program) listRuns(ctx context.Context, db *dialect.DB, name string, n int, f *historyFlags, output string) error {
-	found, err := findRuns(ctx, db, name, n, f)
-	if err != nil {
-		return err
-	}
-	if len(found) == 0 && name != "" {
-		// A schedule without runs gives an empty list; an unknown name is an error.
-		if _, err := scheduler.Get(ctx, db, name); err != nil {
-			return err
-		}
-	}
-	return writeEach(p.out, output, found, wireof.Run, newRunRow)
-}
-
 func (p *program) scheduleOutput() *cobra.Command {
 	var follow bool
-	c := &cobra.Command{
-		Use:   "output RUN_ID",
-		Short: "Print a run's output, also while it runs",
-		Long: `Print what a run has written to standard output and standard error: all that was
+	var id string
+	c := p.twin(twin{
+		id: "get-run", use: "output RUN_ID", short: "Print a run's output, also while it runs",
+		long: `Print what a run has written to standard output and standard error: all that was
 kept of it, which is the first and the last 32 KiB. While it runs, its daemon
 brings the table up to date every 3 seconds.
 
 The run's id is in dbcron schedule history, and in the run's environment as
 DBCRON_RUN_ID.`,
-		Example: `  dbcron schedule output 4711
+		example: `  dbcron schedule output 4711
   dbcron schedule output 4711 --follow`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(c *cobra.Command, args []string) error {
-			id, err := runID(args[0])
-			if err != nil {
-				return err
-			}
-			return p.with(c.Context(), func(db *dialect.DB) error { return p.printOutput(c.Context(), db, id, follow) })
+		before: func(_ context.Context, given values) error {
+			id = given["id"]
+			return nil
 		},
-	}
+		text: true,
+		show: func(ctx context.Context, answer any, _ string) error {
+			if !follow {
+				return (&printer{out: p.out}).print(answer.(*wire.Run).Output) //nolint:forcetypeassert // what the operation answers with
+			}
+			r, err := p.follow(ctx, func(ctx context.Context) ([]wire.Run, error) {
+				r, err := ask[wire.Run](ctx, p, "get-run", "id", id)
+				if err != nil {
+					return nil, err
+				}
+				return []wire.Run{*r}, nil
+			})
+			if err == nil {
+				fmt.Fprintln(p.err, "dbcron: "+r.State+": "+resultOf(r))
+			}
+			return err
+		},
+	})
 	c.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run has ended")
 	return c
 }
 
-func runID(text string) (int64, error) {
-	id, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || id < 1 {
-		return 0, usagef("%q is not a run's id; dbcron schedule history shows them", text)
+// attemptsAt returns a function that returns the attempts at a run's slot that were not seen to end.
+func (p *program) attemptsAt(run *wire.Run) func(context.Context) ([]wire.Run, error) {
+	from := 1
+	return func(ctx context.Context) ([]wire.Run, error) {
+		answer, err := p.do(ctx, "list-attempts", values{"id": run.ID, "from": strconv.Itoa(from)})
+		if err != nil {
+			return nil, err
+		}
+		all := entriesOf(answer).([]wire.Run) //nolint:forcetypeassert // what the operation answers with
+		if len(all) > 0 {
+			from = all[len(all)-1].Attempt
+		}
+		return all, nil
 	}
-	return id, nil
 }
 
-func (p *program) printOutput(ctx context.Context, db *dialect.DB, id int64, follow bool) error {
-	look := func(ctx context.Context) ([]scheduler.Run, error) {
-		r, err := scheduler.GetRun(ctx, db, id)
-		return []scheduler.Run{r}, err
-	}
-	if !follow {
-		found, err := look(ctx)
-		if err != nil {
-			return err
-		}
-		return (&printer{out: p.out}).print(found[0].Output)
-	}
-	r, err := p.follow(ctx, look)
-	if err == nil {
-		fmt.Fprintln(p.err, "dbcron: "+r.State+": "+health.Result(r))
-	}
-	return err
+func resultOf(w *wire.Run) string {
+	r := wireof.RunOf(w)
+	return health.Result(&r)
 }
 
 // follow prints the growing output of runs until the last of them has ended, and returns that one.
-func (p *program) follow(ctx context.Context, look func(context.Context) ([]scheduler.Run, error)) (*scheduler.Run, error) {
-	printers := map[int64]*printer{}
+func (p *program) follow(ctx context.Context, look func(context.Context) ([]wire.Run, error)) (*wire.Run, error) {
+	printers := map[string]*printer{}
 	tick := time.NewTicker(500 * time.Millisecond)
 	defer tick.Stop()
 	var told string
@@ -271,10 +207,10 @@ func (p *program) follow(ctx context.Context, look func(context.Context) ([]sche
 		}
 		if len(found) > 0 {
 			last := &found[len(found)-1]
-			if health.Ended(last) {
+			if last.Next.IsZero() {
 				return last, nil
 			}
-			if news := fmt.Sprintf("attempt %d, run %d, is %s", last.Attempt, last.ID, last.State); news != told {
+			if news := fmt.Sprintf("attempt %d, run %s, is %s", last.Attempt, last.ID, last.State); news != told {
 				told, looks = news, 0
 				fmt.Fprintln(p.err, "dbcron: "+news)
 			}

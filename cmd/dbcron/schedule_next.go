@@ -3,12 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 	"github.com/dbcron/dbcron/wire"
@@ -35,7 +34,7 @@ so that it can be tried before it is used.`,
 						return usagef("--%s is for a spec; leave it out, or the name %q", name, args[0])
 					}
 				}
-				return p.with(c.Context(), func(db *dialect.DB) error { return p.nextOf(c.Context(), db, args[0], n, output) })
+				return p.withAPI(c.Context(), func() error { return p.nextOf(c.Context(), args[0], n, output) })
 			}
 			if !c.Flags().Changed("spec") {
 				return usagef("%s needs the name of a schedule, or --spec, such as --spec '*/5 * * * *'", c.CommandPath())
@@ -72,39 +71,43 @@ func (p *program) nextAfter(plan *cronspec.Schedule, from string, n int, output 
 	for slot, ok := plan.Next(at); ok && len(slots) < n; slot, ok = plan.Next(slot) {
 		slots = append(slots, slot)
 	}
-	return p.printSlots(slots, plan.Location(), output)
+	return p.printSlots(&wire.Slots{Slots: wireof.Instants(slots)}, plan.Location(), output)
 }
 
-func (p *program) nextOf(ctx context.Context, db *dialect.DB, name string, n int, output string) error {
-	s, at, err := health.LookUp(ctx, db, name)
+func (p *program) nextOf(ctx context.Context, name string, n int, output string) error {
+	w, err := ask[wire.Schedule](ctx, p, "get-schedule", "schedule", name)
 	if err != nil {
 		return err
 	}
+	s := wireof.ScheduleOf(w)
 	plan, err := s.Slots()
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	slots := health.NextSlots(&s, at, n)
-	if len(slots) == 0 {
+	next, err := ask[wire.Slots](ctx, p, "schedule-next", "schedule", name, "count", strconv.Itoa(n))
+	if err != nil {
+		return err
+	}
+	if len(next.Slots) == 0 {
 		why := standing(&s)
 		if s.State == "active" {
 			why = "its spec is " + s.Spec
 		}
 		fmt.Fprintf(p.err, "dbcron: %s has no slots to come: %s\n", oneLine(name, 200), why)
 	}
-	return p.printSlots(slots, plan.Location(), output)
+	return p.printSlots(next, plan.Location(), output)
 }
 
-func (p *program) printSlots(slots []time.Time, zone *time.Location, output string) error {
+func (p *program) printSlots(all *wire.Slots, zone *time.Location, output string) error {
 	if output == "json" {
-		return encode(p.out, wire.Slots{Slots: wireof.Instants(slots)})
+		return encode(p.out, all)
 	}
-	for _, slot := range slots {
+	for _, slot := range all.Slots {
 		err := error(nil)
 		if output == "jsonl" {
-			err = encode(p.out, wire.At(slot))
+			err = encode(p.out, slot)
 		} else {
-			_, err = fmt.Fprintln(p.out, shown(slot, zone))
+			_, err = fmt.Fprintln(p.out, shown(slot.Time, zone))
 		}
 		if err != nil {
 			return err

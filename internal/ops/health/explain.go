@@ -56,7 +56,7 @@ func (e *Explanation) Wire() wire.Explanation {
 		return i
 	}
 	return wire.Explanation{
-		Name: e.Name, State: e.State, Reason: strings.ToValidUTF8(e.Reason, "�"), Next: at(e.Next), Overdue: at(e.Overdue), Advice: e.Advice,
+		Name: e.Name, State: e.State, Reason: strings.ToValidUTF8(e.Reason, "�"), Now: wire.At(e.Now), Next: at(e.Next), Overdue: at(e.Overdue), Advice: e.Advice,
 		UnderWay: wireof.Each(e.Open, func(o *OpenRow) wire.OpenRun { return wire.OpenRun(*o) }),
 		Slots: wireof.Each(e.Slots, func(s *SlotRow) wire.SlotStory {
 			return wire.SlotStory{Due: at(s.Due), To: at(s.To), State: s.State, Why: s.Why}

@@ -14,10 +14,10 @@ import (
 
 // Statements for what is shown of a schedule's runs beyond package scheduler. They are read-only, and each uses an index.
 var (
-	// runsOfSlot reads the attempts at a slot.
+	// runsOfSlot reads the attempts at a slot, from a number on.
 	runsOfSlot = sqlrun.SQL("health.runs-of-slot", `
 		SELECT `+runColumns+`, output FROM {prefix}run
-		WHERE schedule = :name AND due_at = {time :due} ORDER BY attempt`)
+		WHERE schedule = :name AND due_at = {time :due} AND attempt >= :from ORDER BY attempt LIMIT :limit`)
 
 	// newestRuns and openRuns omit the output, which may be long, except for runs that have enqueued a job:
 	// it names the job.
@@ -99,7 +99,7 @@ func NewestRuns(ctx context.Context, db *dialect.DB, name string, limit int) ([]
 	return selectRuns(ctx, db, newestRuns, sqlrun.Args{"name": name, "limit": limit})
 }
 
-// RunsOfSlot lists the attempts at a slot, the first one first.
-func RunsOfSlot(ctx context.Context, db *dialect.DB, name string, due time.Time) ([]scheduler.Run, error) {
-	return selectRuns(ctx, db, runsOfSlot, sqlrun.Args{"name": name, "due": due.UnixMicro()})
+// RunsOfSlot lists up to limit attempts at the slot of a run, from a number on, with their output.
+func RunsOfSlot(ctx context.Context, db *dialect.DB, of *scheduler.Run, from, limit int) ([]scheduler.Run, error) {
+	return selectRuns(ctx, db, runsOfSlot, sqlrun.Args{"name": of.Schedule, "due": of.Due.UnixMicro(), "from": from, "limit": limit})
 }
