@@ -44,7 +44,7 @@ func kindNamed(c *cobra.Command, at int) string {
 	}
 	switch word := words[at]; {
 	case word == "name" || word == "id" && c.Parent().Name() == "group":
-		if nameLists[c.Parent().Name()] != nil {
+		if _, listed := nameLists[c.Parent().Name()]; listed {
 			return c.Parent().Name()
 		}
 		return ""

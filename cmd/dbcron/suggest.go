@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -13,10 +13,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
-	"github.com/dbcron/dbcron/queue/admin"
-	"github.com/dbcron/dbcron/scheduler"
 )
 
 // Suggestions for mistyped commands, flags, and names in the tables.
@@ -55,82 +52,18 @@ func flagError(c *cobra.Command, err error) error {
 	return usagef("%v%s", err, didYouMean("--"+name, known))
 }
 
+// A nameList is the operation that lists the names of a kind, perhaps of those in a state, and the field of an entry that has one.
+type nameList struct{ operation, field, state string }
+
 // nameLists list the names of each kind: see kindNamed.
-var nameLists = map[string]func(context.Context, *dialect.DB) ([]string, error){
-	"queue": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
-		c, err := admin.New(db, admin.Options{})
-		if err != nil {
-			return nil, err
-		}
-		all, err := c.Queues(ctx, "", maxNames)
-		for i := range all {
-			names = append(names, all[i].Name)
-		}
-		return names, err
-	},
-	"schedule": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
-		all, err := scheduler.List(ctx, db, "", maxNames)
-		for i := range all {
-			names = append(names, all[i].Name)
-		}
-		return names, err
-	},
-	"lock": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
-		l, err := lock.New(db, lock.Options{})
-		if err != nil {
-			return nil, err
-		}
-		all, err := l.List(ctx, "", 0, maxNames)
-		for i := range all {
-			names = append(names, all[i].Name)
-		}
-		return names, err
-	},
-	"group": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
-		c, err := queue.New(db, queue.Options{})
-		if err != nil {
-			return nil, err
-		}
-		for _, state := range []string{queue.GroupOpen, queue.GroupSealed} {
-			all, err := c.Groups(ctx, state, 0, maxNames)
-			if err != nil {
-				return nil, err
-			}
-			for i := range all {
-				names = append(names, strconv.FormatInt(all[i].ID, 10))
-			}
-		}
-		return names, nil
-	},
-	"route": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
-		c, err := admin.New(db, admin.Options{})
-		if err != nil {
-			return nil, err
-		}
-		all, err := c.Routes(ctx, "", maxNames)
-		for i := range all {
-			names = append(names, all[i].Kind)
-		}
-		return names, err
-	},
-	"topic": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
-		c, err := admin.New(db, admin.Options{})
-		if err != nil {
-			return nil, err
-		}
-		all, err := c.Subscriptions(ctx, admin.Subscription{}, maxNames)
-		for i := range all {
-			names = append(names, all[i].Topic)
-		}
-		return slices.Compact(names), err
-	},
-	"token": func(ctx context.Context, db *dialect.DB) (names []string, err error) {
-		all, err := httpapi.NewTokens(db).List(ctx)
-		for i := range all {
-			names = append(names, all[i].Name)
-		}
-		return names, err
-	},
+var nameLists = map[string][]nameList{
+	"queue":    {{"list-queues", "Name", ""}},
+	"schedule": {{"list-schedules", "Name", ""}},
+	"lock":     {{"list-locks", "Name", ""}},
+	"group":    {{"list-groups", "ID", queue.GroupOpen}, {"list-groups", "ID", queue.GroupSealed}},
+	"route":    {{"list-routes", "Kind", ""}},
+	"topic":    {{"list-subscriptions", "Topic", ""}},
+	"token":    nil, // no operation lists them: see names
 }
 
 // maxNames limits the names that are read, and nameTime the time: whoever presses a key is waiting.
@@ -139,20 +72,38 @@ const (
 	nameTime = 2 * time.Second
 )
 
-// names lists the names of a kind. It is best effort: without a database there are none.
+// names lists the names of a kind. It is best effort: without a database or a daemon there are none.
 func (p *program) names(ctx context.Context, kind string) (names []string) {
-	list := nameLists[kind]
-	if list == nil {
-		return nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, nameTime)
 	defer cancel()
 	p.connectTimeout, p.reading = 0, true
-	_ = p.with(ctx, func(db *dialect.DB) (err error) {
-		names, err = list(ctx, db)
-		return err
+	if kind == "token" {
+		_ = p.with(ctx, func(db *dialect.DB) error {
+			all, err := httpapi.NewTokens(db).List(ctx)
+			for i := range all {
+				names = append(names, all[i].Name)
+			}
+			return err
+		})
+		return names
+	}
+	_ = p.withAPI(ctx, func() error {
+		for _, l := range nameLists[kind] {
+			given := values{}
+			if l.state != "" {
+				given["state"] = l.state
+			}
+			rows, _, err := p.list(ctx, l.operation, given, maxNames, false)
+			if err != nil {
+				return err
+			}
+			for i, all := 0, reflect.ValueOf(rows); i < all.Len(); i++ {
+				names = append(names, all.Index(i).FieldByName(l.field).String())
+			}
+		}
+		return nil
 	})
-	return names
+	return slices.Compact(names)
 }
 
 // meant suggests a name if the first argument was not found.
