@@ -180,12 +180,16 @@ func TestCheckedOutTooLate(t *testing.T) {
 			goOn := make(chan struct{})
 			release := sync.OnceFunc(func() { close(goOn) })
 			defer release()
-			d := checkOutStalled(t, f, id, goOn)
+			lost := make(chan struct{})
+			lose := sync.OnceFunc(func() { close(lost) })
+			defer lose()
+			d := checkOutStalled(t, f, id, goOn, lost)
 			rowBecomes(t, db, "running 0 0 free")
 			f.w.mu.Lock()
 			f.w.proven = 0
 			f.w.mu.Unlock()
 			f.cut(t, db)
+			lose()
 			if late {
 				f.off.Store(false)
 				received(t, "the job begins again", f.begun)
@@ -215,15 +219,17 @@ func TestCheckedOutTooLate(t *testing.T) {
 }
 
 // checkOutStalled has a worker check a job out that it runs, in a round that reads more jobs. The round stands
-// still when the former is committed.
-func checkOutStalled(t *testing.T, f *flapping, id int64, goOn <-chan struct{}) (d *Delivery) {
+// still when the former is committed, until goOn. Until the lease is lost nothing looks at rows of its own that it does not know.
+func checkOutStalled(t *testing.T, f *flapping, id int64, goOn, lost <-chan struct{}) (d *Delivery) {
 	t.Helper()
 	var out atomic.Bool
 	stall := func(op string) {
 		switch {
 		case strings.Contains(op, "job_running") && strings.Contains(op, "INSERT"):
 			out.Store(true)
-		case out.Load() && strings.Contains(op, "payload") && !strings.Contains(op, "job_running"):
+		case out.Load() && strings.Contains(op, "job_running") && strings.Contains(op, "SELECT r."):
+			<-lost
+		case out.Load() && strings.Contains(op, "payload_bin") && !strings.Contains(op, "job_running"): // no settings
 			<-goOn
 		}
 	}
