@@ -97,7 +97,7 @@ faults: ## kill, pause and cut off processes for MINUTES=3; TOTALS=file has the 
 	@DBCRON_TEST_LONG=true $(RUN) -durable -- go test -count=1 -timeout 60m $(if $(TOTALS),-json,-v) ./faults -minutes $(MINUTES) -jobs 20000 $(ARGS) $(into)
 
 HOURS ?= 1
-soak: ## watch memory, goroutines, tables and latency for HOURS=1 on each engine, and draw them into docs/pictures/soak.svg
+soak: ## watch memory, goroutines, tables and latency for HOURS=1, all engines at once, and draw them into docs/pictures/soak.svg
 	@$(call totals,make soak HOURS=$(HOURS))
 	@DBCRON_TEST_LONG=true $(RUN) -durable -- go test -count=1 -timeout 0 $(if $(TOTALS),-json,-v) ./faults -run '^TestSoak$$' -hours $(HOURS) -chart $(abspath docs/pictures/soak.svg) $(into)
 

@@ -67,6 +67,7 @@ func TestMain(m *testing.M) {
 type part struct {
 	URL, Name, File        string
 	TTL, Margin, Heartbeat time.Duration
+	Span                   time.Duration // of the soak
 	Concurrency            int
 	MaxConns               int  // of its pool; 0: the default
 	Stepping               bool // uses the clock that the test steps: see steppingClock

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/lock"
@@ -22,7 +24,7 @@ import (
 )
 
 var (
-	soakHours = flag.Float64("hours", 0, "how long the soak takes on each engine")
+	soakHours = flag.Float64("hours", 0, "how long the soak takes, on all engines at once")
 	soakChart = flag.String("chart", "", "the file to draw the soak's chart into")
 )
 
@@ -40,41 +42,66 @@ var soakTables = []string{
 
 // A sample is what the process and the tables take at one time, and how long jobs have waited since the one before.
 type sample struct {
-	at         time.Duration
-	memory     int           // bytes of the heap that are in use after a collection
-	goroutines int           //
-	rows       int           // of all tables
-	p50, p99   time.Duration // from Enqueue to the handler
+	At         time.Duration
+	Memory     int // bytes of the heap that are in use after a collection
+	Goroutines int
+	Rows       int           // of all tables
+	P50, P99   time.Duration // from Enqueue to the handler
+	Jobs       int           // enqueued until then
 }
 
-// TestSoak has one process enqueue, work, lock and run schedules for a long time. Neither its memory, goroutines and
-// tables nor the time that jobs wait may grow: it compares the last quarter of the time with the second one.
+// TestSoak has one process for each engine enqueue, work, lock and run schedules for a long time, all of them at once. Neither
+// memory, goroutines and tables nor the time that jobs wait may grow: it compares the last quarter of the time with the second one.
 //
 // It runs only with -hours: see "make soak".
 func TestSoak(t *testing.T) {
 	if *soakHours == 0 {
 		t.Skip("it takes an hour: make soak")
 	}
+	var mu sync.Mutex
 	lines := map[string][]sample{}
-	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		s := &soak{t: t, db: db, span: time.Duration(*soakHours * float64(time.Hour))}
-		s.run()
-		s.judge()
-		lines[db.Engine] = s.samples
-	})
-	if *soakChart != "" && !t.Failed() {
-		if err := os.WriteFile(*soakChart, []byte(drawSoak(lines)), 0o644); err != nil { //nolint:gosec // a picture for the docs
-			t.Error(err)
+	t.Cleanup(func() { // when all engines are through
+		if *soakChart != "" && !t.Failed() {
+			if err := os.WriteFile(*soakChart, []byte(drawSoak(lines)), 0o644); err != nil { //nolint:gosec // a picture for the docs
+				t.Error(err)
+			}
 		}
-	}
+	})
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		samples := watchSoak(t, start(t, "soak", part{URL: db.URL, Span: soakSpan()}))
+		judge(t, samples)
+		mu.Lock()
+		defer mu.Unlock()
+		lines[db.Engine] = samples
+	}, (*testing.T).Parallel)
 }
 
-// A soak is the test on one engine.
+func soakSpan() time.Duration { return time.Duration(*soakHours * float64(time.Hour)) }
+
+// watchSoak returns the samples that a process says.
+func watchSoak(t *testing.T, c *child) (all []sample) {
+	t.Helper()
+	for range soakSamples {
+		select {
+		case said := <-c.saying("sample"):
+			var one sample
+			if err := json.Unmarshal([]byte(strings.Join(said, " ")), &one); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, one)
+		case <-c.done:
+			t.Fatal("the process has ended")
+		case <-time.After(soakSpan()/soakSamples + 10*time.Minute):
+			t.Fatal("it takes no samples any more")
+		}
+	}
+	return all
+}
+
+// A soak is what one process does.
 type soak struct {
-	t       *testing.T
-	db      *dbtest.DB
-	span    time.Duration
-	samples []sample
+	db   *dialect.DB
+	span time.Duration
 
 	mu    sync.Mutex
 	waits []time.Duration // since the last sample
@@ -82,31 +109,39 @@ type soak struct {
 	jobs  int
 }
 
-func (s *soak) run() {
-	ctx, stop := context.WithCancel(s.t.Context())
-	var all sync.WaitGroup
-	defer all.Wait()
-	defer stop()
-	s.sent = map[int64]instant.Instant{}
+func init() { roles["soak"] = playSoak }
+
+func playSoak(ctx context.Context, a *actor) error {
+	s := &soak{db: a.db, span: a.Span, sent: map[int64]instant.Instant{}}
 	for _, part := range []func(context.Context) error{s.produce, s.work, s.schedule, s.lock, s.lock} {
-		all.Go(func() {
-			if err := part(ctx); err != nil && ctx.Err() == nil {
-				s.t.Error(err)
+		go func() {
+			if err := part(ctx); err != nil {
+				say("error", err)
 			}
-		})
+		}()
 	}
 	begun := instant.Now()
 	for i := range soakSamples {
-		if wait(ctx, s.span*time.Duration(i+1)/soakSamples-instant.Now().Sub(begun)) != nil {
-			return
+		if err := wait(ctx, s.span*time.Duration(i+1)/soakSamples-instant.Now().Sub(begun)); err != nil {
+			return err
 		}
-		s.sample(instant.Now().Sub(begun))
+		one, err := s.sample(ctx, instant.Now().Sub(begun))
+		if err != nil {
+			return err
+		}
+		text, err := json.Marshal(one)
+		if err != nil {
+			return err
+		}
+		say("sample", string(text))
 	}
+	<-ctx.Done() // until the test ends it
+	return nil
 }
 
 // produce enqueues jobs of all kinds at a steady rate, which the worker keeps up with.
 func (s *soak) produce(ctx context.Context) error {
-	c, err := queue.New(s.db.DB, queue.Options{})
+	c, err := queue.New(s.db, queue.Options{})
 	if err != nil {
 		return err
 	}
@@ -151,7 +186,7 @@ func (s *soak) produce(ctx context.Context) error {
 }
 
 func (s *soak) work(ctx context.Context) error {
-	c, err := queue.New(s.db.DB, queue.Options{})
+	c, err := queue.New(s.db, queue.Options{})
 	if err != nil {
 		return err
 	}
@@ -187,7 +222,7 @@ func (s *soak) begins(id int64) {
 }
 
 func (s *soak) schedule(ctx context.Context) error {
-	daemon, err := scheduler.New(s.db.DB, scheduler.Options{Kinds: []string{scheduler.Functions}})
+	daemon, err := scheduler.New(s.db, scheduler.Options{Kinds: []string{scheduler.Functions}})
 	if err != nil {
 		return err
 	}
@@ -198,7 +233,7 @@ func (s *soak) schedule(ctx context.Context) error {
 		one := scheduler.Schedule{
 			Name: fmt.Sprint("tick-", i), Spec: "@every 1s", Kind: "func", Command: "tick", Policy: scheduler.Policy{KeepRuns: 5},
 		}
-		if err := scheduler.Add(ctx, s.db.DB, one); err != nil {
+		if err := scheduler.Add(ctx, s.db, one); err != nil {
 			return err
 		}
 	}
@@ -207,38 +242,40 @@ func (s *soak) schedule(ctx context.Context) error {
 
 // lock takes and releases a lock that another goroutine contends for.
 func (s *soak) lock(ctx context.Context) error {
-	locker, err := lock.New(s.db.DB, lock.Options{})
+	locker, err := lock.New(s.db, lock.Options{})
 	for err == nil {
 		err = locker.Do(ctx, "soak", func(ctx context.Context, _ *lock.Lease) error { return wait(ctx, 20*time.Millisecond) })
 	}
 	return err
 }
 
-// sample adds a sample.
-func (s *soak) sample(at time.Duration) {
-	one := sample{at: at, goroutines: runtime.NumGoroutine()}
+// sample takes a sample.
+func (s *soak) sample(ctx context.Context, at time.Duration) (one sample, err error) {
+	one = sample{At: at, Goroutines: runtime.NumGoroutine()}
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	one.memory = int(m.HeapInuse)
+	one.Memory = int(m.HeapInuse)
 	for _, name := range soakTables {
 		var n int
-		s.db.Scan(s.t, `SELECT COUNT(*) FROM {prefix}`+name, nil, &n)
-		one.rows += n
+		if err := s.db.Pool().QueryRowContext(ctx, "SELECT COUNT(*) FROM dbcron_"+name).Scan(&n); err != nil {
+			return one, err
+		}
+		one.Rows += n
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	slices.Sort(s.waits)
 	if n := len(s.waits); n > 0 {
-		one.p50, one.p99 = s.waits[n/2], s.waits[n*99/100]
+		one.P50, one.P99 = s.waits[n/2], s.waits[n*99/100]
 	}
-	s.waits = nil
+	s.waits, one.Jobs = nil, s.jobs
 	for id, sent := range s.sent { // it began before it was known
 		if instant.Now().Sub(sent) > time.Minute {
 			delete(s.sent, id)
 		}
 	}
-	s.samples = append(s.samples, one)
+	return one, nil
 }
 
 // middleOf is the median of a figure over a part of the samples.
@@ -252,21 +289,19 @@ func middleOf(part []sample, figure func(sample) int) int {
 }
 
 // judge compares the last quarter of the time with the second one.
-func (s *soak) judge() {
-	t, n := s.t, len(s.samples)
-	if n < soakSamples {
-		t.Fatalf("there are %d samples", n)
-	}
-	sums := map[string]int{"jobs": s.jobs}
+func judge(t *testing.T, all []sample) {
+	t.Helper()
+	n := len(all)
+	sums := map[string]int{"jobs": all[n-1].Jobs}
 	for _, f := range soakFigures {
-		before, after := middleOf(s.samples[n/4:n/2], f.of), middleOf(s.samples[3*n/4:], f.of)
+		before, after := middleOf(all[n/4:n/2], f.of), middleOf(all[3*n/4:], f.of)
 		sums[f.name+" before"], sums[f.name+" after"] = before, after
 		if after > before+before/2+f.slack {
 			t.Errorf("%s has grown from %d to %d", f.name, before, after)
 		}
 	}
 	figures(t, sums)
-	t.Logf("%d jobs: %v", s.jobs, sums)
+	t.Logf("%d jobs: %v", all[n-1].Jobs, sums)
 }
 
 // soakFigures are what must not grow by more than half and some slack.
@@ -277,11 +312,11 @@ var soakFigures = []struct {
 	slack int
 	of    func(sample) int
 }{
-	{"memory", "MiB of heap after a collection", 1 << 20, 4 << 20, func(s sample) int { return s.memory }},
-	{"goroutines", "goroutines", 1, 10, func(s sample) int { return s.goroutines }},
-	{"rows", "rows of all tables", 1, 500, func(s sample) int { return s.rows }},
-	{"p50 µs", "ms from Enqueue to the handler, median", 1000, 10_000, func(s sample) int { return int(s.p50.Microseconds()) }},
-	{"p99 µs", "ms from Enqueue to the handler, 99 of 100", 1000, 100_000, func(s sample) int { return int(s.p99.Microseconds()) }},
+	{"memory", "MiB of heap after a collection", 1 << 20, 4 << 20, func(s sample) int { return s.Memory }},
+	{"goroutines", "goroutines", 1, 10, func(s sample) int { return s.Goroutines }},
+	{"rows", "rows of all tables", 1, 500, func(s sample) int { return s.Rows }},
+	{"p50 µs", "ms from Enqueue to the handler, median", 1000, 10_000, func(s sample) int { return int(s.P50.Microseconds()) }},
+	{"p99 µs", "ms from Enqueue to the handler, 99 of 100", 1000, 100_000, func(s sample) int { return int(s.P99.Microseconds()) }},
 }
 
 // drawSoak draws each figure over the time, with a line for each engine.
@@ -310,10 +345,10 @@ func drawSoak(lines map[string][]sample) string {
 			left, y+height, left+plot, y+height, left, y, left, y+height)
 		for c, name := range names {
 			all := lines[name]
-			end := max(1, all[len(all)-1].at)
+			end := max(1, all[len(all)-1].At)
 			var points []string
 			for _, one := range all {
-				points = append(points, fmt.Sprintf("%d,%d", left+int(int64(plot)*int64(one.at)/int64(end)), y+height-height*f.of(one)/most))
+				points = append(points, fmt.Sprintf("%d,%d", left+int(int64(plot)*int64(one.At)/int64(end)), y+height-height*f.of(one)/most))
 			}
 			fmt.Fprintf(&b, `<polyline class="c%d" points="%s"/><text class="c%d" x="%d" y="%d">%s</text>`+"\n",
 				c%4, strings.Join(points, " "), c%4, left+plot+12, y+14+18*c, name)

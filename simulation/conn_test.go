@@ -97,6 +97,8 @@ func (c *conn) trip(ctx context.Context, t *turn, work func() error) (err error)
 		h.add(e)
 		if sent := c.wait(ctx, o.back); sent != nil {
 			o.after = sent
+		} else if o.lose > 0 && !c.p.w.Over() {
+			c.p.losesFor(o.lose)
 		}
 		if o.after != nil {
 			err = errors.Join(o.after, err)

@@ -284,6 +284,27 @@ func (w *World) endIdle(long time.Duration) {
 	}
 }
 
+// losesFor has the process reach nobody for a while, after an answer that came late.
+func (p *Process) losesFor(long time.Duration) {
+	p.mu.Lock()
+	p.away += long
+	p.mu.Unlock()
+	p.strike()
+	p.w.jam(1)
+	p.w.history.add(event{who: p.who(), what: fmt.Sprintf("reaches nobody for %v, after a late answer", long)})
+	p.change(func() { p.lost = true })
+	p.w.count("a process is cut off after a late answer")
+	p.w.all.Go(func() {
+		select {
+		case <-p.w.faults.ctx.Done():
+		case <-time.After(long):
+		}
+		p.change(func() { p.lost = false })
+		p.strike()
+		p.w.jam(-1)
+	})
+}
+
 // way is how long a request is under way.
 func (w *World) way(p *Process, d dice) time.Duration {
 	mean := time.Duration(w.trip*p.slowness()) * time.Microsecond
@@ -325,6 +346,9 @@ func (w *World) fate(t *turn, d dice) (o order) {
 		t.p.strike()
 		w.count("an answer comes late")
 		o.back = d.between(time.Second, 10*time.Second)
+		if d.once(3) { // what it has learnt late, it cannot renew
+			o.lose = d.between(time.Second, 20*time.Second)
+		}
 	}
 	if t.p.isMute() || t.c.deaf.Load() {
 		o.back = time.Hour

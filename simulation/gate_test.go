@@ -55,6 +55,7 @@ type order struct {
 	before error         // the round trip fails, and the database does nothing
 	after  error         // the database does its work, and the answer is this
 	back   time.Duration // how long the answer is under way
+	lose   time.Duration // how long the process reaches nobody after the answer
 }
 
 // busyWait is how long a writer waits for another one before SQLite refuses it: see dialect/sqlite.

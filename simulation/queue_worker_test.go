@@ -214,10 +214,30 @@ func (q *queueWork) doBatch(ctx context.Context, p *Process, db *dialect.DB, all
 			break
 		}
 	}
-	if len(good) > 0 {
-		if err := enter(ctx, p, db, good...); err != nil {
+	if len(good) == 0 {
+		return outcomes
+	}
+	if dice := p.w.Dice("again", nameOf(good[0]), q.times(p, good[0])); len(good) > 1 && dice.once(4) {
+		if err := undone(ctx, db, good[0]); err != nil {
+			return err
+		}
+		p.Note("has rolled back, and waits")
+		p.Act(func() { p.w.Reached("a batch is completed again after a rollback") })
+		if err := p.Sleep(ctx, dice.between(3*time.Second, 12*time.Second)); err != nil {
 			return err
 		}
 	}
+	if err := enter(ctx, p, db, good...); err != nil {
+		return err
+	}
 	return outcomes
+}
+
+// undone completes a job in a transaction that does not commit.
+func undone(ctx context.Context, db *dialect.DB, d *queue.Delivery) error {
+	tx, err := db.Pool().BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.CompleteTx(ctx, tx), tx.Rollback())
 }
