@@ -30,8 +30,8 @@ var (
 
 const (
 	soakSamples = 120 // of each engine
-	soakEvery   = 100 * time.Millisecond
-	soakJobs    = 20 // enqueued each time
+	soakEvery   = 200 * time.Millisecond
+	soakJobs    = 10 // enqueued each time: two cores bear that on four engines at once
 )
 
 // soakTables are those whose rows are counted.
@@ -229,7 +229,7 @@ func (s *soak) schedule(ctx context.Context) error {
 	if err := daemon.Handle("tick", func(context.Context, *scheduler.Running) error { return nil }); err != nil {
 		return err
 	}
-	for i := range 20 {
+	for i := range 10 {
 		one := scheduler.Schedule{
 			Name: fmt.Sprint("tick-", i), Spec: "@every 1s", Kind: "func", Command: "tick", Policy: scheduler.Policy{KeepRuns: 5},
 		}
@@ -244,7 +244,7 @@ func (s *soak) schedule(ctx context.Context) error {
 func (s *soak) lock(ctx context.Context) error {
 	locker, err := lock.New(s.db, lock.Options{})
 	for err == nil {
-		err = locker.Do(ctx, "soak", func(ctx context.Context, _ *lock.Lease) error { return wait(ctx, 20*time.Millisecond) })
+		err = locker.Do(ctx, "soak", func(ctx context.Context, _ *lock.Lease) error { return wait(ctx, 100*time.Millisecond) })
 	}
 	return err
 }

@@ -153,6 +153,13 @@ func (p *Process) isDead() bool {
 	return p.dead
 }
 
+// runs reports whether its goroutines do: it is not stopped and not dead.
+func (p *Process) runs() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.dead && !p.still
+}
+
 // hasEnded reports whether it was killed, or its program has returned, before the world's end.
 func (p *Process) hasEnded() bool {
 	p.mu.Lock()

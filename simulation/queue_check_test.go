@@ -163,8 +163,12 @@ func (q *queueWork) checkBegin(p *Process, j *simJob) {
 	if p.w.steppedLocked() {
 		return
 	}
-	if by := j.worker; by != nil && by != p && j.open && by.sound(j.began) && q.losses[by] == j.losses {
+	switch by := j.worker; {
+	case by == nil || by == p:
+	case j.open && by.sound(j.began) && q.losses[by] == j.losses:
 		p.w.violate("late", words(j), "%s begins on %s although %s has it, which is well", j.name, p.who(), by.who())
+	case j.belief != nil && j.belief.Err() == nil && by.runs(): // whatever has happened to its connections, its lease has ended
+		p.w.violate("late", words(j), "%s begins on %s, and on %s its handler goes on, whose context has not ended", j.name, p.who(), by.who())
 	}
 	if j.key < 0 || !q.max.strict {
 		return

@@ -56,9 +56,10 @@ type simJob struct {
 	workers []*Process
 	begins  int
 	began   time.Time
-	losses  int  // leases that its worker had lost then
-	open    bool // its handler has not returned, or has returned nil
-	told    bool // its entry was committed, and the handler was told so
+	losses  int             // leases that its worker had lost then
+	open    bool            // its handler has not returned, or has returned nil
+	belief  context.Context // of its handler at work; nil: it has returned
+	told    bool            // its entry was committed, and the handler was told so
 	waiting []*simJob
 }
 

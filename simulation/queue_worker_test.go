@@ -37,10 +37,10 @@ func (q *queueWork) work(p *Process) error {
 	batches := queue.BatchOptions{ByKey: true, Max: 1 + p.Dice.IntN(10), Wait: p.Dice.about(50 * time.Millisecond)}
 	err = errors.Join(
 		w.Handle(plainKind, func(ctx context.Context, d *queue.Delivery) error {
-			return q.handle(p, []*queue.Delivery{d}, func() error { return q.do(ctx, p, d) })
+			return q.handle(ctx, p, []*queue.Delivery{d}, func() error { return q.do(ctx, p, d) })
 		}),
 		w.Handle(ledgerKind, func(ctx context.Context, d *queue.Delivery) error {
-			return q.handle(p, []*queue.Delivery{d}, func() error {
+			return q.handle(ctx, p, []*queue.Delivery{d}, func() error {
 				if err := q.do(ctx, p, d); err != nil {
 					return err
 				}
@@ -48,7 +48,7 @@ func (q *queueWork) work(p *Process) error {
 			})
 		}),
 		w.HandleBatch(batchKind, batches, func(ctx context.Context, all []*queue.Delivery) error {
-			return q.handle(p, all, func() error { return q.doBatch(ctx, p, db, all) })
+			return q.handle(ctx, p, all, func() error { return q.doBatch(ctx, p, db, all) })
 		}))
 	if err != nil {
 		return err
@@ -57,12 +57,12 @@ func (q *queueWork) work(p *Process) error {
 }
 
 // handle surrounds what a handler does with what the checks need to know.
-func (q *queueWork) handle(p *Process, all []*queue.Delivery, do func() error) (err error) {
+func (q *queueWork) handle(ctx context.Context, p *Process, all []*queue.Delivery, do func() error) (err error) {
 	p.Act(func() {
 		q.running++
 		q.progress = time.Now() //nolint:forbidigo // virtual
 		for _, d := range all {
-			q.begins(p, d)
+			q.begins(ctx, p, d)
 		}
 		if len(all) > 1 {
 			p.w.Reached("a batch of several jobs")
@@ -111,7 +111,7 @@ func resultOf(err error, i int) error {
 }
 
 // begins notes that a job begins. The world's mutex is held.
-func (q *queueWork) begins(p *Process, d *queue.Delivery) {
+func (q *queueWork) begins(ctx context.Context, p *Process, d *queue.Delivery) {
 	j := q.jobs[nameOf(d)]
 	p.Note("begins %s: %d, attempt %d, %d crashes", nameOf(d), d.ID, d.Attempt, d.Crashes)
 	if j == nil {
@@ -127,7 +127,7 @@ func (q *queueWork) begins(p *Process, d *queue.Delivery) {
 	q.checkBegin(p, j)
 	j.begins++
 	j.workers = append(j.workers, p)
-	j.worker, j.began, j.open, j.losses = p, time.Now(), true, q.losses[p] //nolint:forbidigo // virtual
+	j.worker, j.began, j.open, j.losses, j.belief = p, time.Now(), true, q.losses[p], ctx //nolint:forbidigo // virtual
 }
 
 // ends notes that a handler has returned. The world's mutex is held.
@@ -136,6 +136,9 @@ func (q *queueWork) ends(p *Process, d *queue.Delivery, err error) {
 	j := q.jobs[nameOf(d)]
 	if j == nil {
 		return
+	}
+	if j.worker == p {
+		j.belief = nil
 	}
 	if err != nil {
 		j.open = j.open && j.worker != p
