@@ -249,7 +249,7 @@ func (d *Dashboard) editSchedule(ctx context.Context, r *request) (outcome, erro
 		return outcome{}, err
 	}
 	if len(changed) == 0 {
-		return outcome{note: "unchanged", counted: true, detail: "nothing was changed"}, nil
+		return outcome{note: "unchanged", action: "schedule.set", counted: true, detail: "nothing was changed"}, nil
 	}
-	return outcome{note: "edited", detail: strings.Join(changed, ", ")}, nil
+	return outcome{note: "edited", action: "schedule.set", detail: strings.Join(changed, ", ")}, nil
 }

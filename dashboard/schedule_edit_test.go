@@ -92,7 +92,7 @@ func TestEditSchedule(t *testing.T) {
 		must(t, err)
 		s.get(link("schedule", "name", "owned")).has("It comes from <code>/etc/dbcron.yaml</code>: change it there.").lacks(`value="edit"`)
 		s.edit(link("schedule", "name", "owned"), form).is(409)
-		if got, want := done(t, db, "schedule.edit"), []string{
+		if got, want := done(t, db, "schedule.set"), []string{
 			"digest nothing was changed",
 			"digest spec, time_zone, job_max_attempts, job_timeout, tag, missed, overlap, notify, command, stdin", // back to the first form
 			"digest spec, time_zone, job_max_attempts, job_timeout, tag, missed, overlap, notify, command, stdin",

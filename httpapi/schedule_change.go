@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -28,16 +29,31 @@ func applyChange(n *wire.ScheduleChange, s *scheduler.Schedule) error {
 		}
 		s.Stdin = string(n.Payload)
 	}
-	if n.Env != nil {
-		s.Env = n.Env
-	}
-	if n.Headers != nil {
-		s.Headers = n.Headers
-	}
+	s.Env, s.Headers = merged(s.Env, n.Env), merged(s.Headers, n.Headers)
 	if field, err := setting.Apply(scheduler.Settings(), s, n); err != nil {
 		return invalid(field, "%v", err)
 	}
 	return nil
+}
+
+// merged returns pairs with changes: nil takes one away, and an empty map all of them.
+func merged(old map[string]string, changes map[string]*string) map[string]string {
+	switch {
+	case changes == nil:
+		return old
+	case len(changes) == 0:
+		return nil
+	}
+	all := map[string]string{}
+	maps.Copy(all, old)
+	for name, text := range changes {
+		if text == nil {
+			delete(all, name)
+		} else {
+			all[name] = *text
+		}
+	}
+	return all
 }
 
 func ifGiven[T any](to, from *T) {

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"time"
 
@@ -17,6 +18,7 @@ var errNoCommands = errors.New("schedules that run commands, requests, statement
 
 type setScheduleInput struct {
 	Schedule string `path:"schedule" minLength:"1" maxLength:"200"`
+	Only     string `query:"only" enum:"new,existing" doc:"new: only if there is no such schedule yet, else 409. existing: only if there is one, else 404."`
 	Body     wire.ScheduleChange
 }
 
@@ -41,7 +43,7 @@ type previewInput struct {
 func (a *API) scheduleSettings() {
 	register(a, operation{
 		id: "set-schedule", method: http.MethodPut, path: "/schedules/{schedule}", tag: "schedules", scope: ScopeAdmin, body: sizeLarge,
-		status: http.StatusOK, also: http.StatusCreated, errors: []int{http.StatusConflict},
+		status: http.StatusOK, also: http.StatusCreated, errors: []int{http.StatusNotFound, http.StatusConflict},
 		summary: "Change a schedule's settings, or make it",
 		more: "What is not given stays as it is, or is as usual in a new schedule, which needs spec and command. Texts that are empty take a setting back. " +
 			"A schedule that does something else than enqueue a job is made and changed only with a token, by a daemon with --allow-commands; one that comes from a file, only there.",
@@ -67,21 +69,39 @@ func (a *API) scheduleSettings() {
 // created and changed here: see Options.AllowCommands. The request needs a token, too.
 func (a *API) AllowsCommands() bool { return a.opt.AllowCommands }
 
+// errTaken has Set end at once: it tries again after an ErrExists.
+var errTaken = errors.New("the schedule exists")
+
+// mayRunCommands reports whether who asks may have schedules that run something on or from the daemons' hosts.
+func (a *API) mayRunCommands(ctx context.Context) bool {
+	return senderOf(ctx).here != nil || a.AllowsCommands() && senderOf(ctx).token != ""
+}
+
 func (a *API) setSchedule(ctx context.Context, in *setScheduleInput) (*setScheduleOutput, error) {
 	if err := checkNames("schedule", in.Schedule); err != nil {
 		return nil, err
 	}
+	taken := false
 	s, isNew, err := scheduler.Set(ctx, a.db, in.Schedule, func(s *scheduler.Schedule, isNew bool) error {
+		if taken = in.Only == "new" && !isNew; taken {
+			return errTaken
+		}
+		if in.Only == "existing" && isNew {
+			return fmt.Errorf("%w: %s", scheduler.ErrNotFound, in.Schedule)
+		}
 		was := s.Kind
 		if err := applyChange(&in.Body, s); err != nil {
 			return err
 		}
 		// Before validation: the flag is missing in any case.
-		if (s.Kind != "job" || !isNew && was != "job") && (!a.AllowsCommands() || senderOf(ctx).token == "") {
+		if (s.Kind != "job" || !isNew && was != "job") && !a.mayRunCommands(ctx) {
 			return errNoCommands
 		}
 		return problemsOf(s)
 	})
+	if taken {
+		return nil, fmt.Errorf("%w: %s", scheduler.ErrExists, in.Schedule)
+	}
 	var known scheduleProblems
 	if errors.Is(err, scheduler.ErrInvalid) && !errors.As(err, &known) { // it has no slots
 		field := "spec"

@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/url"
 	"strings"
 	"sync"
@@ -37,7 +38,13 @@ func TestSetSchedule(t *testing.T) {
 			is.KeepFor >= 0 || is.Due.IsZero() || !is.Ends.IsZero() {
 			t.Errorf("it is %+v", is)
 		}
-		s.put(path, object{"env": object{}, "stdin": "", "retry_delay": ""}).is(200).has(`"retry_delay":"10s"`)
+		s.put(path, object{"env": object{"A": nil, "B": "c"}, "headers": nil}).is(200)
+		if is, err = scheduler.Get(t.Context(), db.DB, "nightly"); err != nil || !maps.Equal(is.Env, map[string]string{"B": "c"}) {
+			t.Errorf("it is %+v, %v", is, err)
+		}
+		s.put(path+"?only=new", object{"spec": "@daily"}).is(409)
+		s.put(path+"x?only=existing", object{"spec": "@daily", "command": "true"}).is(404)
+		s.put(path+"?only=existing", object{"env": object{}, "stdin": "", "retry_delay": ""}).is(200).has(`"retry_delay":"10s"`)
 		if is, err = scheduler.Get(t.Context(), db.DB, "nightly"); err != nil || is.Env != nil || is.Stdin != "" {
 			t.Errorf("it is %+v, %v", is, err)
 		}

@@ -130,18 +130,18 @@ type SlotStory struct {
 // A ScheduleChange is a change of a schedule. What is left out stays as it is. An empty text takes a
 // setting back. Fields without words here are settings, as in [Schedule].
 type ScheduleChange struct {
-	Spec     *string           `json:"spec,omitempty" maxLength:"1000" doc:"When the schedule runs: five fields as in a crontab, @daily, @every 90s, or @manual." example:"30 2 * * *"`
-	TimeZone *string           `json:"time_zone,omitempty" maxLength:"100" example:"Europe/Berlin"`
-	DST      *string           `json:"dst,omitempty"`
-	Kind     *string           `json:"kind,omitempty" enum:"shell,argv,http,sql,func,job" doc:"What the command is. A new schedule has shell. All but job need dbcron serve --allow-commands."`
-	Command  *string           `json:"command,omitempty" maxLength:"1048576" doc:"A line for the shell, a JSON array of a program and its arguments, a method and a URL, a statement, a function's name, or the kind of a job."`
-	Stdin    *string           `json:"stdin,omitempty" maxLength:"1048576" doc:"What the command reads, the body of the request, or the payload of the job as text. It is not shown."`
-	Payload  json.RawMessage   `json:"payload,omitempty" doc:"The payload of the job, any JSON, instead of stdin. Default: the schedule, the slot and the id of the run."`
-	Env      map[string]string `json:"env,omitempty" doc:"All variables that the command gets. They are not shown."`
-	Headers  map[string]string `json:"headers,omitempty" doc:"All headers of the request. They are not shown."`
-	Dir      *string           `json:"dir,omitempty" maxLength:"4096"`
-	User     *string           `json:"user,omitempty" maxLength:"64"`
-	Tag      *string           `json:"tag,omitempty" maxLength:"64"`
+	Spec     *string            `json:"spec,omitempty" maxLength:"1000" doc:"When the schedule runs: five fields as in a crontab, @daily, @every 90s, or @manual." example:"30 2 * * *"`
+	TimeZone *string            `json:"time_zone,omitempty" maxLength:"100" example:"Europe/Berlin"`
+	DST      *string            `json:"dst,omitempty"`
+	Kind     *string            `json:"kind,omitempty" enum:"shell,argv,http,sql,func,job" doc:"What the command is. A new schedule has shell. All but job need dbcron serve --allow-commands."`
+	Command  *string            `json:"command,omitempty" maxLength:"1048576" doc:"A line for the shell, a JSON array of a program and its arguments, a method and a URL, a statement, a function's name, or the kind of a job."`
+	Stdin    *string            `json:"stdin,omitempty" maxLength:"1048576" doc:"What the command reads, the body of the request, or the payload of the job as text. It is not shown."`
+	Payload  json.RawMessage    `json:"payload,omitempty" doc:"The payload of the job, any JSON, instead of stdin. Default: the schedule, the slot and the id of the run."`
+	Env      map[string]*string `json:"env,omitempty" doc:"Variables that the command gets, besides those that it has; null takes one away, and {} all. They are not shown." example:"{\"PGHOST\":\"db2\",\"OLD\":null}"`
+	Headers  map[string]*string `json:"headers,omitempty" doc:"Headers of the request, besides those that it has; null takes one away, and {} all. They are not shown."`
+	Dir      *string            `json:"dir,omitempty" maxLength:"4096"`
+	User     *string            `json:"user,omitempty" maxLength:"64"`
+	Tag      *string            `json:"tag,omitempty" maxLength:"64"`
 
 	JobQueue       *string   `json:"job_queue,omitempty" maxLength:"200"`
 	JobKey         *string   `json:"job_key,omitempty" maxLength:"200"`

@@ -329,8 +329,7 @@ func (e *enqueueing) route(ctx context.Context, kind string) (string, error) {
 
 // isNotThere reports whether an error says that something is not there.
 func isNotThere(err error) bool {
-	var code exitError
-	return errors.Is(err, queue.ErrNotFound) || errors.As(err, &code) && code.code == exitNotFound
+	return err != nil && codeOf(err) == exitNotFound
 }
 
 func (p *program) tellEnqueued(all []wire.Enqueued, made []string, output string) error {

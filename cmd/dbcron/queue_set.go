@@ -105,7 +105,7 @@ func (p *program) setQueue(ctx context.Context, name string, given map[string]st
 	if err := refused(mismatches(&q)); err != nil { // before the queue is created
 		return err
 	}
-	change, err := changeOf(&q, given)
+	change, err := changeOf[wire.QueueChange](wireof.Queue(&q), given)
 	if err != nil {
 		return err
 	}
@@ -122,16 +122,19 @@ func (p *program) setQueue(ctx context.Context, name string, given map[string]st
 	return nil
 }
 
-// changeOf returns the settings of a queue that are given, as the API takes them.
-func changeOf(q *admin.Queue, given map[string]string) (change wire.QueueChange, err error) {
-	text, err := json.Marshal(wireof.Queue(q))
+// changeOf returns those settings of a noun that are given, as the API takes them.
+func changeOf[T any](noun any, given map[string]string) (change T, err error) {
+	text, err := json.Marshal(noun)
 	all, only := map[string]json.RawMessage{}, map[string]json.RawMessage{}
 	if err == nil {
 		err = json.Unmarshal(text, &all)
 	}
 	for name := range given {
-		if only[name] = all[name]; only[name] == nil { // an empty text is left out
+		if only[name] = all[name]; only[name] == nil { // an empty text and 0 are left out
 			only[name] = json.RawMessage(`""`)
+			if json.Unmarshal(fmt.Appendf(nil, `{%q: ""}`, name), new(T)) != nil {
+				only[name] = json.RawMessage(`0`)
+			}
 		}
 	}
 	if err == nil {

@@ -15,7 +15,7 @@ func TestQueueUsage(t *testing.T) {
 		{"queue show", "accepts 1 arg"},
 		{"queue show x -o yaml", "yaml"},
 		{"queue set x --max-attempts 0 --timeout soon", "2 errors to correct"},
-		{"queue resize x 0", "number of blocks"},
+		{"queue resize x 0", `blocks: "0" is not a number from 1 to 1000`},
 		{"queue peek x -n 0", "-n 0"},
 		{"job enqueue", "the kind is missing"},
 		{"job enqueue x nothing", "not JSON"},

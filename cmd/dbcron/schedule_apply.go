@@ -120,7 +120,13 @@ func (p *program) importFile(ctx context.Context, file *scheduleFile, f *importF
 				return err
 			}
 		}
-		return p.warnOfMissing(ctx, db, file.given)
+		return p.warnOfMissing(file.given, func(name string) (bool, error) {
+			_, err := scheduler.Get(ctx, db, name)
+			if errors.Is(err, scheduler.ErrNotFound) {
+				return true, nil
+			}
+			return false, err
+		})
 	})
 }
 

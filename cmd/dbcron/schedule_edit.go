@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
@@ -50,11 +48,9 @@ they do not say otherwise (2026-12-31T18:00, or 2026-12-31T18:00:00Z).`,
 			if err := f.apply(&s); err != nil {
 				return err
 			}
-			return p.with(c.Context(), func(db *dialect.DB) error {
-				if err := p.did(c.Context(), scheduler.Add(c.Context(), db, s), "schedule.add", name, 1, ""); err != nil {
-					return err
-				}
-				return p.warnOfMissing(c.Context(), db, []scheduler.Schedule{s})
+			return p.withAPI(c.Context(), func() error {
+				_, err := p.setSchedule(c.Context(), &f, &s, "new")
+				return err
 			})
 		},
 	}
@@ -84,38 +80,55 @@ comes from a file is changed there: exit code 4.`,
 			if !f.any() {
 				return usagef("there is nothing to change; name with flags what is to be: %s", c.Use)
 			}
-			return p.with(c.Context(), func(db *dialect.DB) error { return p.editSchedule(c.Context(), db, name, &f) })
+			return p.withAPI(c.Context(), func() error { return p.editSchedule(c.Context(), name, &f) })
 		},
 	}
 	f.register(c)
 	return c
 }
 
-func (p *program) editSchedule(ctx context.Context, db *dialect.DB, name string, f *scheduleFlags) error {
-	s, err := scheduler.Get(ctx, db, name)
+func (p *program) editSchedule(ctx context.Context, name string, f *scheduleFlags) error {
+	w, err := ask[wire.Schedule](ctx, p, "get-schedule", "schedule", name)
 	if err != nil {
 		return err
 	}
+	s := wireof.ScheduleOf(w)
 	if s.Source != "" { // before any error about the flags
 		return fmt.Errorf("%w: %s comes from %s", scheduler.ErrManaged, name, s.Source)
 	}
 	if err := f.apply(&s); err != nil {
 		return err
 	}
-	if err := p.did(ctx, scheduler.Edit(ctx, db, s), "schedule.edit", name, 1, ""); err != nil {
-		return err
-	}
-	if s, err = scheduler.Get(ctx, db, name); err != nil {
-		return err
-	}
-	if s.State != "active" {
+	w, err = p.setSchedule(ctx, f, &s, "existing")
+	if err == nil && w.State != "active" {
+		s = wireof.ScheduleOf(w)
 		fmt.Fprintf(p.err, "dbcron: it does not run yet: it is %s; dbcron schedule resume lets it run again\n", standing(&s))
 	}
-	return p.warnOfMissing(ctx, db, []scheduler.Schedule{s})
+	return err
+}
+
+// setSchedule sends what the flags have changed of a schedule, and warns of what is missing.
+func (p *program) setSchedule(ctx context.Context, f *scheduleFlags, s *scheduler.Schedule, only string) (*wire.Schedule, error) {
+	change, err := f.change(s)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := p.send(ctx, "set-schedule", values{"schedule": s.Name, "only": only}, change, "")
+	if err != nil {
+		return nil, flagged(err)
+	}
+	set := answer.(*wire.Schedule) //nolint:forcetypeassert // it sets a schedule
+	return set, p.warnOfMissing([]scheduler.Schedule{*s}, func(name string) (bool, error) {
+		_, err := ask[wire.Schedule](ctx, p, "get-schedule", "schedule", name)
+		if isNotThere(err) {
+			return true, nil
+		}
+		return false, err
+	})
 }
 
 // warnOfMissing warns of schedules that others start but that do not exist, perhaps not yet.
-func (p *program) warnOfMissing(ctx context.Context, db *dialect.DB, given []scheduler.Schedule) error {
+func (p *program) warnOfMissing(given []scheduler.Schedule, isMissing func(name string) (bool, error)) error {
 	known := map[string]bool{"": true}
 	for _, s := range given {
 		known[s.Name] = true
@@ -126,7 +139,7 @@ func (p *program) warnOfMissing(ctx context.Context, db *dialect.DB, given []sch
 				continue
 			}
 			known[next.name] = true
-			missing, err := isMissing(ctx, db, next.name)
+			missing, err := isMissing(next.name)
 			if err != nil {
 				return err
 			}
@@ -137,14 +150,6 @@ func (p *program) warnOfMissing(ctx context.Context, db *dialect.DB, given []sch
 		}
 	}
 	return nil
-}
-
-func isMissing(ctx context.Context, db *dialect.DB, name string) (bool, error) {
-	_, err := scheduler.Get(ctx, db, name)
-	if errors.Is(err, scheduler.ErrNotFound) {
-		return true, nil
-	}
-	return false, err
 }
 
 func (p *program) scheduleDelete() *cobra.Command {

@@ -8,7 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // Flags of add and edit that are not settings: when, and what to run.
@@ -96,6 +98,49 @@ func (f *scheduleFlags) apply(s *scheduler.Schedule) error {
 		}
 	}
 	return f.refuse(s)
+}
+
+// change returns what the flags have changed of a schedule, as the API takes it.
+func (f *scheduleFlags) change(s *scheduler.Schedule) (change wire.ScheduleChange, err error) {
+	given := map[string]string{}
+	for i := range settings {
+		if flag := settings[i].Flag(); f.changed(flag) {
+			given[settings[i].Name] = f.text(flag)
+		}
+	}
+	if change, err = changeOf[wire.ScheduleChange](wireof.Schedule(s), given); err != nil {
+		return change, err
+	}
+	if f.changed("spec") {
+		change.Spec = &s.Spec
+	}
+	if len(f.words) > 0 || f.changed("http") || f.changed("sql") || f.changed("func") || f.changed("job") {
+		change.Kind, change.Command = &s.Kind, &s.Command
+	}
+	if f.changed(inputFlag(s.Kind)) {
+		change.Stdin = &s.Stdin
+	}
+	change.Env, change.Headers = pairChanges(f.env, "=", s.Env), pairChanges(f.headers, ":", s.Headers)
+	return change, nil
+}
+
+// pairChanges returns what becomes of the pairs that flags name; nil: they are taken away.
+func pairChanges(given []string, between string, is map[string]string) map[string]*string {
+	if len(given) == 0 {
+		return nil
+	}
+	changes := map[string]*string{}
+	for _, pair := range given {
+		name, _, _ := strings.Cut(pair, between)
+		if between == ":" {
+			name = strings.TrimSpace(name)
+		}
+		changes[name] = nil
+		if text, has := is[name]; has {
+			changes[name] = &text
+		}
+	}
+	return changes
 }
 
 // work sets what is run.
