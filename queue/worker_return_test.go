@@ -414,6 +414,19 @@ func TestCharges(t *testing.T) {
 	}
 }
 
+// A lease counts from when its renewal was asked for: the database may have renewed it then, though the answer comes later.
+func TestALeaseCountsFromTheQuestion(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		w := worker(t, client(t, db, Options{}), WorkerOptions{Lease: time.Minute})
+		w.lease.node = "host:1:x"
+		asked := instant.Now().Add(-20 * time.Second)
+		w.lease.renewed("host:1:x", asked)
+		if want := asked.Add(usable(time.Minute)); w.lease.deadline != want {
+			t.Errorf("it lasts for %v longer than what was asked for", w.lease.deadline.Sub(want))
+		}
+	})
+}
+
 // A lease that is granted late is none: its time has run while it was waited for. The worker ends it,
 // and asks for another one.
 func TestLateGrant(t *testing.T) {

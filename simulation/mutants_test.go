@@ -35,10 +35,6 @@ var mutants = []mutant{
 		"return asked.Add(usable(l.opt.Lease))", "return asked.Add(time.Hour)", "late", 60,
 	},
 	{
-		"a lease counts from the answer to its renewal", "queue", "queue/worker_lease.go",
-		"	l.lasts(l.until(asked))\n}", "	l.lasts(l.until(instant.Now()))\n}", "late", 200,
-	},
-	{
 		"late workers are not expelled", "queue", "queue/internal/store/nodes.go",
 		"`name = :node AND state = 'live' AND expire_at <= {now}`)", "`name = :node AND state = 'live' AND expire_at <= {now} AND 1 = 0`)", "stuck", 60,
 	},
