@@ -175,7 +175,7 @@ func (s *soak) produce(ctx context.Context) error {
 		s.jobs += len(ids)
 		s.mu.Unlock()
 		if n%10 == 0 {
-			_, _, err = c.EnqueueGroup(ctx, queue.Group{Callback: &queue.Job{Queue: "soak", Kind: "plain"}},
+			_, _, err = c.EnqueueGroup(ctx, queue.Group{Keep: 30 * time.Second, Callback: &queue.Job{Queue: "soak", Kind: "plain"}},
 				queue.Job{Queue: "soak", Kind: "plain"}, queue.Job{Queue: "soak", Kind: "plain"})
 		}
 		if err == nil {
