@@ -101,42 +101,12 @@ func examineQueues(ctx context.Context, db *dialect.DB, now time.Time) (fine str
 	if err != nil {
 		return "", nil, err
 	}
-	depths, _, wrong, err := lookAtQueues(ctx, c, now)
+	depths, _, wrong, err := health.AllQueues(ctx, c, now)
 	fine = "there is none"
 	if len(depths) > 0 {
 		fine = plain.Plural(len(depths), "queue", "queues") + ", none of them behind or paused; no job died in the last day"
 	}
 	return fine, wrong, err
-}
-
-// lookAtQueues counts the jobs of all queues and finds their problems. minutes is the throughput of the last
-// hour.
-func lookAtQueues(ctx context.Context, c *admin.Client,
-	now time.Time,
-) (depths []health.Depth, minutes []admin.Minute, wrong []health.Problem, err error) {
-	queues, err := c.Queues(ctx, "", health.MostQueues)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	if depths, err = health.Depths(ctx, c, queues, health.CountTo, now); err != nil {
-		return nil, nil, nil, err
-	}
-	if minutes, err = c.FinishedByMinute(ctx, time.Hour); err != nil {
-		return nil, nil, nil, err
-	}
-	finished, err := c.Finished(ctx, 24*time.Hour)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	dead := map[string]int{}
-	for _, f := range finished {
-		dead[f.Queue] += f.Dead
-	}
-	if wrong, err = health.OfQueues(ctx, c, depths, minutes, dead, now); err != nil {
-		return depths, minutes, wrong, err
-	}
-	idle, err := health.OfWorkers(ctx, c)
-	return depths, minutes, append(wrong, idle...), err
 }
 
 // examineTokens finds tokens that expire soon.

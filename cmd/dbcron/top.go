@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bufio"
-	"context"
-	"fmt"
-	"io"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/ops/top"
 )
 
 func (p *program) top() *cobra.Command {
@@ -37,43 +34,20 @@ turns colors off. It changes nothing.`,
 				return usagef("--interval %v is shorter than 500ms, which would only load the database", interval)
 			}
 			return p.with(c.Context(), func(db *dialect.DB) error {
-				look, err := newTopLook(db)
+				look, err := top.New(db)
 				if err != nil {
 					return err
 				}
 				if out, ok := p.out.(*os.File); ok && !once && isTerminal(p.in) && isTerminal(out) {
-					return (&topTerminal{
-						look: look, interval: interval, in: p.in.(*os.File), out: out,
-						plain: p.getenv("NO_COLOR") != "",
-					}).run(c.Context())
+					return (&top.Terminal{
+						Look: look, Interval: interval, In: p.in.(*os.File), Out: out, Plain: p.getenv("NO_COLOR") != "",
+					}).Run(c.Context())
 				}
-				return printTop(c.Context(), p.out, look)
+				return look.Print(c.Context(), p.out)
 			})
 		},
 	}
 	durationVar(c.Flags(), &interval, "interval", interval, "how often to look")
 	c.Flags().BoolVar(&once, "once", false, "print everything once, and end")
 	return c
-}
-
-// printTop prints everything once, for output that is not a terminal.
-func printTop(ctx context.Context, to io.Writer, look *topLook) error {
-	w := bufio.NewWriter(to)
-	for i, at := range []topPlace{{view: topOverview}, {view: topQueues}, {view: topSchedules}, {view: topLocks}, {view: topDaemons}} {
-		s := look.at(ctx, at)
-		if s.err != nil {
-			return s.err
-		}
-		if i > 0 {
-			fmt.Fprintln(w)
-			fmt.Fprintln(w, s.title)
-		}
-		for _, l := range s.lines {
-			if i == 0 && l.also { // it follows in full
-				continue
-			}
-			fmt.Fprintln(w, l.text)
-		}
-	}
-	return w.Flush()
 }

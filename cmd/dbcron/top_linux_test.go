@@ -126,7 +126,7 @@ func (p *pty) ends(t *testing.T, c *exec.Cmd) {
 	if err := c.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
-	p.waitFor(t, topLeave)
+	p.waitFor(t, "\x1b[0m\x1b[?25h\x1b[?1049l")
 	after, err := unix.IoctlGetTermios(int(p.slave.Fd()), unix.TCGETS)
 	if err != nil || *after != *p.before {
 		t.Errorf("the terminal is %+v, and was %+v: %v", after, p.before, err)

@@ -1,9 +1,12 @@
-package main
+// Package top is what dbcron top shows: the views, and the terminal in which a user goes through them.
+package top
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -21,60 +24,60 @@ import (
 
 // The views of dbcron top.
 const (
-	topOverview  = "overview"
-	topQueues    = "queues"
-	topQueue     = "queue"
-	topSchedules = "schedules"
-	topRuns      = "runs"
-	topLocks     = "locks"
-	topDaemons   = "daemons"
+	overviewView  = "overview"
+	queuesView    = "queues"
+	queueView     = "queue"
+	schedulesView = "schedules"
+	runsView      = "runs"
+	locksView     = "locks"
+	daemonsView   = "daemons"
 )
 
 // Limits of one read. Jobs of queues are counted as on the dashboard.
 const (
-	topRows     = 200
-	topNext     = 10
-	topJobs     = 25 // per state
-	topLookTime = 15 * time.Second
+	maxRows  = 200
+	maxNext  = 10
+	maxJobs  = 25 // per state
+	lookTime = 15 * time.Second
 )
 
-// A topPlace is a view and its subject.
-type topPlace struct{ view, name string }
+// A place is a view and its subject.
+type place struct{ view, name string }
 
-// A topLine is a line of a view.
-type topLine struct {
+// A line is a line of a view.
+type line struct {
 	text string
-	kind topKind
-	into topPlace // where enter leads; zero: nowhere
-	also bool     // it also appears in another view
+	kind kind
+	into place // where enter leads; zero: nowhere
+	also bool  // it also appears in another view
 }
 
-type topKind int
+type kind int
 
 const (
-	topPlain topKind = iota
-	topHead
-	topGood
-	topOdd // noteworthy
-	topBad
+	plainLine kind = iota
+	headLine
+	goodLine
+	oddLine // noteworthy
+	badLine
 )
 
-// A topScreen is a view at one time.
-type topScreen struct {
-	at    topPlace
+// A screen is a view at one time.
+type screen struct {
+	at    place
 	title string
-	lines []topLine
+	lines []line
 	when  time.Time // by the database's clock
 	took  time.Duration
 	err   error
 }
 
-func (s *topScreen) add(kind topKind, into topPlace, format string, args ...any) {
-	s.lines = append(s.lines, topLine{text: fmt.Sprintf(format, args...), kind: kind, into: into})
+func (s *screen) add(kind kind, into place, format string, args ...any) {
+	s.lines = append(s.lines, line{text: fmt.Sprintf(format, args...), kind: kind, into: into})
 }
 
-// A topLook reads what dbcron top shows. It is not safe for concurrent use.
-type topLook struct {
+// A Look reads what dbcron top shows. It is not safe for concurrent use.
+type Look struct {
 	db     *dialect.DB
 	queues *admin.Client
 	locks  *lock.Locker
@@ -83,11 +86,11 @@ type topLook struct {
 	depths  []health.Depth
 	minutes []admin.Minute
 	wrong   []health.Problem
-	rates   map[string]topRate
+	rates   map[string]rate
 }
 
-// A topRate is the rate of jobs into a queue between two reads.
-type topRate struct {
+// A rate is the rate of jobs into a queue between two reads.
+type rate struct {
 	at       time.Time
 	depth    int
 	done     int // in the last hour, by the counters
@@ -95,8 +98,9 @@ type topRate struct {
 	measured bool
 }
 
-func newTopLook(db *dialect.DB) (l *topLook, err error) {
-	l = &topLook{db: db, rates: map[string]topRate{}}
+// New returns a look at the tables of a database.
+func New(db *dialect.DB) (l *Look, err error) {
+	l = &Look{db: db, rates: map[string]rate{}}
 	if l.queues, err = admin.New(db, admin.Options{}); err != nil {
 		return nil, err
 	}
@@ -104,17 +108,39 @@ func newTopLook(db *dialect.DB) (l *topLook, err error) {
 	return l, err
 }
 
+// Print prints everything once, for output that is not a terminal.
+func (l *Look) Print(ctx context.Context, to io.Writer) error {
+	w := bufio.NewWriter(to)
+	for i, at := range []place{{view: overviewView}, {view: queuesView}, {view: schedulesView}, {view: locksView}, {view: daemonsView}} {
+		s := l.at(ctx, at)
+		if s.err != nil {
+			return s.err
+		}
+		if i > 0 {
+			fmt.Fprintln(w)
+			fmt.Fprintln(w, s.title)
+		}
+		for _, line := range s.lines {
+			if i == 0 && line.also { // it follows in full
+				continue
+			}
+			fmt.Fprintln(w, line.text)
+		}
+	}
+	return w.Flush()
+}
+
 // at reads a view.
-func (l *topLook) at(ctx context.Context, place topPlace) *topScreen {
-	ctx, cancel := context.WithTimeout(ctx, topLookTime)
+func (l *Look) at(ctx context.Context, place place) *screen {
+	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
-	s, began := &topScreen{at: place}, instant.Now()
+	s, began := &screen{at: place}, instant.Now()
 	l.now, s.err = scheduler.Clock(ctx, l.db)
 	s.when = l.now
 	if s.err == nil {
-		s.err = map[string]func(context.Context, *topScreen) error{
-			topOverview: l.overview, topQueues: l.allQueues, topQueue: l.queue, topSchedules: l.schedules,
-			topRuns: l.runs, topLocks: l.allLocks, topDaemons: l.daemons,
+		s.err = map[string]func(context.Context, *screen) error{
+			overviewView: l.overview, queuesView: l.allQueues, queueView: l.queue, schedulesView: l.schedules,
+			runsView: l.runs, locksView: l.allLocks, daemonsView: l.daemons,
 		}[place.view](ctx, s)
 	}
 	s.took = instant.Now().Sub(began)
@@ -122,7 +148,7 @@ func (l *topLook) at(ctx context.Context, place topPlace) *topScreen {
 }
 
 // table adds aligned rows, of which the first is the heading.
-func (s *topScreen) table(rows [][]string, lines []topLine) {
+func (s *screen) table(rows [][]string, lines []line) {
 	widths := make([]int, len(rows[0]))
 	for _, row := range rows {
 		for i, cell := range row {
@@ -137,7 +163,7 @@ func (s *topScreen) table(rows [][]string, lines []topLine) {
 				b.WriteString(strings.Repeat(" ", widths[j]-text.StringWidthWithoutEscSequences(cell)+2))
 			}
 		}
-		l := topLine{text: strings.TrimRight(b.String(), " "), kind: topHead}
+		l := line{text: strings.TrimRight(b.String(), " "), kind: headLine}
 		if i > 0 {
 			l.kind, l.into = lines[i-1].kind, lines[i-1].into
 		}
@@ -146,9 +172,9 @@ func (s *topScreen) table(rows [][]string, lines []topLine) {
 }
 
 // overview shows problems first.
-func (l *topLook) overview(ctx context.Context, s *topScreen) error {
+func (l *Look) overview(ctx context.Context, s *screen) error {
 	s.title = "Overview"
-	wrong, next, err := health.OfSchedules(ctx, l.db, l.now, topNext)
+	wrong, next, err := health.OfSchedules(ctx, l.db, l.now, maxNext)
 	if err != nil {
 		return err
 	}
@@ -168,43 +194,43 @@ func (l *topLook) overview(ctx context.Context, s *topScreen) error {
 		return err
 	}
 	all := slices.Concat(wrong, failed, l.wrong, pushed, lost)
-	slices.SortStableFunc(all, func(a, b health.Problem) int { return cmp.Compare(topKindOf(&b), topKindOf(&a)) })
-	s.add(topHead, topPlace{}, "WHAT IS WRONG")
+	slices.SortStableFunc(all, func(a, b health.Problem) int { return cmp.Compare(kindOf(&b), kindOf(&a)) })
+	s.add(headLine, place{}, "WHAT IS WRONG")
 	if len(all) == 0 {
-		s.add(topGood, topPlace{}, "nothing")
+		s.add(goodLine, place{}, "nothing")
 	}
 	for i := range all {
 		l.problem(s, &all[i])
 	}
 	if live == 0 {
-		s.add(topOdd, topPlace{view: topDaemons}, "No daemon or worker is at work")
+		s.add(oddLine, place{view: daemonsView}, "No daemon or worker is at work")
 	} else {
-		s.add(topPlain, topPlace{view: topDaemons}, "%s at work", plain.Plural(live, "daemon or worker is", "daemons and workers are"))
+		s.add(plainLine, place{view: daemonsView}, "%s at work", plain.Plural(live, "daemon or worker is", "daemons and workers are"))
 	}
 	own := len(s.lines)
-	s.add(topPlain, topPlace{}, "")
+	s.add(plainLine, place{}, "")
 	l.queueTable(s, 10)
 	for i := own; i < len(s.lines); i++ {
 		s.lines[i].also = true
 	}
-	s.add(topPlain, topPlace{}, "")
-	rows, lines := [][]string{{"NEXT", "IN", "SCHEDULE"}}, []topLine(nil)
+	s.add(plainLine, place{}, "")
+	rows, lines := [][]string{{"NEXT", "IN", "SCHEDULE"}}, []line(nil)
 	for i := range next {
 		rows = append(rows, []string{next[i].Due.UTC().Format(time.DateTime), l.until(next[i].Due), plain.Cut(next[i].Name, 60)})
-		lines = append(lines, topLine{into: topPlace{topRuns, next[i].Name}})
+		lines = append(lines, line{into: place{runsView, next[i].Name}})
 	}
 	s.table(rows, lines)
 	return nil
 }
 
-func topKindOf(p *health.Problem) topKind {
+func kindOf(p *health.Problem) kind {
 	if p.Bad {
-		return topBad
+		return badLine
 	}
-	return topOdd
+	return oddLine
 }
 
-func (l *topLook) problem(s *topScreen, p *health.Problem) {
+func (l *Look) problem(s *screen, p *health.Problem) {
 	line := p.What()
 	if p.Why != "" {
 		line += ": " + p.Why
@@ -212,18 +238,18 @@ func (l *topLook) problem(s *topScreen, p *health.Problem) {
 	if !p.Since.IsZero() {
 		line += fmt.Sprintf(" (%s ago)", plain.Span(max(0, l.now.Sub(p.Since))))
 	}
-	into := topPlace{view: topDaemons}
+	into := place{view: daemonsView}
 	switch {
 	case p.Of == health.Queues, p.Of == health.Endpoints:
-		into = topPlace{topQueue, p.Name}
+		into = place{queueView, p.Name}
 	case p.Of != health.Processes:
-		into = topPlace{topRuns, p.Name}
+		into = place{runsView, p.Name}
 	}
-	s.add(topKindOf(p), into, "%s", line)
+	s.add(kindOf(p), into, "%s", line)
 }
 
 // until formats the time left until an instant.
-func (l *topLook) until(at time.Time) string {
+func (l *Look) until(at time.Time) string {
 	if d := at.Sub(l.now); d > 0 {
 		return plain.Span(d)
 	}
@@ -231,7 +257,7 @@ func (l *topLook) until(at time.Time) string {
 }
 
 // ago formats the time since an instant.
-func (l *topLook) ago(at time.Time) string {
+func (l *Look) ago(at time.Time) string {
 	if at.IsZero() {
 		return "–"
 	}
@@ -239,8 +265,8 @@ func (l *topLook) ago(at time.Time) string {
 }
 
 // readQueues counts the jobs of all queues and finds their problems.
-func (l *topLook) readQueues(ctx context.Context) (err error) {
-	l.depths, l.minutes, l.wrong, err = lookAtQueues(ctx, l.queues, l.now)
+func (l *Look) readQueues(ctx context.Context) (err error) {
+	l.depths, l.minutes, l.wrong, err = health.AllQueues(ctx, l.queues, l.now)
 	if err != nil {
 		return err
 	}
@@ -252,8 +278,8 @@ func (l *topLook) readQueues(ctx context.Context) (err error) {
 
 // measure computes how many jobs entered a queue since the last read: its jobs now plus those done meanwhile, minus
 // its jobs then.
-func (l *topLook) measure(d *health.Depth) {
-	is := topRate{at: l.now, depth: d.Ready + d.Running + d.Delayed}
+func (l *Look) measure(d *health.Depth) {
+	is := rate{at: l.now, depth: d.Ready + d.Running + d.Delayed}
 	for _, m := range l.minutes {
 		if m.Queue == d.Name {
 			is.done += m.Done + m.Dead
@@ -273,11 +299,11 @@ func (l *topLook) measure(d *health.Depth) {
 }
 
 // queueTable adds up to limit queues, those that lag behind first.
-func (l *topLook) queueTable(s *topScreen, limit int) {
+func (l *Look) queueTable(s *screen, limit int) {
 	all := slices.Clone(l.depths)
 	slices.SortStableFunc(all, func(a, b health.Depth) int { return cmp.Or(cmp.Compare(b.Age, a.Age), cmp.Compare(b.Ready, a.Ready)) })
 	head := []string{"QUEUE", "STATE", "READY", "OLDEST", "RUNNING", "DELAYED", "DEAD", "IN/MIN", "OUT/MIN", "EMPTY IN"}
-	rows, lines := [][]string{head}, []topLine(nil)
+	rows, lines := [][]string{head}, []line(nil)
 	flows := health.Flows(l.minutes, l.now)
 	for i := range all[:min(len(all), limit)] {
 		d := &all[i]
@@ -288,12 +314,12 @@ func (l *topLook) queueTable(s *topScreen, limit int) {
 		if r := l.rates[d.Name]; r.measured {
 			in = fmt.Sprintf("%.0f", r.perMin)
 		}
-		line := topLine{into: topPlace{topQueue, d.Name}}
+		line := line{into: place{queueView, d.Name}}
 		switch {
 		case d.Behind():
-			line.kind = topBad
+			line.kind = badLine
 		case d.State != "active" || d.Dead > 0:
-			line.kind = topOdd
+			line.kind = oddLine
 		}
 		rows = append(rows, []string{
 			plain.Cut(d.Name, 30), d.State, plain.Count(d.Ready, d.Limit), oldest, plain.Count(d.Running, d.Limit), plain.Count(d.Delayed, d.Limit),
@@ -303,11 +329,11 @@ func (l *topLook) queueTable(s *topScreen, limit int) {
 	}
 	s.table(rows, lines)
 	if more := len(all) - limit; more > 0 {
-		s.add(topPlain, topPlace{view: topQueues}, "%s", plain.Plural(more, "more queue", "more queues"))
+		s.add(plainLine, place{view: queuesView}, "%s", plain.Plural(more, "more queue", "more queues"))
 	}
 }
 
-func (l *topLook) allQueues(ctx context.Context, s *topScreen) error {
+func (l *Look) allQueues(ctx context.Context, s *screen) error {
 	s.title = "Queues"
 	if err := l.readQueues(ctx); err != nil {
 		return err
@@ -317,7 +343,7 @@ func (l *topLook) allQueues(ctx context.Context, s *topScreen) error {
 }
 
 // queue shows a queue and its jobs.
-func (l *topLook) queue(ctx context.Context, s *topScreen) error {
+func (l *Look) queue(ctx context.Context, s *screen) error {
 	name := s.at.name
 	s.title = "Queue " + plain.Cut(name, 60)
 	q, err := l.queues.Queue(ctx, name)
@@ -333,22 +359,22 @@ func (l *topLook) queue(ctx context.Context, s *topScreen) error {
 	l.measure(&l.depths[0])
 	l.queueTable(s, 1)
 	if q.Reason != "" {
-		s.add(topOdd, topPlace{}, "paused: %s", plain.Cut(q.Reason, 200))
+		s.add(oddLine, place{}, "paused: %s", plain.Cut(q.Reason, 200))
 	}
-	rows, lines := [][]string{{"JOB", "STATE", "KIND", "KEY", "ATTEMPTS", "ENQUEUED", "ERROR OR WORKER"}}, []topLine(nil)
+	rows, lines := [][]string{{"JOB", "STATE", "KIND", "KEY", "ATTEMPTS", "ENQUEUED", "ERROR OR WORKER"}}, []line(nil)
 	for _, state := range []admin.State{admin.StateRunning, admin.StateDead, admin.StateDelayed, admin.StateReady} {
-		jobs, _, err := l.queues.Jobs(ctx, admin.Filter{Queue: name, State: state, Limit: topJobs})
+		jobs, _, err := l.queues.Jobs(ctx, admin.Filter{Queue: name, State: state, Limit: maxJobs})
 		if err != nil {
 			return err
 		}
 		for i := range jobs {
 			j := &jobs[i]
-			line := topLine{}
+			line := line{}
 			switch {
 			case j.State == admin.StateDead:
-				line.kind = topBad
+				line.kind = badLine
 			case j.Error != "":
-				line.kind = topOdd
+				line.kind = oddLine
 			}
 			rows = append(rows, []string{
 				fmt.Sprint(j.ID), string(j.State), plain.Cut(j.Kind, 30), plain.Cut(j.Key, 30), fmt.Sprint(j.Attempts), l.ago(j.Enqueued) + " ago",
@@ -357,19 +383,19 @@ func (l *topLook) queue(ctx context.Context, s *topScreen) error {
 			lines = append(lines, line)
 		}
 	}
-	s.add(topPlain, topPlace{}, "")
+	s.add(plainLine, place{}, "")
 	s.table(rows, lines)
 	return nil
 }
 
 // schedules shows failed schedules, and then the others by next slot.
-func (l *topLook) schedules(ctx context.Context, s *topScreen) error {
+func (l *Look) schedules(ctx context.Context, s *screen) error {
 	s.title = "Schedules"
-	failed, err := scheduler.InState(ctx, l.db, "failed", topRows)
+	failed, err := scheduler.InState(ctx, l.db, "failed", maxRows)
 	if err != nil {
 		return err
 	}
-	planned, err := scheduler.Upcoming(ctx, l.db, topRows)
+	planned, err := scheduler.Upcoming(ctx, l.db, maxRows)
 	if err != nil {
 		return err
 	}
@@ -383,26 +409,26 @@ func (l *topLook) schedules(ctx context.Context, s *topScreen) error {
 			last[r.Schedule] = r
 		}
 	}
-	rows, lines := [][]string{{"SCHEDULE", "STATE", "NEXT IN", "LAST RUN", "SPEC", "WHY"}}, []topLine(nil)
-	add := func(sc *scheduler.Schedule, next, why string, kind topKind) {
+	rows, lines := [][]string{{"SCHEDULE", "STATE", "NEXT IN", "LAST RUN", "SPEC", "WHY"}}, []line(nil)
+	add := func(sc *scheduler.Schedule, next, why string, kind kind) {
 		was := "–"
 		if r := last[sc.Name]; r != nil {
 			was = r.State + ", " + l.ago(r.Finished) + " ago"
 			if slices.Contains([]string{"failed", "timeout", "lost"}, r.State) {
-				kind = max(kind, topBad)
+				kind = max(kind, badLine)
 				why = cmp.Or(why, r.Error)
 			}
 		}
 		rows = append(rows, []string{plain.Cut(sc.Name, 40), sc.State, next, was, plain.Cut(sc.Spec, 20), plain.Cut(why, 100)})
-		lines = append(lines, topLine{kind: kind, into: topPlace{topRuns, sc.Name}})
+		lines = append(lines, line{kind: kind, into: place{runsView, sc.Name}})
 	}
 	for i := range failed {
-		add(&failed[i], "–", failed[i].Reason, topBad)
+		add(&failed[i], "–", failed[i].Reason, badLine)
 	}
 	for i := range planned {
-		why, kind := health.Lateness(&planned[i], l.now), topPlain
+		why, kind := health.Lateness(&planned[i], l.now), plainLine
 		if why != "" {
-			kind = topBad
+			kind = badLine
 		}
 		add(&planned[i].Schedule, l.until(planned[i].Due), why, kind)
 	}
@@ -411,22 +437,22 @@ func (l *topLook) schedules(ctx context.Context, s *topScreen) error {
 }
 
 // runs shows the newest runs, of one schedule or of all.
-func (l *topLook) runs(ctx context.Context, s *topScreen) (err error) {
+func (l *Look) runs(ctx context.Context, s *screen) (err error) {
 	s.title = "Runs"
 	var runs []scheduler.Run
 	if s.at.name != "" {
 		s.title = "Runs of " + plain.Cut(s.at.name, 60)
-		runs, err = scheduler.ShortHistory(ctx, l.db, s.at.name, topRows)
+		runs, err = scheduler.ShortHistory(ctx, l.db, s.at.name, maxRows)
 	} else {
-		runs, _, err = scheduler.RecentRuns(ctx, l.db, scheduler.RunFilter{Limit: topRows})
+		runs, _, err = scheduler.RecentRuns(ctx, l.db, scheduler.RunFilter{Limit: maxRows})
 	}
 	if err != nil {
 		return err
 	}
-	rows, lines := [][]string{{"RUN", "SCHEDULE", "SLOT", "ATTEMPT", "STATE", "TOOK", "ERROR"}}, []topLine(nil)
+	rows, lines := [][]string{{"RUN", "SCHEDULE", "SLOT", "ATTEMPT", "STATE", "TOOK", "ERROR"}}, []line(nil)
 	for i := range runs {
 		r := &runs[i]
-		took, kind := "–", topPlain
+		took, kind := "–", plainLine
 		switch {
 		case !r.Started.IsZero() && !r.Finished.IsZero():
 			took = plain.Span(max(0, r.Finished.Sub(r.Started)))
@@ -435,17 +461,17 @@ func (l *topLook) runs(ctx context.Context, s *topScreen) (err error) {
 		}
 		switch r.State {
 		case "failed", "timeout", "lost":
-			kind = topBad
+			kind = badLine
 		case "skipped", "missed", "retry", "cancelled":
-			kind = topOdd
+			kind = oddLine
 		}
 		rows = append(rows, []string{
 			fmt.Sprint(r.ID), plain.Cut(r.Schedule, 30), r.Due.UTC().Format(time.DateTime), fmt.Sprint(r.Attempt),
 			r.State, took, plain.Cut(r.Error, 100),
 		})
-		line := topLine{kind: kind}
+		line := line{kind: kind}
 		if s.at.name == "" {
-			line.into = topPlace{topRuns, r.Schedule}
+			line.into = place{runsView, r.Schedule}
 		}
 		lines = append(lines, line)
 	}
@@ -453,18 +479,18 @@ func (l *topLook) runs(ctx context.Context, s *topScreen) (err error) {
 	return nil
 }
 
-func (l *topLook) allLocks(ctx context.Context, s *topScreen) error {
+func (l *Look) allLocks(ctx context.Context, s *screen) error {
 	s.title = "Locks"
-	all, err := l.locks.List(ctx, "", 0, topRows)
+	all, err := l.locks.List(ctx, "", 0, maxRows)
 	if err != nil {
 		return err
 	}
-	rows, lines := [][]string{{"LOCK", "SLOT", "STATE", "HOLDER", "SINCE", "LEFT", "FENCE", "TAKEOVERS"}}, []topLine(nil)
+	rows, lines := [][]string{{"LOCK", "SLOT", "STATE", "HOLDER", "SINCE", "LEFT", "FENCE", "TAKEOVERS"}}, []line(nil)
 	for i := range all {
 		k := &all[i]
-		kind, left := topPlain, "–"
+		kind, left := plainLine, "–"
 		if k.State == lock.Expired {
-			kind = topOdd
+			kind = oddLine
 		}
 		if k.Left > 0 {
 			left = plain.Span(k.Left)
@@ -473,30 +499,30 @@ func (l *topLook) allLocks(ctx context.Context, s *topScreen) error {
 			plain.Cut(k.Name, 40), fmt.Sprint(k.Slot), string(k.State), plain.Cut(k.By, 40), l.ago(k.Since), left,
 			fmt.Sprint(k.Fence), fmt.Sprint(k.Takeovers),
 		})
-		lines = append(lines, topLine{kind: kind})
+		lines = append(lines, line{kind: kind})
 	}
 	s.table(rows, lines)
 	return nil
 }
 
-func (l *topLook) daemons(ctx context.Context, s *topScreen) error {
+func (l *Look) daemons(ctx context.Context, s *screen) error {
 	s.title = "Daemons and workers"
 	nodes, err := scheduler.Nodes(ctx, l.db, "", health.MostQueues)
 	if err != nil {
 		return err
 	}
-	rows, lines := [][]string{{"PROCESS", "VERSION", "STATE", "UP", "LEASE"}}, []topLine(nil)
+	rows, lines := [][]string{{"PROCESS", "VERSION", "STATE", "UP", "LEASE"}}, []line(nil)
 	for i := range nodes {
 		n := &nodes[i]
-		state, kind, lease := n.State, topPlain, "–"
+		state, kind, lease := n.State, plainLine, "–"
 		switch {
 		case n.Live:
 			lease = l.until(n.Until)
 		case n.State != "gone":
-			state, kind, lease = "lost", topBad, l.ago(n.Until)+" ago"
+			state, kind, lease = "lost", badLine, l.ago(n.Until)+" ago"
 		}
 		rows = append(rows, []string{plain.Cut(n.Name, 60), cmp.Or(plain.Cut(n.Version, 20), "–"), state, l.ago(n.Started), lease})
-		lines = append(lines, topLine{kind: kind})
+		lines = append(lines, line{kind: kind})
 	}
 	s.table(rows, lines)
 	return nil

@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"slices"
@@ -20,8 +20,8 @@ func TestKeysIn(t *testing.T) {
 
 // What goes wrong in a look is said, and ends nothing.
 func TestTopLookPanics(t *testing.T) {
-	looks := make(chan *topScreen, 1)
-	(&topTerminal{}).lookAt(t.Context(), topPlace{view: topLocks}, looks)
+	looks := make(chan *screen, 1)
+	(&Terminal{}).lookAt(t.Context(), place{view: locksView}, looks)
 	if s := <-looks; s.err == nil || !strings.Contains(s.err.Error(), "panic") {
 		t.Errorf("got %+v", s)
 	}

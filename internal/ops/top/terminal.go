@@ -1,4 +1,4 @@
-package main
+package top
 
 import (
 	"context"
@@ -12,48 +12,49 @@ import (
 	"golang.org/x/term"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/plain"
 )
 
-// A topTerminal shows views in a terminal and reacts to keys.
-type topTerminal struct {
-	look     *topLook
-	interval time.Duration
-	in, out  *os.File
-	plain    bool // without colors
+// A Terminal shows views in a terminal and reacts to keys.
+type Terminal struct {
+	Look     *Look
+	Interval time.Duration // between two looks
+	In, Out  *os.File
+	Plain    bool // without colors
 
 	width, height int
-	path          []topPlace // the current place, and the way to it
-	screen        *topScreen // as last read; nil: not yet
-	trouble       string     // error of the last read
-	selected, top int        // line numbers among the lines shown
+	path          []place // the current place, and the way to it
+	screen        *screen // as last read; nil: not yet
+	trouble       string  // error of the last read
+	selected, top int     // line numbers among the lines shown
 	filter        string
 	typing        bool // the filter is being typed
 	ended         bool
 }
 
 const (
-	topEnter = "\x1b[?1049h\x1b[?25l" // alternate screen, no cursor
-	topLeave = "\x1b[0m\x1b[?25h\x1b[?1049l"
+	enterScreen = "\x1b[?1049h\x1b[?25l" // alternate screen, no cursor
+	leaveScreen = "\x1b[0m\x1b[?25h\x1b[?1049l"
 )
 
-// run shows views until the user quits. It restores the terminal when it returns or panics.
-func (t *topTerminal) run(ctx context.Context) error {
-	before, err := term.MakeRaw(int(t.in.Fd()))
+// Run shows views until the user quits. It restores the terminal when it returns or panics.
+func (t *Terminal) Run(ctx context.Context) error {
+	before, err := term.MakeRaw(int(t.In.Fd()))
 	if err != nil {
 		return err
 	}
 	defer func() {
-		_, _ = t.out.WriteString(topLeave)
-		_ = term.Restore(int(t.in.Fd()), before)
+		_, _ = t.Out.WriteString(leaveScreen)
+		_ = term.Restore(int(t.In.Fd()), before)
 	}()
-	if _, err := t.out.WriteString(topEnter); err != nil {
+	if _, err := t.Out.WriteString(enterScreen); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	keys, looks := make(chan string), make(chan *topScreen, 1)
+	keys, looks := make(chan string), make(chan *screen, 1)
 	go t.read(ctx, keys)
-	t.path = []topPlace{{view: topOverview}}
+	t.path = []place{{view: overviewView}}
 	looking, again := false, instant.Now()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -76,7 +77,7 @@ func (t *topTerminal) run(ctx context.Context) error {
 			}
 		case s := <-looks:
 			looking = false
-			again = instant.Now().Add(max(t.interval, 5*s.took))
+			again = instant.Now().Add(max(t.Interval, 5*s.took))
 			if s.at != t.here() {
 				again = 0
 			}
@@ -87,27 +88,27 @@ func (t *topTerminal) run(ctx context.Context) error {
 }
 
 // lookAt reads a view. It shows errors and panics on the screen, so that the terminal is always restored.
-func (t *topTerminal) lookAt(ctx context.Context, at topPlace, to chan<- *topScreen) {
-	s := &topScreen{at: at, err: fmt.Errorf("the look was ended")}
+func (t *Terminal) lookAt(ctx context.Context, at place, to chan<- *screen) {
+	s := &screen{at: at, err: fmt.Errorf("the look was ended")}
 	defer func() {
 		if p := recover(); p != nil {
-			s = &topScreen{at: at, err: fmt.Errorf("panic: %v", p)}
+			s = &screen{at: at, err: fmt.Errorf("panic: %v", p)}
 		}
 		to <- s
 	}()
-	s = t.look.at(ctx, at)
+	s = t.Look.at(ctx, at)
 }
 
-func (t *topTerminal) here() topPlace { return t.path[len(t.path)-1] }
+func (t *Terminal) here() place { return t.path[len(t.path)-1] }
 
 // take stores a view that was read, if it is still the current one.
-func (t *topTerminal) take(s *topScreen) {
+func (t *Terminal) take(s *screen) {
 	if s.at != t.here() {
 		return
 	}
 	t.trouble = ""
 	if s.err != nil {
-		t.trouble = flat(harmless(s.err.Error()))
+		t.trouble = strings.Join(strings.Fields(plain.Harmless(s.err.Error())), " ")
 		if t.screen != nil && t.screen.at == s.at { // the last one is better than none
 			return
 		}
@@ -116,11 +117,11 @@ func (t *topTerminal) take(s *topScreen) {
 }
 
 // read reads keys until the terminal is closed. An escape sequence arrives at once.
-func (t *topTerminal) read(ctx context.Context, to chan<- string) {
+func (t *Terminal) read(ctx context.Context, to chan<- string) {
 	defer close(to)
 	buffer := make([]byte, 64)
 	for {
-		n, err := t.in.Read(buffer)
+		n, err := t.In.Read(buffer)
 		if err != nil || n == 0 {
 			return
 		}
@@ -184,7 +185,7 @@ func keysIn(sent string) (keys []string) {
 }
 
 // press reacts to a key.
-func (t *topTerminal) press(key string) {
+func (t *Terminal) press(key string) {
 	if t.typing && t.typed(key) {
 		return
 	}
@@ -215,17 +216,17 @@ func (t *topTerminal) press(key string) {
 		}
 	default:
 		if view, ok := map[string]string{
-			"1": topOverview, "2": topQueues, "3": topSchedules, "4": topRuns,
-			"5": topLocks, "6": topDaemons,
+			"1": overviewView, "2": queuesView, "3": schedulesView, "4": runsView,
+			"5": locksView, "6": daemonsView,
 		}[key]; ok {
-			t.enter([]topPlace{{view: view}})
+			t.enter([]place{{view: view}})
 		}
 	}
 	t.selected = max(0, min(t.selected, len(t.shown())-1))
 }
 
 // typed handles a key for the filter, and reports whether it was one.
-func (t *topTerminal) typed(key string) bool {
+func (t *Terminal) typed(key string) bool {
 	switch key {
 	case "enter":
 		t.typing = false
@@ -245,21 +246,21 @@ func (t *topTerminal) typed(key string) bool {
 }
 
 // enter goes to another place.
-func (t *topTerminal) enter(path []topPlace) {
+func (t *Terminal) enter(path []place) {
 	t.path, t.selected, t.top, t.filter, t.screen, t.trouble = slices.Clone(path), 0, 0, "", nil, ""
 }
 
 // shown returns the lines that pass the filter: headings, and lines that contain its text.
-func (t *topTerminal) shown() []topLine {
+func (t *Terminal) shown() []line {
 	if t.screen == nil {
 		return nil
 	}
 	if t.filter == "" {
 		return t.screen.lines
 	}
-	var left []topLine
+	var left []line
 	for _, l := range t.screen.lines {
-		if l.kind == topHead || l.text != "" && strings.Contains(strings.ToLower(l.text), strings.ToLower(t.filter)) {
+		if l.kind == headLine || l.text != "" && strings.Contains(strings.ToLower(l.text), strings.ToLower(t.filter)) {
 			left = append(left, l)
 		}
 	}
@@ -267,11 +268,11 @@ func (t *topTerminal) shown() []topLine {
 }
 
 // rows is the number of visible lines of a view.
-func (t *topTerminal) rows() int { return max(1, t.height-2) }
+func (t *Terminal) rows() int { return max(1, t.height-2) }
 
 // draw writes the whole screen, in one write.
-func (t *topTerminal) draw() {
-	width, height, err := term.GetSize(int(t.out.Fd()))
+func (t *Terminal) draw() {
+	width, height, err := term.GetSize(int(t.Out.Fd()))
 	if err != nil || width < 1 || height < 1 {
 		width, height = 80, 24
 	}
@@ -283,7 +284,7 @@ func (t *topTerminal) draw() {
 	}
 	var b strings.Builder
 	b.WriteString("\x1b[H")
-	t.put(&b, t.header(), topHead, false)
+	t.put(&b, t.header(), headLine, false)
 	for i := range t.rows() {
 		if at := t.top + i; at < len(lines) {
 			mark := "  "
@@ -292,14 +293,14 @@ func (t *topTerminal) draw() {
 			}
 			t.put(&b, mark+lines[at].text, lines[at].kind, at == t.selected)
 		} else {
-			t.put(&b, "", topPlain, false)
+			t.put(&b, "", plainLine, false)
 		}
 	}
 	b.WriteString(t.cut(t.footer()) + "\x1b[K")
-	_, _ = t.out.WriteString(b.String())
+	_, _ = t.Out.WriteString(b.String())
 }
 
-func (t *topTerminal) header() string {
+func (t *Terminal) header() string {
 	at := "dbcron top"
 	switch {
 	case t.screen == nil:
@@ -311,7 +312,7 @@ func (t *topTerminal) header() string {
 		t.screen.took.Round(time.Millisecond))
 }
 
-func (t *topTerminal) footer() string {
+func (t *Terminal) footer() string {
 	if t.typing || t.filter != "" {
 		return "/" + t.filter
 	}
@@ -319,9 +320,9 @@ func (t *topTerminal) footer() string {
 }
 
 // put writes a line, cut to fit.
-func (t *topTerminal) put(b *strings.Builder, line string, kind topKind, selected bool) {
+func (t *Terminal) put(b *strings.Builder, line string, of kind, selected bool) {
 	line = t.cut(line)
-	if style := map[topKind]string{topHead: "\x1b[1m", topGood: "\x1b[32m", topOdd: "\x1b[33m", topBad: "\x1b[31m"}[kind]; !t.plain &&
+	if style := map[kind]string{headLine: "\x1b[1m", goodLine: "\x1b[32m", oddLine: "\x1b[33m", badLine: "\x1b[31m"}[of]; !t.Plain &&
 		(style != "" || selected) {
 		if selected {
 			style += "\x1b[7m"
@@ -332,7 +333,7 @@ func (t *topTerminal) put(b *strings.Builder, line string, kind topKind, selecte
 }
 
 // cut limits a line to one row of the terminal.
-func (t *topTerminal) cut(line string) string {
+func (t *Terminal) cut(line string) string {
 	if text.StringWidthWithoutEscSequences(line) <= t.width {
 		return line
 	}

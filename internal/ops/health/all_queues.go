@@ -1,0 +1,36 @@
+package health
+
+import (
+	"context"
+	"time"
+
+	"github.com/dbcron/dbcron/queue/admin"
+)
+
+// AllQueues counts the jobs of all queues and finds their problems. minutes is the throughput of the last
+// hour.
+func AllQueues(ctx context.Context, c *admin.Client, now time.Time) (depths []Depth, minutes []admin.Minute, wrong []Problem, err error) {
+	queues, err := c.Queues(ctx, "", MostQueues)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if depths, err = Depths(ctx, c, queues, CountTo, now); err != nil {
+		return nil, nil, nil, err
+	}
+	if minutes, err = c.FinishedByMinute(ctx, time.Hour); err != nil {
+		return nil, nil, nil, err
+	}
+	finished, err := c.Finished(ctx, 24*time.Hour)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	dead := map[string]int{}
+	for _, f := range finished {
+		dead[f.Queue] += f.Dead
+	}
+	if wrong, err = OfQueues(ctx, c, depths, minutes, dead, now); err != nil {
+		return depths, minutes, wrong, err
+	}
+	idle, err := OfWorkers(ctx, c)
+	return depths, minutes, append(wrong, idle...), err
+}
