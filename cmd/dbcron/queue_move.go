@@ -75,6 +75,9 @@ func (p *program) moveJobs(ctx context.Context, from string, jobs wire.Move) err
 	var sum wire.Moved
 	var err error
 	for err == nil && !sum.All {
+		if jobs.DryRun && sum.Jobs > 0 { // counting does not get further by itself
+			break
+		}
 		before := sum.Jobs
 		sum, err = move(ctx, jobs.DryRun)
 		sum.Jobs += before
@@ -93,7 +96,11 @@ func (p *program) tellMoved(n *wire.Moved) {
 	if n.DryRun {
 		done = "to be moved"
 	}
-	fmt.Fprintf(p.err, "dbcron: %s %s from %s to %s\n", counted(n.Jobs, "job", "jobs"), done, oneLine(n.From, 200), oneLine(n.To, 200))
+	least := ""
+	if n.DryRun && !n.All {
+		least = "at least " // time was over
+	}
+	fmt.Fprintf(p.err, "dbcron: %s%s %s from %s to %s\n", least, counted(n.Jobs, "job", "jobs"), done, oneLine(n.From, 200), oneLine(n.To, 200))
 	for _, stay := range []struct {
 		n   int
 		why string
