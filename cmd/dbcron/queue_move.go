@@ -96,11 +96,11 @@ func (p *program) tellMoved(n *wire.Moved) {
 	if n.DryRun {
 		done = "to be moved"
 	}
-	least := ""
+	jobs := counted(n.Jobs, "job", "jobs")
 	if n.DryRun && !n.All {
-		least = "at least " // time was over
+		jobs = "at least " + jobs // time was over
 	}
-	fmt.Fprintf(p.err, "dbcron: %s%s %s from %s to %s\n", least, counted(n.Jobs, "job", "jobs"), done, oneLine(n.From, 200), oneLine(n.To, 200))
+	fmt.Fprintf(p.err, "dbcron: %s %s from %s to %s\n", jobs, done, oneLine(n.From, 200), oneLine(n.To, 200))
 	for _, stay := range []struct {
 		n   int
 		why string
