@@ -289,6 +289,7 @@ func (p *Process) losesFor(long time.Duration) {
 	p.mu.Lock()
 	p.away += long
 	p.mu.Unlock()
+	p.w.trouble()
 	p.strike()
 	p.w.jam(1)
 	p.w.history.add(event{who: p.who(), what: fmt.Sprintf("reaches nobody for %v, after a late answer", long)})
@@ -300,6 +301,7 @@ func (p *Process) losesFor(long time.Duration) {
 		case <-time.After(long):
 		}
 		p.change(func() { p.lost = false })
+		p.w.trouble()
 		p.strike()
 		p.w.jam(-1)
 	})
