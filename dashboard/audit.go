@@ -16,13 +16,15 @@ var auditObjects = map[string]string{
 	"bulk": "job", "clone": "job", "backfill": "schedule", "routes": "route", "topics": "topic", "tokens": "token",
 }
 
-// record adds the action of a form to the audit log.
-func (d *Dashboard) record(r *request, done outcome, failed error) {
+// record adds the action of a form to the audit log. It returns the entry for the next part of an action, if there
+// may be one.
+func (d *Dashboard) record(r *request, done outcome, failed error) (entry int64) {
 	page := strings.TrimPrefix(r.URL.Path, "/")
 	if other, ok := auditObjects[page]; ok {
 		page = other
 	}
 	e := audit.Entry{
+		ID: done.entry, Failed: failed != nil, More: done.next != nil,
 		Actor: r.who.Name, Login: r.who.Login, Source: audit.Dashboard,
 		Action: cmp.Or(done.action, page+"."+r.PostForm.Get("do")), Object: done.object, Count: done.n, Detail: done.detail,
 	}
@@ -38,12 +40,11 @@ func (d *Dashboard) record(r *request, done outcome, failed error) {
 	if e.Count == 0 && !done.counted {
 		e.Count = 1
 	}
-	if failed != nil {
-		e.Detail = strings.TrimSpace(e.Detail + " (then it failed)")
-	}
-	if err := audit.Write(r.Context(), d.db, e); err != nil {
+	entry, err := audit.Write(r.Context(), d.db, e)
+	if err != nil {
 		d.log.Error("dashboard: done, and not written to the audit", "action", e.Action, "object", e.Object, "token", r.who.Name, "err", err)
 	}
+	return entry
 }
 
 // objectOf returns the object that the page's address names, as the audit log calls it.

@@ -133,6 +133,7 @@ type bulkData struct {
 	Here    string  // the page's address, for the form
 	Begun   bool    // some parts are done
 	Over    bool    // all parts are done
+	Entry   int64   // of the parts that are done, in the audit log
 	bulkDone
 }
 
@@ -166,7 +167,8 @@ func (r *request) bulkIn() (*bulkData, error) {
 		}
 	}
 	b.Over, b.Begun = r.query.Get("from") == "end", r.query.Get("from") != ""
-	return b, nil
+	b.Entry, err = r.idIn("entry", false)
+	return b, err
 }
 
 // cursor reads where a bulk action continues.
@@ -183,7 +185,7 @@ func (r *request) cursor() (c admin.BulkCursor, err error) {
 
 // at returns the address at which the action continues. It includes the counts so far.
 func (b *bulkData) at(from string) string {
-	to := b.To("bulk", "do", b.Do, "from", from, "done", b.Done, "gone", b.Gone, "in_use", b.InUse)
+	to := b.To("bulk", "do", b.Do, "from", from, "done", b.Done, "gone", b.Gone, "in_use", b.InUse, "entry", b.Entry)
 	var all strings.Builder
 	for _, id := range b.IDs {
 		fmt.Fprint(&all, "&id=", id)
@@ -256,19 +258,22 @@ func (d *Dashboard) doBulk(ctx context.Context, r *request) (outcome, error) {
 		return outcome{}, err
 	}
 	done, err := d.admin.Bulk(ctx, b.what, b.filter(), admin.BulkOptions{Most: bulkPart, From: from})
+	part := outcome{n: done.Done, counted: true, object: b.Queue, detail: b.detail(), entry: b.Entry}
 	if err != nil {
 		if done.Done > 0 {
-			return outcome{n: done.Done, object: b.Queue, detail: b.detail()},
-				fmt.Errorf("%s were %s, then it failed; continue with the rest: %w", plain.Plural(done.Done, "job", "jobs"), b.Doing, err)
+			err = fmt.Errorf("%s were %s, then it failed; continue with the rest: %w", plain.Plural(done.Done, "job", "jobs"), b.Doing, err)
 		}
-		return outcome{}, err
+		return part, err
 	}
 	b.Done, b.Gone, b.InUse = b.Done+done.Done, b.Gone+done.Gone, b.InUse+done.InUse
-	at := "end"
+	part.to = b.at("end")
 	if n := done.Next; n != nil {
-		at = fmt.Sprintf("%d.%d.%d", n.Began, n.Block, n.After)
+		part.next = func(entry int64) string {
+			b.Entry = entry
+			return b.at(fmt.Sprintf("%d.%d.%d", n.Began, n.Block, n.After))
+		}
 	}
-	return outcome{to: b.at(at), n: done.Done, counted: true, object: b.Queue, detail: b.detail()}, nil
+	return part, nil
 }
 
 // detail describes the selected jobs for the audit log.

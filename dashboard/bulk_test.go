@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/ops/audit"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/queuetest"
@@ -124,6 +125,9 @@ func TestBulkInParts(t *testing.T) {
 		ask.has("It is done", "12,000 jobs")
 		if got, err := adminOf(c).Count(t.Context(), "mail", 100); err != nil || got.Ready > 0 || parts != 1 {
 			t.Errorf("%d are left after %d more parts, %v", got.Ready, parts, err)
+		}
+		if got, _, err := audit.List(t.Context(), db.DB, audit.Filter{Action: "job.cancel"}); err != nil || len(got) != 1 || got[0].Count != n {
+			t.Errorf("got %+v, %v: want one entry for all parts", got, err)
 		}
 	})
 }

@@ -96,6 +96,10 @@ type outcome struct {
 	action  string // for the audit log; default: the page and the form's action
 	object  string // for the audit log; default: the object named by the address
 	detail  string // for the audit log: why, or to which; default: the reason given
+
+	// An action that is done in parts has one entry in the audit log.
+	entry int64                    // the entry of the parts before; 0: none
+	next  func(entry int64) string // the page of the next part; nil: there is none
 }
 
 // A request is a request from a visitor with access.
@@ -310,8 +314,11 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to 
 	}
 	req := d.request(r, who)
 	done, err := do(ctx, req)
-	if err == nil || done.n > 0 {
-		d.record(req, done, err)
+	if err == nil || done.n > 0 || done.entry != 0 {
+		entry := d.record(req, done, err)
+		if done.next != nil {
+			done.to = done.next(entry)
+		}
 	}
 	if err != nil {
 		reading, cancel := context.WithTimeout(r.Context(), d.opt.Timeout)

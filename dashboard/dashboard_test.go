@@ -148,7 +148,8 @@ func TestLists(t *testing.T) {
 		db.Do(t, `INSERT INTO {prefix}node (name) VALUES {values rows: (:name)}`, sqlrun.Args{"rows": nodes})
 		db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, finished_at) VALUES {values rows: ('s000', {time :at}, 1, 'ok', {time :at})}`, sqlrun.Args{"rows": runs})
 		for _, n := range nodes {
-			must(t, audit.Write(ctx, db.DB, audit.Entry{Actor: "ada", Action: "queue.pause", Object: n["name"].(string)}))
+			_, err := audit.Write(ctx, db.DB, audit.Entry{Actor: "ada", Action: "queue.pause", Object: n["name"].(string)})
+			must(t, err)
 		}
 		s := serve(t, db.DB, "", Options{})
 		next := regexp.MustCompile(`<a href="([^"]*)" rel="next">`)

@@ -289,10 +289,11 @@ func newWorld(t *testing.T, db *dbtest.DB) (w world) {
 		sqlrun.Args{"name": hostile, "at": now.Add(-time.Minute).UnixMicro()})
 	db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('web-1:4711', 'live', {time :at})`,
 		sqlrun.Args{"at": now.Add(time.Hour).UnixMicro()})
-	must(t, audit.Write(ctx, db.DB, audit.Entry{
+	_, err = audit.Write(ctx, db.DB, audit.Entry{
 		Actor: hostile, Login: audit.Proxy, Source: audit.Dashboard,
 		Action: "job.cancel", Object: hostile, Count: 3, Detail: hostile,
-	}))
+	})
+	must(t, err)
 	return w
 }
 

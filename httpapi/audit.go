@@ -45,6 +45,10 @@ type deed struct {
 	count   int
 	detail  string
 	nothing bool // it changed nothing
+
+	// An operation that its caller sends in parts has one entry.
+	entry int64             // the entry of the parts before, which the cursor has; 0: none
+	next  func(entry int64) // there may be a next part: puts the entry into its cursor
 }
 
 type deedKey struct{}
@@ -70,18 +74,18 @@ func audited[I, O any](a *API, o *operation, handle func(ctx context.Context, in
 	return func(ctx context.Context, in *I) (*O, error) {
 		d := &deed{action: action, count: unsaid}
 		out, err := handle(context.WithValue(ctx, deedKey{}, d), in)
-		if d.nothing || err != nil && d.count <= 0 {
+		if d.nothing || err != nil && d.count <= 0 && d.entry == 0 {
 			return out, err
 		}
-		e := audit.Entry{Source: audit.API, Action: d.action, Object: d.object, Count: d.count, Detail: d.detail}
+		e := audit.Entry{
+			ID: d.entry, Source: audit.API, Action: d.action, Object: d.object, Count: d.count, Detail: d.detail,
+			Failed: err != nil, More: d.next != nil,
+		}
 		if e.Object == "" {
 			e.Object = strings.Join(pathOf(reflect.ValueOf(in).Elem()), "/")
 		}
 		if d.count == unsaid {
 			e.Count = 1
-		}
-		if err != nil {
-			e.Detail = strings.TrimSpace(e.Detail + " (then it failed)")
 		}
 		who := senderOf(ctx)
 		e.Actor, e.Login = audit.ThisHost, audit.None
@@ -91,7 +95,10 @@ func audited[I, O any](a *API, o *operation, handle func(ctx context.Context, in
 		case who.bearer != nil:
 			e.Actor, e.Login = who.bearer.name, who.bearer.Login()
 		}
-		failed := audit.Write(ctx, a.db, e)
+		entry, failed := audit.Write(ctx, a.db, e)
+		if d.next != nil {
+			d.next(entry)
+		}
 		switch {
 		case failed != nil && who.here != nil:
 			who.here.Warn("warning: the change was made, but could not be written to the audit: " + plain.Line(failed.Error(), 1000))

@@ -89,6 +89,74 @@ func TestAudit(t *testing.T) {
 	})
 }
 
+// What is sent in parts is one entry, which has what was done so far: after the first part, and when a part fails.
+// Another filter, and the same one from the beginning, have entries of their own; a dry run has none.
+func TestAuditOfParts(t *testing.T) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
+		s := serve(t, db.DB, Options{})
+		const path = "/api/v1/queues/mail/"
+		s.put("/api/v1/queues/post", object{}).is(201)
+		for range 12 {
+			s.enqueue(object{"queue": "mail", "kind": "x"})
+		}
+		want := []string{"this host none api queue.set post 1"}
+		check := func(after string, lines ...string) {
+			t.Helper()
+			for i := range lines {
+				lines[i] = "this host none api " + lines[i]
+			}
+			if got := auditLines(t, db); !slices.Equal(got, append(slices.Clone(want), lines...)) {
+				t.Fatalf("%s: got\n%s\nwant, at the end,\n%s", after, strings.Join(got, "\n"), strings.Join(lines, "\n"))
+			}
+		}
+		next := func(to string, body object) (cursor string) {
+			cursor, _ = read[map[string]any](s.post(path+to, body).is(200))["next_cursor"].(string)
+			return cursor
+		}
+		bulk := object{"action": "cancel", "limit": 3}
+		bulk["cursor"] = next("jobs/bulk", bulk)
+		check("the first part", "job.cancel mail 3")
+		bulk["dry_run"] = true
+		next("jobs/bulk", bulk)
+		check("a dry run", "job.cancel mail 3")
+		delete(bulk, "dry_run")
+		began := bulk["cursor"]
+		bulk["cursor"] = next("jobs/bulk", bulk)
+		check("the second part", "job.cancel mail 6")
+		bulk["cursor"], bulk["limit"] = began, 1 // sent again, as after a lost answer
+		next("jobs/bulk", bulk)
+		check("the second part again", "job.cancel mail 7")
+		bulk["kind"] = "x"
+		next("jobs/bulk", bulk)
+		check("another filter", "job.cancel mail 7", "job.cancel mail 1 kind=x")
+
+		purge := object{"state": "all", "limit": 2}
+		purge["cursor"] = next("purge", purge)
+		db.Do(t, `ALTER TABLE {prefix}job RENAME COLUMN priority TO elsewhere`, nil)
+		s.post(path+"purge", purge).is(500)
+		db.Do(t, `ALTER TABLE {prefix}job RENAME COLUMN elsewhere TO priority`, nil)
+		check("a part that failed", "job.cancel mail 7", "job.cancel mail 1 kind=x", "queue.purge mail 2 state=all (then it failed)")
+		for purge["cursor"] != "" {
+			purge["cursor"] = next("purge", purge)
+		}
+		if n := rows(t, db, "job"); n != 0 {
+			t.Errorf("%d jobs are left", n)
+		}
+		check("the rest", "job.cancel mail 7", "job.cancel mail 1 kind=x", "queue.purge mail 4 state=all")
+
+		s.enqueue(object{"queue": "mail", "kind": "x"})
+		id, err := audit.Write(t.Context(), db.DB, audit.Entry{ // of a move for which time was over
+			Actor: audit.ThisHost, Login: audit.None, Source: audit.API, Action: "queue.move", Object: "mail", Count: 5, Detail: "to post", More: true,
+		})
+		must(t, err)
+		if all := read[wire.Moved](s.post(path+"move", object{"to": "post", "cursor": wire.ID(id)}).is(200)); !all.All || all.NextCursor != "" {
+			t.Errorf("got %+v", all)
+		}
+		check("a move", "job.cancel mail 7", "job.cancel mail 1 kind=x", "queue.purge mail 4 state=all", "queue.move mail 6 to post")
+		s.post(path+"move", object{"to": "post", "cursor": "x"}).is(422)
+	})
+}
+
 // If the audit entry cannot be written, the action is still done, and answered so: the log
 // reports it.
 func TestAuditThatCannotBeWritten(t *testing.T) {

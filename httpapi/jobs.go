@@ -344,18 +344,18 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 			return nil, err
 		}
 	}
-	_, from, err := readBulkCursor(b.Cursor)
-	if err != nil {
+	d := deedOf(ctx)
+	var from admin.BulkCursor
+	if _, from, d.entry, err = readBulkCursor(b.Cursor); err != nil {
 		return nil, err
 	}
 	r, err := a.admin.Bulk(ctx, admin.BulkAction(b.Action), f, admin.BulkOptions{DryRun: b.DryRun, From: from, Most: maxLooked})
-	d := deedOf(ctx)
 	d.action, d.count, d.detail, d.nothing = "job."+b.Action, r.Done, audit.FilterText(b.State, b.Kind, b.Key, b.Where), b.DryRun
 	if err != nil {
 		return nil, err
 	}
 	out := &bulkOutput{wireof.BulkResult(admin.BulkAction(b.Action), &f, b.DryRun, &r)}
-	out.Body.NextCursor = bulkCursorOf(f.State, r.Next)
+	d.goOn(&out.Body.NextCursor, f.State, r.Next)
 	return out, nil
 }
 
@@ -363,31 +363,39 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 // a condition.
 const maxLooked = 200_000
 
-// bulkCursorOf returns the cursor of a position among the jobs of a state; nil: there are no more.
-func bulkCursorOf(state admin.State, at *admin.BulkCursor) string {
+// goOn sets the cursor of an answer to a position among the jobs of a state, and to the entry of the audit when that
+// is written; nil: there are no more.
+func (d *deed) goOn(cursor *string, state admin.State, at *admin.BulkCursor) {
 	if at == nil {
-		return ""
+		return
 	}
-	return cursorOf(cmp.Or(string(state), "default"), strconv.FormatInt(at.Began, 10), strconv.Itoa(at.Block), strconv.FormatInt(at.After, 10))
+	d.next = func(entry int64) {
+		parts := []string{cmp.Or(string(state), "default")}
+		for _, n := range []int64{at.Began, int64(at.Block), at.After, entry} {
+			parts = append(parts, strconv.FormatInt(n, 10))
+		}
+		*cursor = cursorOf(parts...)
+	}
+	d.next(d.entry)
 }
 
-// readBulkCursor reads a cursor of bulkCursorOf; none is the beginning, of no state.
-func readBulkCursor(cursor string) (state admin.State, at admin.BulkCursor, err error) {
+// readBulkCursor reads a cursor of goOn; none is the beginning, of no state.
+func readBulkCursor(cursor string) (state admin.State, at admin.BulkCursor, entry int64, err error) {
 	var word string
-	var numbers [3]string
-	if err := readCursor(cursor, &word, &numbers[0], &numbers[1], &numbers[2]); err != nil || cursor == "" {
-		return "", at, err
+	var numbers [4]string
+	if err := readCursor(cursor, &word, &numbers[0], &numbers[1], &numbers[2], &numbers[3]); err != nil || cursor == "" {
+		return "", at, 0, err
 	}
-	var parsed [3]int64
+	var parsed [4]int64
 	for i, text := range numbers {
 		if parsed[i], err = strconv.ParseInt(text, 10, 64); err != nil || parsed[i] < 0 {
-			return "", at, badCursor()
+			return "", at, 0, badCursor()
 		}
 	}
 	if parsed[0] == 0 || parsed[1] > math.MaxInt32 {
-		return "", at, badCursor()
+		return "", at, 0, badCursor()
 	}
-	return admin.State(word), admin.BulkCursor{Began: parsed[0], Block: int(parsed[1]), After: parsed[2]}, nil
+	return admin.State(word), admin.BulkCursor{Began: parsed[0], Block: int(parsed[1]), After: parsed[2]}, parsed[3], nil
 }
 
 // jobActions registers the operations that change one job.

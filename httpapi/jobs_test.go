@@ -331,10 +331,12 @@ func TestBulkGoesOn(t *testing.T) {
 				if got["all"] != (cursor == "") || parts > 5 {
 					t.Fatalf("%s: part %d: %+v", c.to, parts, got)
 				}
-				if at, from, err := readBulkCursor(cursor); cursor != "" {
+				if at, from, entry, err := readBulkCursor(cursor); cursor != "" {
 					must(t, err)
 					from.Began -= time.Minute.Microseconds() // clocks may differ by a little
-					c.body["cursor"] = bulkCursorOf(at, &from)
+					var text string
+					(&deed{entry: entry}).goOn(&text, at, &from)
+					c.body["cursor"] = text
 				}
 				s.enqueue(object{"kind": "later"})
 			}

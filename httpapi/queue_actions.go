@@ -132,7 +132,7 @@ func (a *API) queueActions() {
 		id: "move-jobs", method: http.MethodPost, path: "/queues/{queue}/move", tag: "queues", scope: ScopeAdmin,
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
 		summary: "Move jobs that wait to another queue",
-		more:    "They keep their ids, keys, times and attempts. Running jobs stay. Nobody begins a job of the two queues meanwhile. If all is false in the answer, time was over: the same request does the rest.",
+		more:    "They keep their ids, keys, times and attempts. Running jobs stay. Nobody begins a job of the two queues meanwhile. If all is false in the answer, time was over: the same request with its next_cursor does the rest.",
 	}, a.move)
 	register(a, operation{
 		id: "queue-stats", method: http.MethodGet, path: "/queues/{queue}/stats", tag: "queues", scope: ScopeRead,
@@ -153,12 +153,12 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 	if left == 0 {
 		left = usualBulk
 	}
-	at, from, err := readBulkCursor(in.Body.Cursor)
+	at, from, entry, err := readBulkCursor(in.Body.Cursor)
 	if err != nil {
 		return nil, err
 	}
 	out, d := &purgeOutput{}, deedOf(ctx)
-	d.count, d.detail, d.nothing = 0, "state="+in.Body.State, in.Body.DryRun
+	d.entry, d.count, d.detail, d.nothing = entry, 0, "state="+in.Body.State, in.Body.DryRun
 	// Ready jobs first: those that become delayed or dead meanwhile are found afterwards.
 	for _, part := range []struct {
 		state admin.State
@@ -183,7 +183,7 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 		out.Body.Removed += r.Done
 		d.count = out.Body.Removed
 		if from.Block, from.After = 0, 0; r.Next != nil {
-			out.Body.NextCursor = bulkCursorOf(part.state, r.Next)
+			d.goOn(&out.Body.NextCursor, part.state, r.Next)
 			return out, nil
 		}
 	}
@@ -194,6 +194,10 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 func (a *API) move(ctx context.Context, in *moveInput) (*moveOutput, error) {
 	b, who := &in.Body, senderOf(ctx).here
 	if err := checkNames("queue", in.Queue, "to", b.To); err != nil {
+		return nil, err
+	}
+	entry, err := readIDCursor(b.Cursor)
+	if err != nil {
 		return nil, err
 	}
 	opt := queue.MoveOptions{Kinds: b.Kinds, DryRun: b.DryRun}
@@ -207,7 +211,7 @@ func (a *API) move(ctx context.Context, in *moveInput) (*moveOutput, error) {
 	defer cancel()
 	n, err := a.queues.Move(within, in.Queue, b.To, opt)
 	d := deedOf(ctx)
-	d.count, d.detail, d.nothing = n.Jobs, "to "+b.To, b.DryRun
+	d.entry, d.count, d.detail, d.nothing = entry, n.Jobs, "to "+b.To, b.DryRun
 	if len(b.Kinds) > 0 {
 		d.detail += ", kind=" + strings.Join(b.Kinds, ",")
 	}
@@ -215,9 +219,13 @@ func (a *API) move(ctx context.Context, in *moveInput) (*moveOutput, error) {
 	if !all && n.Jobs > 0 {
 		err = nil
 	}
-	return &moveOutput{wire.Moved{
+	out := &moveOutput{wire.Moved{
 		From: in.Queue, To: b.To, DryRun: b.DryRun, Jobs: n.Jobs, Running: n.Running, Behind: n.Behind, Taken: n.Taken, All: all,
-	}}, err
+	}}
+	if !all {
+		d.next = func(entry int64) { out.Body.NextCursor = wire.ID(entry) }
+	}
+	return out, err
 }
 
 func (a *API) stats(ctx context.Context, in *statsInput) (*statsOutput, error) {

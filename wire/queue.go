@@ -81,6 +81,7 @@ type Move struct {
 	To     string   `json:"to" minLength:"1" maxLength:"200" doc:"The queue that they go to, which must be there."`
 	Kinds  []string `json:"kinds,omitempty" maxItems:"100" doc:"The kinds of the jobs. Default: all."`
 	DryRun bool     `json:"dry_run,omitempty" doc:"Whether to count the jobs only, and move none."`
+	Cursor string   `json:"cursor,omitempty" maxLength:"200" doc:"The next_cursor of the answer before: both are one operation in the audit."`
 }
 
 // Moved is what became of jobs that were to be moved.
@@ -93,6 +94,8 @@ type Moved struct {
 	Behind  int    `json:"behind" doc:"The number of jobs that stay because an earlier job of their key stays."`
 	Taken   int    `json:"taken" doc:"The number of jobs that stay because another one has their unique key there."`
 	All     bool   `json:"all" doc:"Whether these were all: if not, the same request does the rest."`
+
+	NextCursor string `json:"next_cursor,omitempty" doc:"If these were not all: send it as cursor, so that the audit has one entry."`
 }
 
 // A Block is a part of a queue's jobs, which one worker at a time has.

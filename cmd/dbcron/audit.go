@@ -21,7 +21,7 @@ func (p *program) did(ctx context.Context, err error, action, object string, n i
 	if err != nil {
 		return err
 	}
-	failed := audit.Write(ctx, p.db, audit.Entry{
+	_, failed := audit.Write(ctx, p.db, audit.Entry{
 		Actor: whoami(), Login: audit.OS, Source: audit.CLI, Action: action, Object: object, Count: n, Detail: detail,
 	})
 	if failed != nil {

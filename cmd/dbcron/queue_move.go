@@ -54,9 +54,9 @@ one has there. How many that are is told. Dead jobs stay: dbcron job retry.`,
 }
 
 func (p *program) moveJobs(ctx context.Context, from string, jobs wire.Move) error {
-	move := func(ctx context.Context, dryRun bool) (wire.Moved, error) {
+	move := func(ctx context.Context, dryRun bool, cursor string) (wire.Moved, error) {
 		part, n := jobs, wire.Moved{}
-		part.DryRun = dryRun
+		part.DryRun, part.Cursor = dryRun, cursor
 		answer, err := p.send(ctx, "move-jobs", values{"queue": from}, part, "")
 		if moved, ok := answer.(*wire.Moved); ok {
 			n = *moved // also after an error
@@ -67,7 +67,7 @@ func (p *program) moveJobs(ctx context.Context, from string, jobs wire.Move) err
 	so := p.begin(ctx, task{
 		what: fmt.Sprintf("moving from %s to %s", oneLine(from, 200), oneLine(jobs.To, 200)), unit: "jobs",
 		left: func(ctx context.Context) (int, error) {
-			n, err := move(ctx, true)
+			n, err := move(ctx, true, "")
 			return n.Jobs, err
 		},
 	})
@@ -79,11 +79,12 @@ func (p *program) moveJobs(ctx context.Context, from string, jobs wire.Move) err
 			break
 		}
 		before := sum.Jobs
-		sum, err = move(ctx, jobs.DryRun)
+		sum, err = move(ctx, jobs.DryRun, sum.NextCursor)
 		sum.Jobs += before
 		so.at(sum.Jobs)
 	}
 	so.end()
+	sum.NextCursor = ""
 	if err == nil || sum.Jobs > 0 {
 		p.tellMoved(&sum)
 	}

@@ -270,8 +270,8 @@ func (s *Session) ExecText(ctx context.Context, text string) (int64, error) {
 }
 
 // Next runs an UPDATE of at most one row that has {next column} in its SET and ends in
-// {returning column}. In one round trip it returns the column's new value and whether the row was
-// found.
+// {returning column}, or an INSERT of one row that ends in the {returning} of its generated key. In one round trip
+// it returns the column's new value and whether the row was found.
 func (s *Session) Next(ctx context.Context, stmt *Stmt, args Args) (value int64, found bool, err error) {
 	if s.Dialect.Returning != nil {
 		err = s.Get(ctx, stmt, args, &value)

@@ -1,7 +1,8 @@
 // Package audit records what operators did from the command line, the HTTP API and the dashboard, in
 // one table.
 //
-// An entry is written after the act has succeeded. It never contains payloads or secrets.
+// An entry is written after the act has succeeded. It never contains payloads or secrets. An operation on many
+// jobs that its caller sends in parts has one entry, to which each part adds what it did.
 package audit
 
 import (
@@ -39,7 +40,14 @@ const (
 	longestText   = 500 // of an object and a detail
 	longestAction = 100
 	writeTime     = 5 * time.Second
+
+	// partsFor is how long the parts of an operation are added to its entry. An operation that takes longer has
+	// further entries, which also bounds what a caller can do with the entry of an earlier operation.
+	partsFor = 24 * time.Hour
 )
+
+// failedText ends the detail of an entry whose operation failed after a part of it was done.
+const failedText = " (then it failed)"
 
 // An Entry says who did what, to how many objects, and when.
 type Entry struct {
@@ -52,19 +60,54 @@ type Entry struct {
 	Object string    // what it was done to, such as the name of a queue
 	Count  int       // number of affected objects
 	Detail string    // a reason or a filter
+
+	Failed bool // for Write: the operation failed after Count objects; the detail will say so
+	More   bool // for Write: further parts of the operation may follow, so their entry's ID is needed
+}
+
+// args are the values of an entry. They have its detail in both forms: as it is, and of an operation that failed.
+func (e *Entry) args() sqlrun.Args {
+	detail := bounded(e.Detail, longestText-len(failedText))
+	failed := strings.TrimSpace(detail + failedText)
+	args := sqlrun.Args{
+		"actor": bounded(e.Actor, longestName), "login": bounded(e.Login, 20), "source": bounded(e.Source, 20),
+		"action": bounded(e.Action, longestAction), "object": bounded(e.Object, longestText), "affected": e.Count,
+		"detail": detail, "well": detail, "failed": failed,
+	}
+	if e.Failed {
+		args["detail"] = failed
+	}
+	return args
 }
 
 // Write adds an entry, with the database's current time. It works for a moment even if ctx has ended,
 // since the act has happened. It cuts texts that are too long.
-func Write(ctx context.Context, db *dialect.DB, e Entry) error {
+//
+// For a part of an operation, it adds the count to the entry e.ID of the earlier parts, and returns the ID for the
+// next one. It adds an entry instead if e.ID is not that of the same act by the same actor within the last day, or if
+// the user may only insert.
+func Write(ctx context.Context, db *dialect.DB, e Entry) (id int64, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeTime)
 	defer cancel()
-	_, err := db.Exec(ctx, write, sqlrun.Args{
-		"actor": bounded(e.Actor, longestName), "login": bounded(e.Login, 20), "source": bounded(e.Source, 20),
-		"action": bounded(e.Action, longestAction), "object": bounded(e.Object, longestText), "affected": e.Count,
-		"detail": bounded(e.Detail, longestText),
-	})
-	return err
+	args := e.args()
+	if e.ID != 0 {
+		args["id"], args["since"] = e.ID, -partsFor.Microseconds()
+		n, err := db.Exec(ctx, writeFurther, args)
+		if n > 0 || err != nil && !db.Dialect.Denied(err) {
+			return e.ID, err
+		}
+		if e.Count == 0 && e.Failed {
+			return 0, nil // nothing was done
+		}
+	}
+	if e.More {
+		id, _, err = db.Next(ctx, writeFirst, args)
+		if err == nil || !db.Dialect.Denied(err) {
+			return id, err
+		}
+	}
+	_, err = db.Exec(ctx, write, args)
+	return 0, err
 }
 
 // bounded returns text in a form that each engine stores: valid, without NUL, and not too long.
@@ -129,12 +172,25 @@ func scan(rows *sql.Rows) (e Entry, err error) {
 	return e, err
 }
 
+// writing adds a row.
+const writing = `
+	INSERT INTO {prefix}audit (done_at, actor, login, source, action, object, affected, detail)
+	VALUES ({now}, :actor, :login, :source, :action, :object, {int :affected}, :detail)`
+
 // All SQL of this package.
 var (
-	// Each act is a row of its own that never changes, so writers never conflict.
-	write = sqlrun.SQL("audit.write", `
-		INSERT INTO {prefix}audit (done_at, actor, login, source, action, object, affected, detail)
-		VALUES ({now}, :actor, :login, :source, :action, :object, {int :affected}, :detail)`)
+	// Each act is a row of its own, so writers never conflict.
+	write = sqlrun.SQL("audit.write", writing)
+
+	// writeFirst returns the new row's id.
+	writeFirst = sqlrun.SQL("audit.write-first", writing+` {returning id}`)
+
+	// writeFurther adds to a row. Parts that are sent at once are all counted, because the database adds. A caller
+	// has the id from an earlier answer, but may send any: so the row has to be the same act by the same actor.
+	writeFurther = sqlrun.SQL("audit.write-further", `
+		UPDATE {prefix}audit SET affected = affected + {int :affected}, detail = :detail
+		WHERE id = :id AND actor = :actor AND login = :login AND source = :source AND action = :action
+		AND object = :object AND (detail = :well OR detail = :failed) AND done_at > {now + :since}`)
 
 	list      = listBy("audit.list", "")
 	listActor = listBy("audit.list-actor",

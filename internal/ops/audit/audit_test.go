@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,7 +58,8 @@ func TestEntries(t *testing.T) {
 			if i > 0 {
 				db.Advance(t, time.Hour)
 			}
-			must(t, Write(ended, db.DB, e))
+			_, err := Write(ended, db.DB, e)
+			must(t, err)
 		}
 		all, more, err := List(t.Context(), db.DB, Filter{})
 		must(t, err)
@@ -96,6 +99,78 @@ func TestEntries(t *testing.T) {
 	})
 }
 
+// The parts of an operation are one entry, also when two are added at once; one that fails is noted, and going on
+// takes that back. What is another act, another actor's, of an earlier day or was swept has an entry of its own, and
+// what did nothing has none.
+func TestParts(t *testing.T) {
+	byClock(t, func(t *testing.T, db *dbtest.DB) {
+		part := Entry{Actor: "ada", Login: Token, Source: API, Action: "queue.purge", Object: "mail", Detail: strings.Repeat("é", 600), More: true}
+		add := func(id int64, n int, change ...func(*Entry)) int64 {
+			e := part
+			e.ID, e.Count = id, n
+			for _, f := range change {
+				f(&e)
+			}
+			id, err := Write(t.Context(), db.DB, e)
+			must(t, err)
+			return id
+		}
+		entries := func(want ...string) {
+			t.Helper()
+			all, _, err := List(t.Context(), db.DB, Filter{})
+			must(t, err)
+			var got []string
+			for _, e := range all {
+				text := fmt.Sprint(e.Action, " ", e.Count)
+				if strings.HasSuffix(e.Detail, failedText) {
+					text += failedText
+				}
+				got = append(got, text)
+			}
+			if slices.Reverse(got); strings.Join(got, ", ") != strings.Join(want, ", ") {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		id := add(0, 0)
+		db.Advance(t, time.Hour)
+		var both sync.WaitGroup
+		for range 2 {
+			both.Go(func() {
+				if _, err := Write(t.Context(), db.DB, Entry{
+					ID: id, Actor: "ada", Login: Token, Source: API, Action: "queue.purge", Object: "mail", Count: 10, Detail: part.Detail,
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		both.Wait()
+		entries("queue.purge 20")
+		fails := func(e *Entry) { e.Failed = true }
+		if again := add(id, 3, fails); again != id {
+			t.Errorf("got entry %d after %d", again, id)
+		}
+		entries("queue.purge 23" + failedText)
+		add(id, 4)
+		entries("queue.purge 27")
+
+		other := add(id, 1, func(e *Entry) { e.Action = "job.delete" })
+		add(id, 2, func(e *Entry) { e.Object = "post" })
+		add(id, 3, func(e *Entry) { e.Actor = "bob" })
+		add(id, 4, func(e *Entry) { e.Detail = "state=dead" })
+		add(id, 5, func(e *Entry) { e.Login, e.Source = OS, CLI })
+		add(-1, 6)
+		add(id, 0, fails, func(e *Entry) { e.Actor = "bob" })
+		rest := []string{"job.delete 1", "queue.purge 2", "queue.purge 3", "queue.purge 4", "queue.purge 5", "queue.purge 6"}
+		entries(append([]string{"queue.purge 27"}, rest...)...)
+		if other <= id {
+			t.Errorf("got entry %d of another act, after %d", other, id)
+		}
+		db.Advance(t, 24*time.Hour)
+		add(id, 7)
+		entries(append(append([]string{"queue.purge 27"}, rest...), "queue.purge 7")...)
+	})
+}
+
 // Entries go when they are too old, and when there are too many, and others stay, also when
 // several daemons sweep at once.
 func TestSweep(t *testing.T) {
@@ -105,7 +180,8 @@ func TestSweep(t *testing.T) {
 			t.Errorf("of an empty table: got %d, %v", n, err)
 		}
 		for i := range 6 {
-			must(t, Write(ctx, db.DB, Entry{Object: fmt.Sprint(i)}))
+			_, err := Write(ctx, db.DB, Entry{Object: fmt.Sprint(i)})
+			must(t, err)
 			db.Advance(t, 24*time.Hour)
 		}
 		errs, removed := make(chan error), make(chan int64, 3)
@@ -167,7 +243,13 @@ func TestPlans(t *testing.T) {
 			"actor": "actor7", "action": "action7", "object": "object7", "before": int64(15_000), "since": int64(0), "limit": 101,
 			"from": int64(1), "to": int64(50),
 		}
-		for _, stmt := range []*sqlrun.Stmt{list, listActor, listAction, listObject, newestOld, sweep} {
+		for name, value := range (&Entry{}).args() {
+			if args[name] == nil {
+				args[name] = value
+			}
+		}
+		args["id"] = int64(7)
+		for _, stmt := range []*sqlrun.Stmt{list, listActor, listAction, listObject, newestOld, sweep, writeFurther} {
 			if args["since"] = int64(0); stmt == newestOld {
 				args["since"] = int64(-1)
 			}
