@@ -123,20 +123,17 @@ func (d *Dashboard) showQueue(ctx context.Context, r *request) (*view, error) {
 }
 
 func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData) error {
-	all, err := health.Depths(ctx, d.admin, []admin.Queue{data.Queue}, health.CountTo, r.now)
+	depth, err := health.DepthOf(ctx, d.admin, &data.Queue, health.CountTo, r.now)
 	if err != nil {
 		return err
 	}
-	data.Depth = all[0]
-	if data.Done, err = d.admin.CountDone(ctx, data.Name, health.CountTo); err != nil {
-		return err
-	}
+	data.Depth = depth
 	minutes, err := d.minutesOf(ctx)
 	if err != nil {
 		return err
 	}
 	data.Chart = chartOf(minutes, data.Name, r.now)
-	if data.Waiting() > 0 {
+	if data.Ready > 0 {
 		data.Outlook = data.Depth.Outlook(health.Flows(minutes, r.now)[data.Name], r.now)
 	}
 	finished, err := d.admin.Finished(ctx, time.Hour)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -38,11 +39,9 @@ type figures struct {
 }
 
 type queueFigures struct {
-	name, state string
-	admin.Counts
-	age    time.Duration // of the oldest ready job
-	stuck  int           // jobs whose handlers do not return
-	hungry int           // workers whose handlers wait for connections
+	health.Depth
+	stuck  int // jobs whose handlers do not return
+	hungry int // workers whose handlers wait for connections
 }
 
 // A sampler reads figures for everyone who needs them, at most once every five seconds.
@@ -119,13 +118,9 @@ func (s *sampler) readQueues(ctx context.Context, f *figures) error {
 		return err
 	}
 	for i := range all {
-		q := queueFigures{name: all[i].Name, state: all[i].State, stuck: stuck[all[i].Name], hungry: starved[all[i].Name]}
-		var oldest time.Time
-		if q.Counts, oldest, err = s.queues.CountAndOldest(ctx, q.name, countedTo); err != nil {
+		q := queueFigures{stuck: stuck[all[i].Name], hungry: starved[all[i].Name]}
+		if q.Depth, err = health.DepthOf(ctx, s.queues, &all[i], countedTo, now); err != nil {
 			return err
-		}
-		if !oldest.IsZero() {
-			q.age = max(0, now.Sub(oldest))
 		}
 		f.queues = append(f.queues, q)
 	}
@@ -194,7 +189,7 @@ type allQueuesOutput struct {
 }
 
 func newQueueFigures(q *queueFigures) wire.QueueFigures {
-	return wire.QueueFigures{Queue: q.name, State: q.state, QueueCounts: wireof.QueueCounts(&q.Counts), Oldest: wireof.Seconds(q.age)}
+	return wire.QueueFigures{Queue: q.Name, State: q.State, QueueCounts: wireof.QueueCounts(&q.Counts), Oldest: wireof.Seconds(q.Age)}
 }
 
 // overall registers the operation that returns the figures of all queues.

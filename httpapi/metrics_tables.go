@@ -17,7 +17,7 @@ func description(name, help string, labels ...string) *prometheus.Desc {
 var (
 	descUp     = description("database_up", "Whether the database has answered. If not, the metrics of the tables are missing.")
 	descJobs   = description("queue_jobs", "Jobs of a queue by state; 10000 is that many or more.", "queue", "state")
-	descAge    = description("queue_oldest_ready_age_seconds", "How long ago the oldest ready job was enqueued; 0: there is none.", "queue")
+	descAge    = description("queue_oldest_ready_age_seconds", "How long the oldest ready job has waited; 0: there is none.", "queue")
 	descPaused = description("queue_paused", "Whether the queue is paused.", "queue")
 	descStuck  = description("queue_stuck_jobs",
 		"Jobs whose handlers have not returned though their timeouts are over: each takes a slot of its worker.", "queue")
@@ -78,22 +78,22 @@ func (t *tables) Collect(to chan<- prometheus.Metric) {
 	}
 	gauge(descUp, 1)
 	for _, q := range f.queues {
-		if !utf8.ValidString(q.name) { // labels must be UTF-8; this name was made by hand
+		if !utf8.ValidString(q.Name) { // labels must be UTF-8; this name was made by hand
 			continue
 		}
 		for state, n := range map[string]int{"ready": q.Ready, "delayed": q.Delayed, "running": q.Running, "dead": q.Dead, "done": q.Done} {
-			gauge(descJobs, float64(n), q.name, state)
+			gauge(descJobs, float64(n), q.Name, state)
 		}
-		gauge(descAge, q.age.Seconds(), q.name)
-		gauge(descPaused, map[bool]float64{true: 1}[q.state == "paused"], q.name)
-		gauge(descStuck, float64(q.stuck), q.name)
-		gauge(descStarved, float64(q.hungry), q.name)
-		done := f.totals[q.name]
+		gauge(descAge, q.Age.Seconds(), q.Name)
+		gauge(descPaused, map[bool]float64{true: 1}[q.State == "paused"], q.Name)
+		gauge(descStuck, float64(q.stuck), q.Name)
+		gauge(descStarved, float64(q.hungry), q.Name)
+		done := f.totals[q.Name]
 		for d, v := range map[*prometheus.Desc]float64{
 			descDone: float64(done.Done), descFailed: float64(done.Failed), descDead: float64(done.Dead), descTardy: float64(done.Late),
 			descWait: done.Waited.Seconds(), descWork: done.Took.Seconds(),
 		} {
-			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, q.name)
+			to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, q.Name)
 		}
 	}
 	for _, state := range []string{"active", "paused", "ended", "failed"} {

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,9 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/ops/health"
+	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -109,7 +113,7 @@ func TestMetricsOfAQueueThatIsNotText(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		m, err := NewMetrics(db.DB, MetricsOptions{Version: "1.2.3"})
 		must(t, err)
-		m.sample.last, m.sample.until = &figures{queues: []queueFigures{{name: "\xff"}, {name: "mail", stuck: 2}}}, instant.Now().Add(time.Hour)
+		m.sample.last, m.sample.until = &figures{queues: []queueFigures{queueNamed("\xff", 0), queueNamed("mail", 2)}}, instant.Now().Add(time.Hour)
 		if text := scrape(t, m); !strings.Contains(text, `dbcron_queue_paused{queue="mail"} 0`) ||
 			!strings.Contains(text, `dbcron_queue_stuck_jobs{queue="mail"} 2`) {
 			t.Errorf("got\n%s", text)
@@ -117,12 +121,27 @@ func TestMetricsOfAQueueThatIsNotText(t *testing.T) {
 	})
 }
 
-// The figures of all queues are read at once.
+func queueNamed(name string, stuck int) queueFigures {
+	return queueFigures{Depth: health.Depth{Queue: admin.Queue{Name: name}}, stuck: stuck}
+}
+
+// The figures of all queues are read at once, and are the same wherever they are told: a delayed job that is due, such
+// as a retried one, is ready.
 func TestAllQueueStats(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.enqueue(object{"kind": "x", "queue": "mail"})
 		s.put("/api/v1/queues/idle", object{}).is(201)
 		s.get("/api/v1/stats/queues").is(200).has(`[{"queue":"idle","state":"active","ready":0,`).has(`{"queue":"mail","state":"active","ready":1,"delayed":0,"running":0,"dead":0,"done":0,"counted_to":10000,"oldest_ready_seconds":`)
+		s.post("/api/v1/jobs/"+s.enqueue(object{"kind": "x", "queue": "due", "delay": "1h"})+"/run", nil).is(204)
+		db.Do(t, `UPDATE {prefix}job_delayed SET run_at = {now + :ago} WHERE id > 0`, sqlrun.Args{"ago": -time.Minute.Microseconds()})
+		counts := `"ready":1,"delayed":0,"running":0,"dead":0,"done":0,"counted_to":10000,`
+		since := regexp.MustCompile(regexp.QuoteMeta(counts) + `"oldest_ready_seconds":[6-9][0-9]`)
+		s = serve(t, db.DB, Options{})
+		for _, path := range []string{"stats/queues", "queues/due/status", "status/queues"} {
+			if got := s.get("/api/v1/" + path).is(200).text; !since.MatchString(got) {
+				t.Errorf("%s: got %s, want %s and a minute", path, got, counts)
+			}
+		}
 	})
 }

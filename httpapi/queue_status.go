@@ -152,26 +152,19 @@ func (a *API) newQueueLook(ctx context.Context) (*queueLook, error) {
 
 // status counts a queue's jobs, and reads who leases its blocks.
 func (l *queueLook) status(ctx context.Context, q *admin.Queue) (w wire.QueueStatus, blocks []admin.Block, err error) {
-	depths, err := health.Depths(ctx, l.c, []admin.Queue{*q}, health.CountTo, l.now)
+	d, err := health.DepthOf(ctx, l.c, q, health.CountTo, l.now)
 	if err != nil {
 		return w, nil, err
 	}
-	d := &depths[0]
-	done, err := l.c.CountDone(ctx, q.Name, health.CountTo)
-	if err == nil {
-		blocks, err = l.c.Blocks(ctx, q.Name)
-	}
+	blocks, err = l.c.Blocks(ctx, q.Name)
 	if errors.Is(err, queue.ErrNotFound) { // it was inserted by hand and has had no job yet
 		err = nil
 	}
 	flow := l.flows[q.Name]
-	counts := admin.Counts{
-		Ready: d.Waiting(), Delayed: d.Delayed - d.Due, Running: d.Running, Dead: d.Dead, Done: done, Limit: health.CountTo,
-	}
 	w = wire.QueueStatus{
-		Queue: wireof.Queue(q), QueueCounts: wireof.QueueCounts(&counts), Out: rounded(100, float64(flow.Out)), Endpoint: l.endpoints[q.Name],
+		Queue: wireof.Queue(q), QueueCounts: wireof.QueueCounts(&d.Counts), Out: rounded(100, float64(flow.Out)), Endpoint: l.endpoints[q.Name],
 	}
-	if d.Waiting() > 0 {
+	if d.Ready > 0 {
 		w.Oldest = new(rounded(1000, d.Age.Seconds()))
 	}
 	if n, ok := d.In(flow, l.now); ok {
@@ -181,7 +174,7 @@ func (l *queueLook) status(ctx context.Context, q *admin.Queue) (w wire.QueueSta
 	if !empty.Never && empty.In >= 0 {
 		w.Empty = new(rounded(1000, empty.In.Seconds()))
 	}
-	if d.Waiting() > 0 && (empty.Never || empty.In >= 0) {
+	if d.Ready > 0 && (empty.Never || empty.In >= 0) {
 		w.EmptyIn = empty.String()
 	}
 	workers := map[string]bool{}

@@ -228,7 +228,7 @@ func TestStates(t *testing.T) {
 		if n, err := adminOf(c).Count(t.Context(), "", 10); err != nil || n != countsOf(1, 1, 1, 1, 10) {
 			t.Errorf("%+v, %v", n, err)
 		}
-		b, err := adminOf(c).Backlog(t.Context(), "", 10, store.TimeOf(ready))
+		b, err := adminOf(c).Backlog(t.Context(), "", admin.BacklogOptions{Limit: 10, Since: store.TimeOf(ready)})
 		if err != nil || b.Counts != countsOf(1, 1, 1, 1, 10) || b.Due != 0 || b.Recent != 1 || !b.Oldest.Equal(store.TimeOf(ready)) {
 			t.Errorf("%+v, %v", b, err)
 		}

@@ -35,10 +35,7 @@ func queueFacts(d *wire.QueueDetail) []fact {
 		{"dead", r.Dead.String()},
 	}
 	if d.Oldest != nil {
-		facts = append(facts, fact{"oldest", r.Oldest + " ready"})
-	}
-	if d.Ready > 0 {
-		facts = append(facts, fact{"empty in", r.Empty})
+		facts = append(facts, fact{"oldest", r.Oldest + " ready"}, fact{"empty in", r.Empty})
 	}
 	facts = append(facts, fact{"in, out", r.In + " and " + r.Out + " a minute"}, fact{"endpoint", r.Endpoint})
 	if d.KeepDone != wire.None || d.Done > 0 {

@@ -262,69 +262,63 @@ type Counts struct {
 // Count counts a queue's jobs, up to limit of each state. Jobs that a worker has read, or that
 // have run for less than a second, count as ready.
 func (c *Client) Count(ctx context.Context, queue string, limit int) (Counts, error) {
-	counts, _, err := c.CountAndOldest(ctx, queue, limit)
-	return counts, err
+	b, err := c.Backlog(ctx, queue, BacklogOptions{Limit: limit, Done: true})
+	return b.Counts, err
 }
 
-// CountAndOldest is [Client.Count], and also returns when the oldest of the counted ready jobs
-// was enqueued: the oldest of all if they are fewer than limit. It is zero if there are none.
-func (c *Client) CountAndOldest(ctx context.Context, queue string, limit int) (counts Counts, oldest time.Time, err error) {
-	b, err := c.Backlog(ctx, queue, limit, time.Time{})
-	if err != nil {
-		return b.Counts, oldest, err
-	}
-	b.Done, err = c.CountDone(ctx, queue, limit)
-	return b.Counts, b.enqueued, err
+// BacklogOptions configure [Client.Backlog].
+type BacklogOptions struct {
+	Limit int       // how far the jobs of each state are counted
+	Done  bool      // also count those that are done and kept, which are usually the most
+	Since time.Time // for Recent; zero: do not count these
 }
 
-// CountDone counts the done jobs that a queue keeps, up to limit.
-func (c *Client) CountDone(ctx context.Context, queue string, limit int) (n int, err error) {
-	q, err := c.read(ctx, cmpName(queue))
-	if err == nil {
-		err = c.db.Get(ctx, store.CountDone, sqlrun.Args{"queue": q.ID, "limit": limit}, &n, new(int64))
-	}
-	return n, err
-}
-
-// A Backlog describes the jobs of a queue that are not done.
+// A Backlog describes the jobs of a queue.
 type Backlog struct {
-	Counts           // without Done
+	Counts
 	Due    int       // delayed jobs that are due, such as retried dead letters: workers take them at once
 	Oldest time.Time // when the first ready or due job became ready; zero: there is none
-	Recent int       // how many of all these were enqueued since the given time
-
-	enqueued time.Time // the oldest ready job
+	Recent int       // how many of all these, but for Done, were enqueued since the given time
 }
 
-// Backlog counts a queue's jobs as [Client.Count] does, but without those that are done and kept.
-// The result describes the counted jobs only, up to limit of each state.
-func (c *Client) Backlog(ctx context.Context, queue string, limit int, since time.Time) (b Backlog, err error) {
+// Backlog counts a queue's jobs as [Client.Count] does, in one round trip where the driver can do that.
+// The result describes the counted jobs only, up to the limit of each state.
+func (c *Client) Backlog(ctx context.Context, queue string, opt BacklogOptions) (b Backlog, err error) {
 	q, err := c.read(ctx, cmpName(queue))
 	if err != nil {
 		return b, err
 	}
-	b.Limit = limit
-	args := sqlrun.Args{"queue": q.ID, "limit": limit, "recent": int64(math.MaxInt64)}
-	if !since.IsZero() {
-		args["recent"] = store.TickOf(since.UnixMicro())
+	b.Limit = opt.Limit
+	args := sqlrun.Args{"queue": q.ID, "limit": opt.Limit, "recent": int64(math.MaxInt64)}
+	if !opt.Since.IsZero() {
+		args["recent"] = store.TickOf(opt.Since.UnixMicro())
 	}
-	for _, of := range []struct {
-		stmt *sqlrun.Stmt
-		n    *int
-	}{{store.CountReady, &b.Ready}, {store.CountDelayed, &b.Delayed}, {store.CountRunning, &b.Running}, {store.CountDead, &b.Dead}} {
-		var id, at int64
-		var recent, due int
-		if err := c.db.Get(ctx, of.stmt, args, of.n, &id, &at, &recent, &due); err != nil {
-			return b, err
-		}
-		if id > 0 {
-			b.enqueued = store.TimeOf(id)
-			b.Oldest = b.enqueued
-		}
-		if began := time.UnixMicro(at).UTC(); at > 0 && (b.Oldest.IsZero() || began.Before(b.Oldest)) {
-			b.Oldest = began
-		}
-		b.Recent, b.Due = b.Recent+recent, b.Due+due
+	var steps []*sqlrun.Step
+	count := func(stmt *sqlrun.Stmt, n *int) {
+		steps = append(steps, &sqlrun.Step{Stmt: stmt, Args: args, Scan: func(row *sqlrun.Row) error {
+			*n = int(row.Int(0))
+			var first time.Time
+			if id, at := row.Int(1), row.Int(2); id > 0 {
+				first = store.TimeOf(id)
+			} else if at > 0 {
+				first = time.UnixMicro(at).UTC()
+			}
+			if !first.IsZero() && (b.Oldest.IsZero() || first.Before(b.Oldest)) {
+				b.Oldest = first
+			}
+			b.Recent, b.Due = b.Recent+int(row.Int(3)), b.Due+int(row.Int(4))
+			return nil
+		}})
+	}
+	count(store.CountReady, &b.Ready)
+	count(store.CountDelayed, &b.Delayed)
+	count(store.CountRunning, &b.Running)
+	count(store.CountDead, &b.Dead)
+	if opt.Done {
+		count(store.CountDone, &b.Done)
+	}
+	if err := c.db.Pipeline(ctx, steps...); err != nil {
+		return Backlog{Counts: Counts{Limit: opt.Limit}}, err
 	}
 	return b, nil
 }

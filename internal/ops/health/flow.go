@@ -73,7 +73,7 @@ func (d *Depth) Empty(f Flow, now time.Time) Emptying {
 	in, ok := d.In(f, now)
 	out := f.rate(now)
 	backlog := d.Age >= behindAfter
-	switch waiting := d.Waiting(); {
+	switch waiting := d.Ready; {
 	case d.Limit == 0 || waiting > 0 && (d.State != "active" || out == 0 && !backlog):
 		return Emptying{In: -1}
 	case waiting == 0:

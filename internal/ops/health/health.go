@@ -218,33 +218,48 @@ func ofStops(ctx context.Context, db *dialect.DB, now time.Time, known func(stri
 	return all, err
 }
 
-// A Depth is the backlog of a queue.
+// A Depth is the backlog of a queue: its jobs by what they wait for, which dashboard, metrics, lists and notifications
+// tell. So delayed jobs that are due count as ready, though lists of jobs and [admin.Client.Count] call them delayed.
 type Depth struct {
 	admin.Queue
 	admin.Counts
-	Due    int           // delayed jobs that are due
 	Recent int           // jobs of Counts that were enqueued in the last minutes: see Flows
-	Age    time.Duration // how long the oldest ready or due job has waited
+	Age    time.Duration // how long the oldest ready job has waited
 }
-
-// Waiting returns the number of jobs that a worker could begin: ready ones, and delayed ones that are due.
-func (d *Depth) Waiting() int { return min(d.Limit, d.Ready+d.Due) }
 
 // Depths counts the jobs of some queues, except for completed jobs that are kept: in each state up to limit.
 func Depths(ctx context.Context, c *admin.Client, queues []admin.Queue, limit int, now time.Time) (all []Depth, err error) {
 	for i := range queues {
-		d := Depth{Queue: queues[i]}
-		b, err := c.Backlog(ctx, d.Name, limit, flowFrom(now))
-		if err != nil && !errors.Is(err, queue.ErrNotFound) { // a queue inserted by hand may not have had a job yet
+		d, err := depthOf(ctx, c, &queues[i], admin.BacklogOptions{Limit: limit}, now)
+		if err != nil {
 			return nil, err
-		}
-		d.Counts, d.Due, d.Recent = b.Counts, b.Due, b.Recent
-		if !b.Oldest.IsZero() {
-			d.Age = max(0, now.Sub(b.Oldest))
 		}
 		all = append(all, d)
 	}
 	return all, nil
+}
+
+// DepthOf counts the jobs of a queue, in each state up to limit.
+func DepthOf(ctx context.Context, c *admin.Client, q *admin.Queue, limit int, now time.Time) (Depth, error) {
+	return depthOf(ctx, c, q, admin.BacklogOptions{Limit: limit, Done: true}, now)
+}
+
+func depthOf(ctx context.Context, c *admin.Client, q *admin.Queue, opt admin.BacklogOptions, now time.Time) (Depth, error) {
+	d := Depth{Queue: *q}
+	opt.Since = flowFrom(now)
+	b, err := c.Backlog(ctx, q.Name, opt)
+	if err != nil && !errors.Is(err, queue.ErrNotFound) { // a queue inserted by hand may not have had a job yet
+		return d, err
+	}
+	d.Counts, d.Recent = b.Counts, b.Recent
+	d.Ready = min(d.Limit, d.Ready+b.Due)
+	if d.Delayed < d.Limit { // otherwise not all were counted
+		d.Delayed -= b.Due
+	}
+	if !b.Oldest.IsZero() {
+		d.Age = max(0, now.Sub(b.Oldest))
+	}
+	return d, nil
 }
 
 // OfQueues finds queues that lag behind, are paused, or have handlers that are stuck or starved, and counts
@@ -276,7 +291,7 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 		case q.State == "paused":
 			p.what, p.Do = "Queue %s is paused", "when its jobs may go on: dbcron queue resume "+argument(q.Name)
 			if p.Why = plain.Cut(q.Reason, 200); q.Reason == "" {
-				p.Why = "for " + jobs(q.Waiting(), q.Limit) + " that wait"
+				p.Why = "for " + jobs(q.Ready, q.Limit) + " that wait"
 			}
 			paused = append(paused, p)
 		case q.Behind():
@@ -366,7 +381,7 @@ func (d *Depth) Behind() bool { return d.State == "active" && d.Age >= behindAft
 // Outlook describes the backlog of a queue, the rates at which jobs come and go, and when it is
 // empty if the last ten minutes continue.
 func (d *Depth) Outlook(f Flow, now time.Time) string {
-	text := plain.Count(d.Waiting(), d.Limit) + " ready, the oldest for " + plain.Span(d.Age)
+	text := plain.Count(d.Ready, d.Limit) + " ready, the oldest for " + plain.Span(d.Age)
 	in, ok := d.In(f, now)
 	switch out := plain.Rate(f.rate(now)); {
 	case f.ended == 0:

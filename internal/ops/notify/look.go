@@ -146,19 +146,19 @@ func (n *Notifier) concerned(q *admin.Queue, noticed bool, left *int) bool {
 
 // lookAtQueue compares a queue with what is known of it.
 func (n *Notifier) lookAtQueue(ctx context.Context, q *admin.Queue, dead, behind known, now time.Time) error {
-	counts, oldest, err := n.admin.CountAndOldest(ctx, q.Name, countTo)
+	depths, err := health.Depths(ctx, n.admin, []admin.Queue{*q}, countTo, now)
 	if err != nil {
 		return err
 	}
-	lags := int64(0)
-	if age := now.Sub(oldest); q.State == "active" && !oldest.IsZero() && age >= n.opt.QueueAge {
+	d, lags := &depths[0], int64(0)
+	if q.State == "active" && d.Ready > 0 && d.Age >= n.opt.QueueAge {
 		lags = 1
 	}
-	err = n.noteQueue(ctx, "dead", q, plain.Count(counts.Dead, countTo)+" dead letters", int64(counts.Dead), dead)
+	err = n.noteQueue(ctx, "dead", q, plain.Count(d.Dead, countTo)+" dead letters", int64(d.Dead), dead)
 	if err != nil {
 		return err
 	}
-	detail := fmt.Sprintf("%s ready, the oldest for %s", plain.Count(counts.Ready, countTo), plain.Span(now.Sub(oldest)))
+	detail := fmt.Sprintf("%s ready, the oldest for %s", plain.Count(d.Ready, countTo), plain.Span(d.Age))
 	return n.noteQueue(ctx, "behind", q, detail, lags, behind)
 }
 

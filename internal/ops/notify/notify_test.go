@@ -285,7 +285,7 @@ func TestQueuesAndLateSchedules(t *testing.T) {
 		n := notifier(t, db, Options{Targets: []string{"ops@example.org"}, QueueAge: time.Minute})
 		c, err := queue.New(db.DB, queue.Options{Logger: quiet()})
 		must(t, err)
-		_, err = c.Enqueue(t.Context(), queue.Job{Queue: "mail", Kind: "k"})
+		_, err = c.EnqueueMany(t.Context(), []queue.Job{{Queue: "mail", Kind: "k"}, {Queue: "post", Kind: "k", Delay: time.Second}})
 		must(t, err)
 		must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{Name: "hourly", Spec: "@hourly", Command: "true"}))
 		told := func(what string, want ...string) {
@@ -295,7 +295,7 @@ func TestQueuesAndLateSchedules(t *testing.T) {
 			}
 			is(t, what, heard(t, db, n), want)
 		}
-		told("the oldest job waits", "behind mail")
+		told("the oldest job waits", "behind mail", "behind post")
 		told("nothing is new")
 		w, err := c.Worker(queue.WorkerOptions{Queues: []string{"mail"}, BuryUnknown: true, Logger: quiet()})
 		must(t, err)

@@ -308,7 +308,7 @@ func (l *Look) queueTable(s *screen, limit int) {
 	for i := range all[:min(len(all), limit)] {
 		d := &all[i]
 		oldest, in, empty := "–", "–", "–"
-		if d.Waiting() > 0 {
+		if d.Ready > 0 {
 			oldest, empty = plain.Span(d.Age), d.Empty(flows[d.Name], l.now).String()
 		}
 		if r := l.rates[d.Name]; r.measured {

@@ -14,7 +14,7 @@ var (
 		WHERE queue_id = :queue AND id > :after ORDER BY id, divided LIMIT :limit`)
 
 	CountDone = sqlrun.SQL("queue.count-done", `
-		SELECT COUNT(*), 0 FROM (SELECT id FROM {prefix}job_done WHERE queue_id = :queue LIMIT :limit) AS counted`)
+		SELECT COUNT(*), 0, 0, 0, 0 FROM (SELECT id FROM {prefix}job_done WHERE queue_id = :queue LIMIT :limit) AS counted`)
 
 	StatDone = sqlrun.SQL("queue.stat-done", statIn("job_done", ""))
 
