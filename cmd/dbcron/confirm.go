@@ -2,13 +2,21 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/dbcron/dbcron/internal/ops/progress"
 )
 
 // errDeclined is the error of a command that the user did not confirm.
 var errDeclined = errors.New("nothing was changed")
+
+// begin starts showing the progress of a task; the caller must end it.
+func (p *program) begin(ctx context.Context, t progress.Task) *progress.Progress {
+	return progress.Begin(ctx, &p.err, isTerminal(p.err), t)
+}
 
 // answer asks a question at the terminal and returns the line typed. The end of the input is an empty answer,
 // which agrees to nothing.

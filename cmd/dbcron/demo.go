@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/ops/shop"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -59,7 +60,7 @@ func (p *program) runDemo(ctx context.Context, listen string, chosen bool) (err 
 	if err != nil {
 		return err
 	}
-	s, err := newShop(ctx, db, options.Logger)
+	s, err := shop.New(ctx, db, options.Logger)
 	if err != nil {
 		return err
 	}
@@ -68,7 +69,7 @@ func (p *program) runDemo(ctx context.Context, listen string, chosen bool) (err 
 		return err
 	}
 	living, stop := context.WithCancel(ctx)
-	closed := s.live(living)
+	closed := s.Live(living)
 	err = p.serveOn(ctx, db, f, nil, options)
 	stop()
 	err = errors.Join(err, <-closed)

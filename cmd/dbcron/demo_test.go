@@ -70,7 +70,7 @@ func TestDemo(t *testing.T) {
 		}
 	}
 	shows("", "prices-import", "ledger")
-	shows("queues", ordersQueue, mailQueue, thumbnailsQueue, exportsQueue)
+	shows("queues", "orders", "mail", "thumbnails", "exports")
 	shows("runs", "stock-sync", "prices-import")
 	shows("locks", "stock-count", "warehouse-2", "cache-warmup")
 	stop()

@@ -11,18 +11,12 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/ops/checkup"
 	"github.com/dbcron/dbcron/internal/ops/health"
 )
 
 // errDoctor is the error of a doctor that found a problem.
 var errDoctor = errors.New("something needs attention")
-
-type checkRow struct {
-	Check  string        `json:"check"`
-	Status health.Status `json:"status"`
-	Detail string        `json:"detail"`
-	Advice string        `json:"what_to_do,omitempty"`
-}
 
 func (p *program) doctor() *cobra.Command {
 	var output, as string
@@ -74,13 +68,13 @@ and so is a dead job: what failed yesterday may be fine today. It changes nothin
 }
 
 // monitored prints output for Nagios: one line with the worst first, and the rest below.
-func (p *program) monitored(rows []checkRow) error {
+func (p *program) monitored(rows []health.Check) error {
 	worst, code := "OK", 0
 	var lines []string
 	for i, status := range []health.Status{health.Failed, health.Warning} {
 		for _, r := range rows {
 			if r.Status == status {
-				lines = append(lines, r.Check+": "+flat(r.Detail))
+				lines = append(lines, r.Name+": "+flat(r.Detail))
 			}
 		}
 		if len(lines) > 0 && code == 0 {
@@ -101,12 +95,12 @@ func (p *program) monitored(rows []checkRow) error {
 }
 
 // writeChecks prints one full line per check: advice is not cut.
-func (p *program) writeChecks(output string, rows []checkRow) error {
+func (p *program) writeChecks(output string, rows []health.Check) error {
 	if output != "table" {
 		return write(p.out, output, rows)
 	}
 	for _, r := range rows {
-		line := fmt.Sprintf("%-8s %-13s %s", r.Status, r.Check, flat(r.Detail))
+		line := fmt.Sprintf("%-8s %-13s %s", r.Status, r.Name, flat(r.Detail))
 		if r.Advice != "" {
 			line += "\n         what to do:   " + r.Advice
 		}
@@ -117,10 +111,10 @@ func (p *program) writeChecks(output string, rows []checkRow) error {
 	return nil
 }
 
-func (p *program) examine(ctx context.Context, as string, work bool) []checkRow {
+func (p *program) examine(ctx context.Context, as string, work bool) []health.Check {
 	rawURL, err := p.databaseURL()
 	if err != nil {
-		return []checkRow{{"url", "failed", err.Error(), "set DBCRON_DATABASE_URL"}}
+		return []health.Check{{Name: "url", Status: health.Failed, Detail: err.Error(), Advice: "set DBCRON_DATABASE_URL"}}
 	}
 	db, err := p.connect(ctx, p.existing(), engines.Connect)
 	if err != nil {
@@ -128,16 +122,14 @@ func (p *program) examine(ctx context.Context, as string, work bool) []checkRow 
 		if errors.Is(err, dialect.ErrReadOnly) {
 			advice = "promote a server, or name the primary in the URL; to look at this one, leave target_session_attrs out"
 		}
-		return []checkRow{{"reachable", "failed", err.Error(), advice}}
+		return []health.Check{{Name: "reachable", Status: health.Failed, Detail: err.Error(), Advice: advice}}
 	}
 	defer db.Close()
-	rows := []checkRow{{"reachable", "ok", dialect.Redact(rawURL), ""}}
+	rows := []health.Check{{Name: "reachable", Status: health.OK, Detail: dialect.Redact(rawURL)}}
 	found, usable := health.OfDatabase(ctx, db, as)
-	for i := range found {
-		rows = append(rows, checkRow{found[i].Name, found[i].Status, found[i].Detail, found[i].Advice})
-	}
+	rows = append(rows, found...)
 	if work && usable {
-		rows = append(rows, examineWork(ctx, db)...)
+		rows = append(rows, checkup.Work(ctx, db)...)
 	}
 	return rows
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // examined are the rows of a doctor who connects to a URL, and its exit code.
-func examined(t *testing.T, asUser string, flags ...string) (rows []checkRow, code int) {
+func examined(t *testing.T, asUser string, flags ...string) (rows []health.Check, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
 	p := &program{in: strings.NewReader(""), out: &out, err: &errs, environ: []string{"DBCRON_DATABASE_URL=" + asUser}}
@@ -28,8 +28,8 @@ func examined(t *testing.T, asUser string, flags ...string) (rows []checkRow, co
 }
 
 // ofCheck are the rows of one check.
-func ofCheck(rows []checkRow, check string) []checkRow {
-	return slices.DeleteFunc(slices.Clone(rows), func(r checkRow) bool { return r.Check != check })
+func ofCheck(rows []health.Check, check string) []health.Check {
+	return slices.DeleteFunc(slices.Clone(rows), func(r health.Check) bool { return r.Name != check })
 }
 
 // eachRole runs f on each engine that has users, with a user that has the documented rights

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/ops/stall"
 )
 
 // A guarded is a command that must not outlive a lease.
@@ -14,7 +15,7 @@ type guarded struct {
 	ttl        time.Duration        // approximate time that a renewal adds
 	left       func() time.Duration // remaining time of the lease, without a renewal
 	stop, kill <-chan struct{}      // the command gets SIGTERM, or SIGKILL
-	stall      *stall               // ends the command if it makes no progress; may be nil
+	stall      *stall.Stall         // ends the command if it makes no progress; may be nil
 	stalled    bool                 // it has ended the command
 }
 
@@ -26,8 +27,8 @@ func (g *guarded) run() (guardian.Result, error) {
 	deadline := now.Add(g.left())
 	process, err := guardian.Start(g.Command, deadline)
 	if g.stall != nil {
-		g.stall.begin()
-		defer g.stall.finish(g.kill)
+		g.stall.Begin()
+		defer g.stall.Finish(g.kill)
 	}
 	if err != nil {
 		return guardian.Result{}, err
@@ -66,7 +67,7 @@ func (g *guarded) look(process *guardian.Process, now instant.Instant, every tim
 		return
 	}
 	_, snapshots := process.Output()
-	if g.stall.over(now, every, snapshots) {
+	if g.stall.Over(now, every, snapshots) {
 		g.stalled = true
 		process.Stop()
 	}
@@ -76,4 +77,12 @@ func (g *guarded) look(process *guardian.Process, now instant.Instant, every tim
 func fileOf(stream any) *os.File {
 	file, _ := stream.(*os.File)
 	return file
+}
+
+// checkStall validates --stall.
+func checkStall(limit time.Duration, given bool) error {
+	if given && limit < stall.Shortest {
+		return usagef("--stall %v: use 1s or more", limit)
+	}
+	return nil
 }

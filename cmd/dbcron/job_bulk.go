@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/ops/progress"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -123,14 +124,14 @@ func (p *program) bulkPart(ctx context.Context, b *bulk, dryRun bool, most int, 
 // when the first one began.
 func (p *program) doBulk(ctx context.Context, b *bulk) (sum wire.BulkResult, err error) {
 	doing := map[string]string{"retry": "retrying", "cancel": "cancelling", "delete": "deleting"}[b.given["action"]]
-	so := p.begin(ctx, task{
-		what: fmt.Sprintf("%s %s jobs of %s", doing, b.given["state"], oneLine(b.given["queue"], 200)), unit: "jobs",
-		left: func(ctx context.Context) (int, error) {
+	so := p.begin(ctx, progress.Task{
+		What: fmt.Sprintf("%s %s jobs of %s", doing, b.given["state"], oneLine(b.given["queue"], 200)), Unit: "jobs",
+		Left: func(ctx context.Context) (int, error) {
 			r, err := p.bulkPart(ctx, b, true, maxInPart, "")
 			return r.Done, err
 		},
 	})
-	defer so.end()
+	defer so.End()
 	for {
 		part := countLimit
 		if b.most > 0 {
@@ -139,7 +140,7 @@ func (p *program) doBulk(ctx context.Context, b *bulk) (sum wire.BulkResult, err
 		r, err := p.bulkPart(ctx, b, false, part, sum.NextCursor)
 		r.Done, r.Gone, r.InUse = r.Done+sum.Done, r.Gone+sum.Gone, r.InUse+sum.InUse
 		sum = r
-		so.at(sum.Done)
+		so.At(sum.Done)
 		if err != nil || sum.NextCursor == "" || b.most > 0 && sum.Done+sum.Gone+sum.InUse >= b.most {
 			sum.NextCursor = ""
 			return sum, err

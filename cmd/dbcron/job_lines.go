@@ -11,6 +11,7 @@ import (
 	"os"
 	"sync/atomic"
 
+	"github.com/dbcron/dbcron/internal/ops/progress"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
@@ -71,15 +72,15 @@ func (p *program) enqueueLines(ctx context.Context, t jobFlags, args []string, f
 		return nil
 	}
 	return p.withAPI(ctx, func() error {
-		so := p.begin(ctx, task{what: "enqueueing", unit: "jobs", share: r.share(p.in)})
-		defer so.end()
+		so := p.begin(ctx, progress.Task{What: "enqueueing", Unit: "jobs", Share: r.share(p.in)})
+		defer so.End()
 		e := p.newEnqueueing()
 		for b, done := first, 0; len(b.jobs) > 0; {
 			if err := e.enqueueLines(ctx, b, t.told); err != nil {
 				return r.goOn(b, err)
 			}
 			done += len(b.jobs)
-			so.at(done)
+			so.At(done)
 			if b, err = r.next(); err != nil {
 				return err
 			}

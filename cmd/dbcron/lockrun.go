@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/ops/stall"
 	"github.com/dbcron/dbcron/lock"
 )
 
@@ -303,14 +304,14 @@ func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlag
 		},
 		ttl: f.options.TTL, left: lease.Left, stop: ctx.Done(), kill: p.signals.again,
 	}
-	if g.stall, err = newStall(f.stall, f.stallOn); err != nil {
+	if g.stall, err = stall.New(f.stall, f.stallOn); err != nil {
 		return r, nil, err
 	}
 	if g.stall != nil {
-		g.Env = g.stall.environ(g.Env)
-		if g.Stdout, g.Stderr, err = g.stall.relay(p.out, p.err); err != nil {
-			g.stall.begin() // there is no start to report
-			g.stall.finish(nil)
+		g.Env = g.stall.Environ(g.Env)
+		if g.Stdout, g.Stderr, err = g.stall.Relay(p.out, p.err); err != nil {
+			g.stall.Begin() // there is no start to report
+			g.stall.Finish(nil)
 			return r, nil, err
 		}
 	}
@@ -319,7 +320,7 @@ func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlag
 		fmt.Fprintln(p.err, "dbcron: warning: killed processes that the command left running: they would have continued without the lock")
 	}
 	if g.stalled {
-		stalled = g.stall.err()
+		stalled = g.stall.Err()
 	}
 	return r, stalled, err
 }

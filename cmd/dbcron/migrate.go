@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/ops/progress"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -121,19 +122,19 @@ func (p *program) migrateLogged(ctx context.Context, db *dialect.DB, to int64, f
 	if err != nil {
 		return err
 	}
-	so := p.begin(ctx, task{
-		what: fmt.Sprintf("migrating from version %d to %d", before, to), unit: "migrations",
-		look: func(ctx context.Context) (int, error) {
+	so := p.begin(ctx, progress.Task{
+		What: fmt.Sprintf("migrating from version %d to %d", before, to), Unit: "migrations",
+		Look: func(ctx context.Context) (int, error) {
 			at, err := sqlschema.Version(ctx, db)
 			return int(max(at-before, before-at)), err
 		},
-		left: func(ctx context.Context) (int, error) {
+		Left: func(ctx context.Context) (int, error) {
 			at, err := sqlschema.Version(ctx, db)
 			return int(max(to-at, at-to)), err
 		},
 	})
 	err = f(ctx, db)
-	so.end()
+	so.End()
 	if err != nil {
 		return err
 	}

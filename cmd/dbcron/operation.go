@@ -23,6 +23,7 @@ import (
 	"github.com/dbcron/dbcron/client"
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/ops/progress"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -134,7 +135,7 @@ func (t *twin) run(ctx context.Context, p *program, op *httpapi.Operation, given
 	}
 	done := func() {}
 	if t.takes != "" {
-		done = p.begin(ctx, task{what: t.takes}).end
+		done = p.begin(ctx, progress.Task{What: t.takes}).End
 	}
 	answer, err := p.do(ctx, op.ID, given)
 	if done(); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/ops/progress"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -64,14 +65,14 @@ func (p *program) moveJobs(ctx context.Context, from string, jobs wire.Move) err
 		n.From, n.To, n.DryRun = from, jobs.To, dryRun
 		return n, flagged(err)
 	}
-	so := p.begin(ctx, task{
-		what: fmt.Sprintf("moving from %s to %s", oneLine(from, 200), oneLine(jobs.To, 200)), unit: "jobs",
-		left: func(ctx context.Context) (int, error) {
+	so := p.begin(ctx, progress.Task{
+		What: fmt.Sprintf("moving from %s to %s", oneLine(from, 200), oneLine(jobs.To, 200)), Unit: "jobs",
+		Left: func(ctx context.Context) (int, error) {
 			n, err := move(ctx, true, "")
 			return n.Jobs, err
 		},
 	})
-	p.operator.Progress = so.at
+	p.operator.Progress = so.At
 	var sum wire.Moved
 	var err error
 	for err == nil && !sum.All {
@@ -81,9 +82,9 @@ func (p *program) moveJobs(ctx context.Context, from string, jobs wire.Move) err
 		before := sum.Jobs
 		sum, err = move(ctx, jobs.DryRun, sum.NextCursor)
 		sum.Jobs += before
-		so.at(sum.Jobs)
+		so.At(sum.Jobs)
 	}
-	so.end()
+	so.End()
 	sum.NextCursor = ""
 	if err == nil || sum.Jobs > 0 {
 		p.tellMoved(&sum)

@@ -85,7 +85,7 @@ func TestDoctorOnAReplica(t *testing.T) {
 				t.Errorf("exit code %d, %v", code, rows)
 			}
 			for _, r := range rows {
-				if (r.Status != "ok") != (r.Check == "writable") || r.Check == "writable" &&
+				if (r.Status != "ok") != (r.Name == "writable") || r.Name == "writable" &&
 					!strings.Contains(r.Detail, "takes no writes: read_only = ON") {
 					t.Errorf("%+v", r)
 				}

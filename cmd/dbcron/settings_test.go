@@ -73,3 +73,10 @@ func docRow[T any](name string, s *setting.Setting[T]) string {
 	}
 	return fmt.Sprintf("| `%s` | %s | %s | %s |\n", name, values, s.Default(), help)
 }
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/ops/stall"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -110,17 +111,17 @@ func (x *executor) run(ctx context.Context, name string, env []string, input str
 		defer out.close()
 		g.Stdout = out.file
 	}
-	if g.stall, err = newStall(x.flags.stall, ""); err != nil {
+	if g.stall, err = stall.New(x.flags.stall, ""); err != nil {
 		return r, nil, err
 	}
-	if g.Env = g.stall.environ(env); g.stall != nil {
-		g.stall.grows = g.Stdout
+	if g.Env = g.stall.Environ(env); g.stall != nil {
+		g.stall.Grows = g.Stdout
 	}
 	if r, err = g.run(); err == nil {
 		err = r.Err
 	}
 	if err == nil && g.stalled {
-		err = g.stall.err()
+		err = g.stall.Err()
 	}
 	if err == nil && r.Cause != guardian.Exited && ctx.Err() != nil {
 		err = context.Cause(ctx)

@@ -25,11 +25,11 @@ const openTooLong = 24 * time.Hour
 
 // A Check is what one check of the database has found.
 type Check struct {
-	Name   string
-	Status Status
-	Detail string // what was seen
-	Advice string // what to do about it, unless it is OK
-	Err    error  // why the check itself failed, which Detail says, too; nil: it was made
+	Name   string `json:"check"`
+	Status Status `json:"status"`
+	Detail string `json:"detail"`               // what was seen
+	Advice string `json:"what_to_do,omitempty"` // what to do about it, unless it is OK
+	Err    error  `json:"-"`                    // why the check itself failed, which Detail says, too; nil: it was made
 }
 
 // A Status is the result of a Check.

@@ -1,4 +1,6 @@
-package main
+// Package shop is the workload of dbcron demo: a made-up shop, whose schedules run every few seconds, whose jobs succeed, fail and
+// die, and whose locks change hands.
+package shop
 
 import (
 	"context"
@@ -16,8 +18,8 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// A shop is the demo's workload. Everything in it is real, except for what its jobs and commands do.
-type shop struct {
+// A Shop is the demo's workload. Everything in it is real, except for what its jobs and commands do.
+type Shop struct {
 	db  *dialect.DB
 	c   *queue.Client
 	log *slog.Logger
@@ -31,8 +33,8 @@ const (
 	exportsQueue    = "exports"
 )
 
-// newShop creates queues, schedules and limits, and some initial jobs.
-func newShop(ctx context.Context, db *dialect.DB, log *slog.Logger) (*shop, error) {
+// New creates queues, schedules and limits, and some initial jobs.
+func New(ctx context.Context, db *dialect.DB, log *slog.Logger) (*Shop, error) {
 	c, err := queue.New(db, queue.Options{Logger: log})
 	if err != nil {
 		return nil, err
@@ -41,8 +43,8 @@ func newShop(ctx context.Context, db *dialect.DB, log *slog.Logger) (*shop, erro
 	if err != nil {
 		return nil, err
 	}
-	s := &shop{db: db, c: c, log: log}
-	for _, spec := range shopSchedules() {
+	s := &Shop{db: db, c: c, log: log}
+	for _, spec := range schedules() {
 		if err := scheduler.Add(ctx, db, spec); err != nil {
 			return nil, err
 		}
@@ -73,8 +75,8 @@ func newShop(ctx context.Context, db *dialect.DB, log *slog.Logger) (*shop, erro
 	return s, ops.Pause(ctx, exportsQueue, "the ledger moves to its new server tonight")
 }
 
-// shopSchedules returns the shop's schedules: some for each situation that an operator meets.
-func shopSchedules() []scheduler.Schedule {
+// schedules returns the shop's schedules: some for each situation that an operator meets.
+func schedules() []scheduler.Schedule {
 	retry := scheduler.Policy{MaxAttempts: 2, RetryDelay: 2 * time.Second}
 	return []scheduler.Schedule{
 		{Name: "stock-sync", Spec: "@every 7s", Command: "echo 'asking the warehouse'; sleep 1; echo '214 articles, 3 changed'"},
@@ -92,8 +94,8 @@ func shopSchedules() []scheduler.Schedule {
 	}
 }
 
-// live runs the shop until the context ends, and then reports what went wrong.
-func (s *shop) live(ctx context.Context) <-chan error {
+// Live runs the shop until the context ends, and then reports what went wrong.
+func (s *Shop) Live(ctx context.Context) <-chan error {
 	closed := make(chan error, 1)
 	var all sync.WaitGroup
 	var mu sync.Mutex
@@ -116,7 +118,7 @@ func (s *shop) live(ctx context.Context) <-chan error {
 }
 
 // work runs the fast handlers.
-func (s *shop) work(ctx context.Context) error {
+func (s *Shop) work(ctx context.Context) error {
 	w, err := s.c.Worker(queue.WorkerOptions{Queues: []string{ordersQueue, mailQueue}, Concurrency: 8, Grace: -1})
 	if err != nil {
 		return err
@@ -148,7 +150,7 @@ func (s *shop) work(ctx context.Context) error {
 }
 
 // mail is a handler of jobs that sometimes fail, as a mail server does.
-func (s *shop) mail(ctx context.Context, _ *queue.Delivery) error {
+func (s *Shop) mail(ctx context.Context, _ *queue.Delivery) error {
 	err := takes(ctx, 20*time.Millisecond, 120*time.Millisecond)
 	switch luck := rand.Float64(); {
 	case err != nil:
@@ -162,7 +164,7 @@ func (s *shop) mail(ctx context.Context, _ *queue.Delivery) error {
 }
 
 // slowWork runs handlers that take long and report progress.
-func (s *shop) slowWork(ctx context.Context) error {
+func (s *Shop) slowWork(ctx context.Context) error {
 	w, err := s.c.Worker(queue.WorkerOptions{Queues: []string{thumbnailsQueue}, Concurrency: 3, Grace: -1})
 	if err != nil {
 		return err
@@ -191,7 +193,7 @@ func (s *shop) slowWork(ctx context.Context) error {
 }
 
 // customers enqueues orders at a varying rate.
-func (s *shop) customers(ctx context.Context) error {
+func (s *Shop) customers(ctx context.Context) error {
 	for n := 0; ; n++ {
 		customer := fmt.Sprint("customer-", 4200+rand.IntN(30))
 		order := fmt.Appendf(nil, `{"order":"A-%d","customer":%q,"amount":"%d.%02d","items":[{"sku":"B-%d","n":%d}]}`,
@@ -214,7 +216,7 @@ func (s *shop) customers(ctx context.Context) error {
 }
 
 // photographers enqueues galleries, each as a group of jobs.
-func (s *shop) photographers(ctx context.Context) error {
+func (s *Shop) photographers(ctx context.Context) error {
 	for n := 1; ; n++ {
 		photos := make([]queue.Job, 20+rand.IntN(20))
 		for i := range photos {
@@ -236,7 +238,7 @@ func (s *shop) photographers(ctx context.Context) error {
 }
 
 // warehouse holds a lock for as long as the demo lasts.
-func (s *shop) warehouse(ctx context.Context) error {
+func (s *Shop) warehouse(ctx context.Context) error {
 	locker, err := lock.New(s.db, lock.Options{Owner: "warehouse-2", TTL: 10 * time.Second, Meta: "counts the stock of hall B", Logger: s.log})
 	if err != nil {
 		return err
@@ -248,7 +250,7 @@ func (s *shop) warehouse(ctx context.Context) error {
 }
 
 // rivals take a lock by turns.
-func (s *shop) rivals(ctx context.Context) error {
+func (s *Shop) rivals(ctx context.Context) error {
 	var all sync.WaitGroup
 	errs := make([]error, 2)
 	for i := range errs {

@@ -1,4 +1,4 @@
-package main
+package stall
 
 import (
 	"os"
@@ -14,17 +14,17 @@ func TestStall(t *testing.T) {
 	const tick = 600 * time.Millisecond
 	file := filepath.Join(t.TempDir(), "progress")
 	now := instant.Now()
-	for name, progress := range map[string]func(s *stall, i int) (snapshots int){
-		"output":      func(_ *stall, i int) int { return i / 3 },
-		"relayed":     func(s *stall, _ int) int { s.relayed.Add(1); return 0 },
-		"held up":     func(s *stall, _ int) int { s.held.Store(1); return 0 },
-		"touched":     func(_ *stall, i int) int { must(t, os.WriteFile(file, make([]byte, i), 0o600)); return 0 },
-		"touched now": func(_ *stall, i int) int { must(t, os.Chtimes(file, time.Time{}, time.Unix(int64(i), 0))); return 0 },
+	for name, progress := range map[string]func(s *Stall, i int) (snapshots int){
+		"output":      func(_ *Stall, i int) int { return i / 3 },
+		"relayed":     func(s *Stall, _ int) int { s.relayed.Add(1); return 0 },
+		"held up":     func(s *Stall, _ int) int { s.held.Store(1); return 0 },
+		"touched":     func(_ *Stall, i int) int { must(t, os.WriteFile(file, make([]byte, i), 0o600)); return 0 },
+		"touched now": func(_ *Stall, i int) int { must(t, os.Chtimes(file, time.Time{}, time.Unix(int64(i), 0))); return 0 },
 		"nothing":     nil,
 		"slept":       nil,
 	} {
 		must(t, os.WriteFile(file, nil, 0o600))
-		s, err := newStall(5*time.Second, file)
+		s, err := New(5*time.Second, file)
 		must(t, err)
 		s.watch.Begin(now, s.mark(0))
 		over := 0
@@ -37,7 +37,7 @@ func TestStall(t *testing.T) {
 			if name == "slept" { // this process did not run
 				at = now.Add(time.Duration(i) * time.Hour)
 			}
-			if s.over(at, tick, snapshots) {
+			if s.Over(at, tick, snapshots) {
 				over = i
 			}
 		}

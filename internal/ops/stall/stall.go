@@ -1,7 +1,7 @@
-package main
+// Package stall watches commands for progress: they write output, or touch a file.
+package stall
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -16,18 +16,18 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 )
 
-// shortestStall is the minimum of --stall: a command's output is checked once a second.
-const shortestStall = time.Second
+// Shortest is the minimum of --stall: a command's output is checked once a second.
+const Shortest = time.Second
 
 // progressVariable names the file that a command touches to report progress.
 const progressVariable = "DBCRON_PROGRESS_FILE"
 
-// A stall watches a command for progress: it writes output, or touches a file.
-type stall struct {
+// A Stall watches a command for progress: it writes output, or touches a file.
+type Stall struct {
 	limit  time.Duration
 	file   string
 	remove bool     // the file was created here
-	grows  *os.File // the command's stdout, if that is a file; may be nil
+	Grows  *os.File // the command's stdout, if that is a file; may be nil
 
 	relayed atomic.Int64 // bytes
 	held    atomic.Int32 // writes in progress: the command may be waiting for the reader
@@ -45,12 +45,12 @@ type progressMark struct {
 	touched                 time.Time
 }
 
-// newStall returns a watch, or nil without a limit. Without a file it creates one.
-func newStall(limit time.Duration, file string) (*stall, error) {
+// New returns a watch, or nil without a limit. Without a file it creates one.
+func New(limit time.Duration, file string) (*Stall, error) {
 	if limit == 0 {
 		return nil, nil
 	}
-	s := &stall{limit: limit, file: file, done: make(chan struct{})}
+	s := &Stall{limit: limit, file: file, done: make(chan struct{})}
 	if file == "" {
 		made, err := os.CreateTemp("", "dbcron-progress-*")
 		if err != nil {
@@ -64,8 +64,8 @@ func newStall(limit time.Duration, file string) (*stall, error) {
 	return s, nil
 }
 
-// environ adds the file to a command's environment.
-func (s *stall) environ(env []string) []string {
+// Environ adds the file to a command's environment.
+func (s *Stall) Environ(env []string) []string {
 	if s == nil {
 		return env
 	}
@@ -78,9 +78,9 @@ func (s *stall) environ(env []string) []string {
 	return append(all, progressVariable+"="+s.file)
 }
 
-// relay returns pipes for the command's stdout and stderr, which are copied to out and errs. If these are one file,
+// Relay returns pipes for the command's stdout and stderr, which are copied to out and errs. If these are one file,
 // there is one pipe, so that the order of output is kept.
-func (s *stall) relay(out, errs io.Writer) (stdout, stderr *os.File, err error) {
+func (s *Stall) Relay(out, errs io.Writer) (stdout, stderr *os.File, err error) {
 	// Otherwise a write to a closed stdout would end this process instead of the command. Ignoring the signal
 	// would be inherited by the command.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -92,15 +92,17 @@ func (s *stall) relay(out, errs io.Writer) (stdout, stderr *os.File, err error) 
 }
 
 func sameFile(a, b any) bool {
-	if fileOf(a) == nil || fileOf(b) == nil {
+	x, isFile := a.(*os.File)
+	y, too := b.(*os.File)
+	if !isFile || !too {
 		return false
 	}
-	one, err := fileOf(a).Stat()
-	other, err2 := fileOf(b).Stat()
+	one, err := x.Stat()
+	other, err2 := y.Stat()
 	return err == nil && err2 == nil && os.SameFile(one, other)
 }
 
-func (s *stall) pipe(to io.Writer) (*os.File, error) {
+func (s *Stall) pipe(to io.Writer) (*os.File, error) {
 	from, end, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -112,14 +114,14 @@ func (s *stall) pipe(to io.Writer) (*os.File, error) {
 
 // pass copies until nobody holds the other end, or nothing has come for a second after the command's end: an unrelated
 // process may hold it. If the reader is gone, it closes the pipe, so that the command notices.
-func (s *stall) pass(to io.Writer, from *os.File) {
+func (s *Stall) pass(to io.Writer, from *os.File) {
 	defer from.Close()
 	stopped := make(chan struct{})
 	defer close(stopped)
 	go func() {
 		select {
 		case <-s.done: // wakes a blocked read
-			_ = from.SetReadDeadline(hostNow().Add(time.Second))
+			_ = from.SetReadDeadline(soon())
 		case <-stopped:
 		}
 	}()
@@ -127,7 +129,7 @@ func (s *stall) pass(to io.Writer, from *os.File) {
 	for {
 		select {
 		case <-s.done:
-			_ = from.SetReadDeadline(hostNow().Add(time.Second))
+			_ = from.SetReadDeadline(soon())
 		default:
 		}
 		n, err := from.Read(buf)
@@ -146,16 +148,19 @@ func (s *stall) pass(to io.Writer, from *os.File) {
 	}
 }
 
-// begin is called when the command has started or could not be.
-func (s *stall) begin() {
+// soon is a deadline of this host.
+func soon() time.Time { return time.Now().Add(time.Second) } //nolint:forbidigo // never stored
+
+// Begin is called when the command has started or could not be.
+func (s *Stall) Begin() {
 	for _, end := range s.ends {
 		end.Close()
 	}
 	s.watch.Begin(instant.Now(), s.mark(0))
 }
 
-// finish copies the command's last output, unless hurry is closed.
-func (s *stall) finish(hurry <-chan struct{}) {
+// Finish copies the command's last output, unless hurry is closed.
+func (s *Stall) Finish(hurry <-chan struct{}) {
 	close(s.done)
 	passed := make(chan struct{})
 	go func() { // ends when the reader does
@@ -171,10 +176,10 @@ func (s *stall) finish(hurry <-chan struct{}) {
 	}
 }
 
-func (s *stall) mark(snapshots int) progressMark {
+func (s *Stall) mark(snapshots int) progressMark {
 	m := progressMark{relayed: s.relayed.Load(), snapshots: snapshots}
-	if s.grows != nil {
-		if info, err := s.grows.Stat(); err == nil {
+	if s.Grows != nil {
+		if info, err := s.Grows.Stat(); err == nil {
 			m.size = info.Size()
 		}
 	}
@@ -184,22 +189,12 @@ func (s *stall) mark(snapshots int) progressMark {
 	return m
 }
 
-// over reports at each tick whether there was no progress for too long.
-func (s *stall) over(now instant.Instant, tick time.Duration, snapshots int) bool {
+// Over reports at each tick whether there was no progress for too long.
+func (s *Stall) Over(now instant.Instant, tick time.Duration, snapshots int) bool {
 	return s.watch.Over(now, tick, s.limit, s.mark(snapshots), s.held.Load() > 0)
 }
 
-// errStalled is in the error of a command without progress.
-var errStalled = errors.New("no progress")
-
-func (s *stall) err() error {
-	return fmt.Errorf("%w for %s (--stall): neither output nor a touch of $%s", errStalled, plain.FormatDuration(s.limit), progressVariable)
-}
-
-// checkStall validates --stall.
-func checkStall(limit time.Duration, given bool) error {
-	if given && limit < shortestStall {
-		return usagef("--stall %v: use 1s or more", limit)
-	}
-	return nil
+// Err is the error of a command that was ended.
+func (s *Stall) Err() error {
+	return fmt.Errorf("no progress for %s (--stall): neither output nor a touch of $%s", plain.FormatDuration(s.limit), progressVariable)
 }

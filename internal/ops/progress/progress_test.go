@@ -1,10 +1,11 @@
-package main
+package progress
 
 import (
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"testing"
 	"time"
 )
@@ -24,7 +25,7 @@ func TestProgressLine(t *testing.T) {
 		{900, 800, nil, "moving: 900 of 900 jobs, 10 a second, 0s left"}, // others came meanwhile
 		{900, 0, part, "moving: 900 jobs, 25 %, 10 a second, 4m30s left"},
 	} {
-		g := progress{task: task{what: "moving", unit: "jobs", share: c.share}, done: c.done, total: c.total}
+		g := Progress{Task: Task{What: "moving", Unit: "jobs", Share: c.share}, done: c.done, total: c.total}
 		if got := g.line(90 * time.Second); got != c.want {
 			t.Errorf("%d of %d: %q, want %q", c.done, c.total, got, c.want)
 		}
@@ -36,21 +37,21 @@ func TestProgressLine(t *testing.T) {
 func TestProgress(t *testing.T) {
 	for _, terminal := range []bool{true, false} {
 		var out bytes.Buffer
-		p := &program{err: &out}
+		stderr := io.Writer(&out)
 		counted := 0
-		g := p.newProgress(task{
-			what: "moving", unit: "jobs",
-			look: func(context.Context) (int, error) { return 10 * (counted + 1), nil },
-			left: func(context.Context) (int, error) { counted++; return 90, nil },
+		g := newProgress(&stderr, Task{
+			What: "moving", Unit: "jobs",
+			Look: func(context.Context) (int, error) { return 10 * (counted + 1), nil },
+			Left: func(context.Context) (int, error) { counted++; return 90, nil },
 		}, terminal)
 		g.stop = func() { close(g.ended) }
 		g.count(t.Context(), true)
 		g.tell(10 * time.Second)
-		fmt.Fprintln(p.err, "dbcron: said meanwhile")
+		fmt.Fprintln(stderr, "dbcron: said meanwhile")
 		g.count(t.Context(), false)
 		g.tell(10 * time.Second)
-		g.end()
-		if p.err != &out {
+		g.End()
+		if stderr != &out {
 			t.Error("stderr is not what it was")
 		}
 		want := "dbcron: moving: 10 of 100 jobs, 1 a second, 1m30s left\ndbcron: said meanwhile\ndbcron: moving: 20 of 100 jobs, 2 a second, 40s left\n"
@@ -68,13 +69,13 @@ func TestProgress(t *testing.T) {
 // A task that cannot count continues without.
 func TestProgressWithoutCount(t *testing.T) {
 	var out bytes.Buffer
-	p := &program{err: &out}
+	stderr := io.Writer(&out)
 	no := func(context.Context) (int, error) { return 0, errors.New("no") }
-	g := p.newProgress(task{what: "moving", look: no, left: no}, false)
+	g := newProgress(&stderr, Task{What: "moving", Look: no, Left: no}, false)
 	g.stop = func() { close(g.ended) }
 	g.count(t.Context(), true)
 	g.tell(time.Minute)
-	g.end()
+	g.End()
 	if want := "dbcron: moving: for 1m0s\n"; out.String() != want {
 		t.Errorf("%q", out.String())
 	}

@@ -1,4 +1,5 @@
-package main
+// Package progress shows on stderr how far a long task is.
+package progress
 
 import (
 	"bytes"
@@ -20,21 +21,21 @@ const (
 	leftTime         = 5 * time.Second // timeout of counting what is left
 )
 
-// A task is work that may take long, with ways to measure its progress.
-type task struct {
-	what  string                             // such as "retrying jobs of mail"
-	unit  string                             // what is counted, such as jobs
-	left  func(context.Context) (int, error) // counts what is left; called once
-	look  func(context.Context) (int, error) // counts what is done, if nobody calls at; may be nil
-	share func() float64                     // fraction done, from 0 to 1, if left is unknown; may be nil
+// A Task is work that may take long, with ways to measure its progress.
+type Task struct {
+	What  string                             // such as "retrying jobs of mail"
+	Unit  string                             // what is counted, such as jobs
+	Left  func(context.Context) (int, error) // counts what is left; called once
+	Look  func(context.Context) (int, error) // counts what is done, if nobody calls At; may be nil
+	Share func() float64                     // fraction done, from 0 to 1, if left is unknown; may be nil
 }
 
-// A progress shows a task's progress on stderr. It replaces stderr during the task, so that its line and other
+// A Progress shows a task's progress on stderr. It replaces stderr during the task, so that its line and other
 // output do not mix.
-type progress struct {
-	task
-	p        *program
-	to       io.Writer
+type Progress struct {
+	Task
+	at       *io.Writer // stderr
+	to       io.Writer  // what it was
 	terminal bool
 	began    instant.Instant
 	stop     context.CancelFunc
@@ -46,22 +47,23 @@ type progress struct {
 	shown bool // the terminal shows a line to erase before other output
 }
 
-// begin starts showing progress; the caller must call end.
-func (p *program) begin(ctx context.Context, t task) *progress {
-	g := p.newProgress(t, isTerminal(p.err))
+// Begin starts showing progress on stderr, which it replaces until the caller calls End. terminal says whether that is
+// one.
+func Begin(ctx context.Context, stderr *io.Writer, terminal bool, t Task) *Progress {
+	g := newProgress(stderr, t, terminal)
 	ctx, g.stop = context.WithCancel(ctx)
 	go g.run(ctx)
 	return g
 }
 
 // newProgress returns a progress that shows nothing by itself.
-func (p *program) newProgress(t task, terminal bool) *progress {
-	g := &progress{task: t, p: p, to: p.err, terminal: terminal, began: instant.Now(), ended: make(chan struct{})}
-	p.err = g
+func newProgress(stderr *io.Writer, t Task, terminal bool) *Progress {
+	g := &Progress{Task: t, at: stderr, to: *stderr, terminal: terminal, began: instant.Now(), ended: make(chan struct{})}
+	*stderr = g
 	return g
 }
 
-func (g *progress) run(ctx context.Context) {
+func (g *Progress) run(ctx context.Context) {
 	defer close(g.ended)
 	interval := fileInterval
 	if g.terminal {
@@ -84,36 +86,36 @@ func (g *progress) run(ctx context.Context) {
 }
 
 // count measures progress. It skips what cannot be learned in time.
-func (g *progress) count(ctx context.Context, first bool) {
+func (g *Progress) count(ctx context.Context, first bool) {
 	ctx, cancel := context.WithTimeout(ctx, leftTime)
 	defer cancel()
-	if g.look != nil {
-		if n, err := g.look(ctx); err == nil {
-			g.at(n)
+	if g.Look != nil {
+		if n, err := g.Look(ctx); err == nil {
+			g.At(n)
 		}
 	}
-	if g.left == nil || !first {
+	if g.Left == nil || !first {
 		return
 	}
 	g.mu.Lock()
 	before := g.done
 	g.mu.Unlock()
-	if n, err := g.left(ctx); err == nil {
+	if n, err := g.Left(ctx); err == nil {
 		g.mu.Lock()
 		g.total = before + n
 		g.mu.Unlock()
 	}
 }
 
-// at records how much is done.
-func (g *progress) at(done int) {
+// At records how much is done.
+func (g *Progress) At(done int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.done = done
 }
 
 // tell shows the progress after some time.
-func (g *progress) tell(took time.Duration) {
+func (g *Progress) tell(took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.terminal {
@@ -125,8 +127,8 @@ func (g *progress) tell(took time.Duration) {
 }
 
 // line describes the progress: how much is done of how much, how fast, and the remaining time at that pace.
-func (g *progress) line(took time.Duration) string {
-	text := g.what + ": "
+func (g *Progress) line(took time.Duration) string {
+	text := g.What + ": "
 	if g.done == 0 {
 		return text + "for " + took.Round(time.Second).String()
 	}
@@ -134,12 +136,12 @@ func (g *progress) line(took time.Duration) string {
 	switch {
 	case g.total > 0:
 		part = min(1, float64(g.done)/float64(g.total))
-		text += fmt.Sprintf("%d of %d %s", g.done, max(g.done, g.total), g.unit)
-	case g.share != nil && g.share() > 0:
-		part = min(1, g.share())
-		text += fmt.Sprintf("%d %s, %.0f %%", g.done, g.unit, 100*part)
+		text += fmt.Sprintf("%d of %d %s", g.done, max(g.done, g.total), g.Unit)
+	case g.Share != nil && g.Share() > 0:
+		part = min(1, g.Share())
+		text += fmt.Sprintf("%d %s, %.0f %%", g.done, g.Unit, 100*part)
 	default:
-		text += fmt.Sprintf("%d %s", g.done, g.unit)
+		text += fmt.Sprintf("%d %s", g.done, g.Unit)
 	}
 	if rate := float64(g.done) / took.Seconds(); rate >= 1 {
 		text += fmt.Sprintf(", %.0f a second", rate)
@@ -151,7 +153,7 @@ func (g *progress) line(took time.Duration) string {
 }
 
 // Write writes other output to stderr.
-func (g *progress) Write(text []byte) (int, error) {
+func (g *Progress) Write(text []byte) (int, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.shown && len(bytes.TrimSpace(text)) > 0 {
@@ -160,13 +162,13 @@ func (g *progress) Write(text []byte) (int, error) {
 	return g.to.Write(text)
 }
 
-func (g *progress) clear() {
+func (g *Progress) clear() {
 	_, _ = io.WriteString(g.to, "\r\x1b[K") // like all output on stderr
 	g.shown = false
 }
 
-// end restores stderr.
-func (g *progress) end() {
+// End restores stderr.
+func (g *Progress) End() {
 	g.stop()
 	<-g.ended
 	g.mu.Lock()
@@ -174,5 +176,5 @@ func (g *progress) end() {
 	if g.shown {
 		g.clear()
 	}
-	g.p.err = g.to
+	*g.at = g.to
 }

@@ -1,4 +1,6 @@
-package main
+// Package checkup examines the work in a database for dbcron doctor, from the queues to the tokens. The database itself
+// is examined by package health.
+package checkup
 
 import (
 	"context"
@@ -14,12 +16,12 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// examineWork examines what the database is used for. It skips what the user may not read, which another check
+// Work examines what the database is used for. It skips what the user may not read, which another check
 // reports.
-func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
+func Work(ctx context.Context, db *dialect.DB) (rows []health.Check) {
 	now, err := scheduler.Clock(ctx, db)
 	if err != nil {
-		return []checkRow{{"work", "warning", err.Error(), "try again when the database answers"}}
+		return []health.Check{warning("work", err.Error(), "try again when the database answers")}
 	}
 	for _, part := range []struct {
 		name string
@@ -65,14 +67,14 @@ func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
 			return plain.Plural(live, "daemon or worker is", "daemons and workers are") + " at work", wrong, err
 		}},
 	} {
-		fine, wrong, err := part.look()
+		well, wrong, err := part.look()
 		switch {
 		case err != nil && db.Dialect.Denied(err):
-			rows = append(rows, checkRow{part.name, "ok", "not checked: this user may not read the tables that it takes", ""})
+			rows = append(rows, fine(part.name, "not checked: this user may not read the tables that it takes"))
 		case err != nil:
-			rows = append(rows, checkRow{part.name, "warning", err.Error(), "try again; if it persists, report it as a bug"})
-		case len(wrong) == 0 && fine != "":
-			rows = append(rows, checkRow{part.name, "ok", fine, ""})
+			rows = append(rows, warning(part.name, err.Error(), "try again; if it persists, report it as a bug"))
+		case len(wrong) == 0 && well != "":
+			rows = append(rows, fine(part.name, well))
 		}
 		for i := range wrong {
 			rows = append(rows, workRow(part.name, &wrong[i], now))
@@ -82,10 +84,10 @@ func examineWork(ctx context.Context, db *dialect.DB) (rows []checkRow) {
 }
 
 // workRow is the line about a problem. A run or process that has ended is a warning: all may be fine by now.
-func workRow(check string, p *health.Problem, now time.Time) checkRow {
-	row := checkRow{check, "warning", p.What(), p.Do}
+func workRow(check string, p *health.Problem, now time.Time) health.Check {
+	row := warning(check, p.What(), p.Do)
 	if p.Bad && p.Of != health.Runs {
-		row.Status = "failed"
+		row.Status = health.Failed
 	}
 	if p.Why != "" {
 		row.Detail += ": " + p.Why
@@ -110,18 +112,26 @@ func examineQueues(ctx context.Context, db *dialect.DB, now time.Time) (fine str
 }
 
 // examineTokens finds tokens that expire soon.
-func examineTokens(ctx context.Context, db *dialect.DB, now time.Time) (rows []checkRow) {
+func examineTokens(ctx context.Context, db *dialect.DB, now time.Time) (rows []health.Check) {
 	tokens, err := httpapi.NewTokens(db).List(ctx)
 	if err != nil {
 		return nil // whoever may not read tokens has none to renew
 	}
 	for _, t := range tokens {
 		if t.ExpiresSoon(now) {
-			rows = append(rows, checkRow{
-				"tokens", "warning", fmt.Sprintf("token %s expires in %s", plain.Clean(t.Name), plain.Span(t.Expires.Sub(now))),
+			rows = append(rows, warning(
+				"tokens", fmt.Sprintf("token %s expires in %s", plain.Clean(t.Name), plain.Span(t.Expires.Sub(now))),
 				"whoever uses it needs another one: dbcron token create",
-			})
+			))
 		}
 	}
 	return rows
+}
+
+func fine(name, detail string) health.Check {
+	return health.Check{Name: name, Status: health.OK, Detail: detail}
+}
+
+func warning(name, detail, advice string) health.Check {
+	return health.Check{Name: name, Status: health.Warning, Detail: detail, Advice: advice}
 }
