@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/ops/config"
 )
 
 func (p *program) config() *cobra.Command {
@@ -52,8 +53,8 @@ Exit codes: 0 all is good, 2 something is wrong, 1 the file cannot be read.`,
 				return err
 			}
 			text := "the environment"
-			if s.path != "" {
-				text = s.path
+			if s.Path != "" {
+				text = s.Path
 			}
 			_, err = fmt.Fprintln(p.out, harmless(text)+": all good")
 			return err
@@ -61,9 +62,58 @@ Exit codes: 0 all is good, 2 something is wrong, 1 the file cannot be read.`,
 	}
 }
 
+// configuresItself marks commands that handle settings themselves or need none.
+const configuresItself = "configures itself"
+
+// configure sets flags that were not given on the command line from the environment or the file: all of
+// serve's, and the database flags of other commands.
+func (p *program) configure(c *cobra.Command, _ []string) error {
+	if c.HasSubCommands() || c.Annotations[configuresItself] != "" {
+		return nil
+	}
+	s, err := p.settings()
+	if err != nil {
+		return err
+	}
+	flags := c.InheritedFlags()
+	if c.Name() == "serve" {
+		flags = c.Flags()
+		s.WarnOfVariables()
+	}
+	p.tell(s)
+	// The error may concern a mistyped name of the database, so all commands fail.
+	if err := errors.Join(s.Problems...); err != nil {
+		return err
+	}
+	return p.apply(s, config.Flags(flags))
+}
+
+// settings reads the file and the environment.
+func (p *program) settings() (*config.Settings, error) {
+	var f serveFlags
+	var d databaseFlags
+	serve, root := &cobra.Command{}, &cobra.Command{}
+	f.register(serve)
+	d.register(root)
+	return config.Read(p.configPath, p.environ, config.Flags(serve.Flags(), root.PersistentFlags()))
+}
+
+// apply sets flags, and the database that the file names.
+func (p *program) apply(s *config.Settings, flags map[string]*pflag.Flag) error {
+	p.fromFile = s.Database()
+	return s.Apply(flags, p.set)
+}
+
+// tell prints the warnings.
+func (p *program) tell(s *config.Settings) {
+	for _, w := range s.Warnings {
+		p.warn("warning: " + harmless(w))
+	}
+}
+
 // serveSettings sets flags of serve, and c's flags shared by all commands, to the values that they would
 // have in serve.
-func (p *program) serveSettings(c *cobra.Command) (*configuration, map[string]*pflag.Flag, error) {
+func (p *program) serveSettings(c *cobra.Command) (*config.Settings, map[string]*pflag.Flag, error) {
 	s, f, flags, err := p.settingsOfServe(c)
 	if err != nil {
 		return nil, nil, err
@@ -72,22 +122,22 @@ func (p *program) serveSettings(c *cobra.Command) (*configuration, map[string]*p
 }
 
 // settingsOfServe sets flags of serve to the values that they would have there.
-func (p *program) settingsOfServe(c *cobra.Command) (*configuration, *serveFlags, map[string]*pflag.Flag, error) {
-	s, err := p.newConfiguration()
+func (p *program) settingsOfServe(c *cobra.Command) (*config.Settings, *serveFlags, map[string]*pflag.Flag, error) {
+	s, err := p.settings()
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	s.checkEnvironment()
-	s.warnOfVariables()
-	s.tell()
-	if err := errors.Join(s.problems...); err != nil {
+	s.CheckEnvironment()
+	s.WarnOfVariables()
+	p.tell(s)
+	if err := errors.Join(s.Problems...); err != nil {
 		return nil, nil, nil, err
 	}
 	var f serveFlags
 	serve := &cobra.Command{}
 	f.register(serve)
-	flags := settable(serve.Flags(), c.InheritedFlags())
-	return s, &f, flags, s.apply(flags)
+	flags := config.Flags(serve.Flags(), c.InheritedFlags())
+	return s, &f, flags, p.apply(s, flags)
 }
 
 // checkServe checks serve's settings without opening anything.
@@ -136,10 +186,10 @@ comes from. Passwords are left out.`,
 			if err != nil {
 				return err
 			}
-			rows := []settingRow{{keyURL, withoutSecrets(keyURL, rawURL), from}}
+			rows := []settingRow{{config.KeyURL, config.WithoutSecrets(config.KeyURL, rawURL), from}}
 			for key, f := range flags {
-				if key != keyURL {
-					rows = append(rows, settingRow{key, withoutSecrets(key, valueText(f)), p.sourceOf(f)})
+				if key != config.KeyURL {
+					rows = append(rows, settingRow{key, config.WithoutSecrets(key, valueText(f)), p.sourceOf(f)})
 				}
 			}
 			slices.SortFunc(rows, func(a, b settingRow) int { return strings.Compare(a.Setting, b.Setting) })

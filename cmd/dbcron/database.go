@@ -14,6 +14,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/ops/config"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/sqlschema"
@@ -25,8 +26,8 @@ type databaseFlags struct {
 	prefix, schema string
 	connectTimeout time.Duration
 
-	fromFile configuredDatabase // named in the config file
-	reading  bool               // the command only reads, so any server will do
+	fromFile config.Database // named in the config file
+	reading  bool            // the command only reads, so any server will do
 
 	allowHTTP bool // a token may be sent without encryption
 }
@@ -69,11 +70,11 @@ func (p *program) findDatabase() (rawURL, from string, err error) {
 			return value, name, nil
 		}
 	}
-	if d := p.fromFile; d.file != "" {
-		rawURL, err = urlIn(d.file, d.at+": "+keyURLFile)
-		return rawURL, d.at, err
-	} else if d.url != "" {
-		return d.url, d.at, nil
+	if d := p.fromFile; d.File != "" {
+		rawURL, err = urlIn(d.File, d.At+": "+config.KeyURLFile)
+		return rawURL, d.At, err
+	} else if d.URL != "" {
+		return d.URL, d.At, nil
 	}
 	return "sqlite:dbcron.db", "default", nil
 }

@@ -13,14 +13,9 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/internal/ops/config"
 	"github.com/dbcron/dbcron/internal/ops/notify"
 	"github.com/dbcron/dbcron/scheduler"
-)
-
-// Environment variables with secrets of notifications.
-const (
-	variableSMTPPassword = "DBCRON_SMTP_PASSWORD"
-	variableHookSecret   = "DBCRON_NOTIFY_SECRET"
 )
 
 // notifyFlags configure whom a daemon notifies of problems, and how.
@@ -44,10 +39,10 @@ func (f *notifyFlags) register(c *cobra.Command) {
 	durationVar(flags, &f.queueAge, "notify-queue-age", 10*time.Minute, "how long the oldest ready job of a queue waits before that is told")
 	flags.StringVar(&f.smtp, "smtp", "smtp://localhost:25",
 		"mail server: `smtp://[USER@]HOST:PORT`, or smtps:// if it is encrypted from the start")
-	flags.StringVar(&f.passwordFile, "smtp-password-file", "", "`file` with that user's password (default: "+variableSMTPPassword+" has it)")
+	flags.StringVar(&f.passwordFile, "smtp-password-file", "", "`file` with that user's password (default: "+config.VariableSMTPPassword+" has it)")
 	flags.StringVar(&f.from, "mail-from", "", "`address` that mail comes from (default: dbcron@ and the host's name)")
 	flags.StringVar(&f.secretFile, "notify-secret-file", "", "`file` with the secret, whsec_…, that signs webhooks (default: "+
-		variableHookSecret+" has it)")
+		config.VariableNotifySecret+" has it)")
 }
 
 // check parses what can be parsed without a database.
@@ -79,11 +74,11 @@ func (p *program) secret(flag, file, variable string) (string, error) {
 func (p *program) newNotifier(db *dialect.DB, f *notifyFlags, hosts *push.Hosts, like scheduler.Options,
 	log *slog.Logger,
 ) (*notify.Notifier, error) {
-	password, err := p.secret("--smtp-password-file", f.passwordFile, variableSMTPPassword)
+	password, err := p.secret("--smtp-password-file", f.passwordFile, config.VariableSMTPPassword)
 	if err != nil {
 		return nil, err
 	}
-	secret, err := p.secret("--notify-secret-file", f.secretFile, variableHookSecret)
+	secret, err := p.secret("--notify-secret-file", f.secretFile, config.VariableNotifySecret)
 	if err != nil {
 		return nil, err
 	}

@@ -1,4 +1,6 @@
-package main
+// Package config reads the settings of the daemon from a file and the environment. A setting is a flag: there is no
+// second list of settings.
+package config
 
 import (
 	"errors"
@@ -7,53 +9,63 @@ import (
 	"strings"
 
 	"github.com/knadh/koanf/v2"
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/dbcron/dbcron/dialect"
 )
 
+// KeyURL and KeyURLFile are the keys that name the database.
 const (
 	variablePrefix = "DBCRON_"
-	keyURL         = "database_url"
-	keyURLFile     = "database_url_file"
+	KeyURL         = "database_url"
+	KeyURLFile     = "database_url_file"
 )
 
 // notSettings lists the flags that are about one invocation.
 var notSettings = []string{"help", "config", "check", "once", "allow-http"}
 
-// A configuration holds the settings of a file and the environment. Each of serve's flags is one, so there is
-// no second list of settings.
-type configuration struct {
-	p     *program
+// Settings are those of a file and the environment.
+type Settings struct {
+	Path     string  // of the file; "": none
+	Problems []error // all that is wrong: invalid values and unknown keys
+	Warnings []string
+
 	known []string               // keys, sorted
 	flags map[string]*pflag.Flag // for validating values: not those of a running command
 
 	file, environment *koanf.Koanf
-	path              string
+	environ           []string
 	lines             map[string]int // in the file, by key
-	problems          []error
-	warnings          []string
 }
 
-// A configuredDatabase is the database named in the file.
-type configuredDatabase struct {
-	url, file string // one of them is set
-	at        string // where in the file
+// A Database is the database named in the file.
+type Database struct {
+	URL, File string // one of them is set
+	At        string // where in the file
 }
+
+// ErrInvalid is the error of settings that cannot be used. It has no text of its own.
+var ErrInvalid = errors.New("invalid settings")
+
+type invalid struct{ error }
+
+func (invalid) Is(target error) bool { return target == ErrInvalid }
+func (e invalid) Unwrap() error      { return e.error }
+
+func invalidf(format string, args ...any) error { return invalid{fmt.Errorf(format, args...)} }
 
 // keyOf returns the key of a flag's setting in files.
 func keyOf(f *pflag.Flag) string {
 	if f.Name == "url" {
-		return keyURL // as in the environment, for compatibility
+		return KeyURL // as in the environment, for compatibility
 	}
 	return strings.ReplaceAll(f.Name, "-", "_")
 }
 
 func variableOf(key string) string { return variablePrefix + strings.ToUpper(key) }
 
-// settable returns the flags of serve that are settings, by key.
-func settable(sets ...*pflag.FlagSet) map[string]*pflag.Flag {
+// Flags returns the flags of serve that are settings, by key.
+func Flags(sets ...*pflag.FlagSet) map[string]*pflag.Flag {
 	all := map[string]*pflag.Flag{}
 	for _, set := range sets {
 		set.VisitAll(func(f *pflag.Flag) {
@@ -65,18 +77,14 @@ func settable(sets ...*pflag.FlagSet) map[string]*pflag.Flag {
 	return all
 }
 
-// newConfiguration reads the file and the environment, and collects everything wrong in them.
-func (p *program) newConfiguration() (*configuration, error) {
-	var f serveFlags
-	var d databaseFlags
-	serve, root := &cobra.Command{}, &cobra.Command{}
-	f.register(serve)
-	d.register(root)
-	s := &configuration{p: p, flags: settable(serve.Flags(), root.PersistentFlags())}
+// Read reads the file at a path, or else the one that DBCRON_CONFIG names, if one does, and the environment. flags are
+// those that can be set, of a command that is not running. It collects everything wrong in them.
+func Read(path string, environ []string, flags map[string]*pflag.Flag) (*Settings, error) {
+	s := &Settings{Path: path, environ: environ, flags: flags}
 	for key := range s.flags {
 		s.known = append(s.known, key)
 	}
-	s.known = append(s.known, keyURLFile)
+	s.known = append(s.known, KeyURLFile)
 	slices.Sort(s.known)
 	if err := s.readFile(); err != nil {
 		return nil, err
@@ -84,39 +92,12 @@ func (p *program) newConfiguration() (*configuration, error) {
 	return s, s.readEnvironment()
 }
 
-// configure sets flags that were not given on the command line from the environment or the file: all of
-// serve's, and the database flags of other commands.
-func (p *program) configure(c *cobra.Command, _ []string) error {
-	if c.HasSubCommands() || c.Annotations[configuresItself] != "" {
-		return nil
-	}
-	s, err := p.newConfiguration()
-	if err != nil {
-		return err
-	}
-	flags := c.InheritedFlags()
-	if c.Name() == "serve" {
-		flags = c.Flags()
-		s.warnOfVariables()
-	}
-	s.tell()
-	// The error may concern a mistyped name of the database, so all commands fail.
-	if err := errors.Join(s.problems...); err != nil {
-		return err
-	}
-	return s.apply(settable(flags))
-}
-
-// configuresItself marks commands that handle settings themselves or need none.
-const configuresItself = "configures itself"
-
-// apply sets the flags that the command line did not.
-func (s *configuration) apply(flags map[string]*pflag.Flag) error {
-	s.p.fromFile = s.database()
+// Apply sets the flags that the command line did not, and notes in sources where their values are from, by the flag's name.
+func (s *Settings) Apply(flags map[string]*pflag.Flag, sources map[string]string) error {
 	var errs []error
 	for _, key := range s.known {
 		f := flags[key]
-		if f == nil || f.Changed || key == keyURL {
+		if f == nil || f.Changed || key == KeyURL {
 			continue
 		}
 		value, from := s.get(key)
@@ -124,18 +105,18 @@ func (s *configuration) apply(flags map[string]*pflag.Flag) error {
 			continue
 		}
 		if err := set(f, value); err != nil {
-			errs = append(errs, usagef("%s: %s: %v", from, key, err))
+			errs = append(errs, invalidf("%s: %s: %v", from, key, err))
 		}
-		s.p.set[f.Name] = from
+		sources[f.Name] = from
 	}
 	return errors.Join(errs...)
 }
 
-// database returns the database named in the file.
-func (s *configuration) database() (d configuredDatabase) {
-	for key, to := range map[string]*string{keyURL: &d.url, keyURLFile: &d.file} {
+// Database returns the database named in the file.
+func (s *Settings) Database() (d Database) {
+	for key, to := range map[string]*string{KeyURL: &d.URL, KeyURLFile: &d.File} {
 		if text, ok := s.file.Get(key).(string); ok {
-			*to, d.at = text, s.at(key)
+			*to, d.At = text, s.at(key)
 		}
 	}
 	return d
@@ -143,7 +124,7 @@ func (s *configuration) database() (d configuredDatabase) {
 
 // get returns the value of a setting from the environment or file, and where it is from; nil if it is not
 // set.
-func (s *configuration) get(key string) (value any, from string) {
+func (s *Settings) get(key string) (value any, from string) {
 	if s.environment.Exists(key) {
 		return s.environment.Get(key), variableOf(key)
 	}
@@ -154,35 +135,28 @@ func (s *configuration) get(key string) (value any, from string) {
 }
 
 // at returns the position of a key in the file.
-func (s *configuration) at(key string) string {
+func (s *Settings) at(key string) string {
 	if line := s.lines[key]; line > 0 {
-		return fmt.Sprintf("%s:%d", s.path, line)
+		return fmt.Sprintf("%s:%d", s.Path, line)
 	}
-	return s.path
-}
-
-// tell prints the warnings.
-func (s *configuration) tell() {
-	for _, w := range s.warnings {
-		fmt.Fprintln(s.p.err, "dbcron: warning: "+harmless(w))
-	}
+	return s.Path
 }
 
 // try checks that a key is known and its value valid.
-func (s *configuration) try(from, key string, value any) {
+func (s *Settings) try(from, key string, value any) {
 	f := s.flags[key]
 	switch {
-	case f == nil && key != keyURLFile:
-		s.problems = append(s.problems, usagef("%s: unknown key %q; %s", from, key, s.suggest(key)))
+	case f == nil && key != KeyURLFile:
+		s.Problems = append(s.Problems, invalidf("%s: unknown key %q; %s", from, key, s.suggest(key)))
 		return
-	case key == keyURL || key == keyURLFile: // the value may contain a password
+	case key == KeyURL || key == KeyURLFile: // the value may contain a password
 		if _, ok := value.(string); !ok || value == "" {
-			s.problems = append(s.problems, usagef("%s: %s: it is a text, in quotes if need be", from, key))
+			s.Problems = append(s.Problems, invalidf("%s: %s: it is a text, in quotes if need be", from, key))
 		}
 		return
 	}
 	if err := set(f, value); err != nil {
-		s.problems = append(s.problems, usagef("%s: %s: %v", from, key, err))
+		s.Problems = append(s.Problems, invalidf("%s: %s: %v", from, key, err))
 	}
 }
 
@@ -286,10 +260,10 @@ func wrongValue(kind, text string, err error) error {
 	return fmt.Errorf("%q: %w", text, err)
 }
 
-// withoutSecrets returns a value in a form that people may see.
-func withoutSecrets(key, value string) string {
+// WithoutSecrets returns a value in a form that people may see.
+func WithoutSecrets(key, value string) string {
 	switch {
-	case key == keyURL:
+	case key == KeyURL:
 		return dialect.Redact(value)
 	case value != "" && (strings.HasSuffix(key, "_secret") || strings.HasSuffix(key, "_password") || strings.HasSuffix(key, "_token")):
 		return "(hidden)"
