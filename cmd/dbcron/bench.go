@@ -13,6 +13,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/ops/measure"
+	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -45,7 +46,7 @@ defaults, one worker and one scheduler do the work; more processes do more.`,
 			if len(figures) == 0 {
 				return err
 			}
-			return errors.Join(write(p.out, output, benchRows(figures)), err)
+			return errors.Join(table.Write(p.out, output, benchRows(figures)), err)
 		},
 	}
 	durationVar(c.Flags(), &span, "for", span, "about how long it takes")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/ops/config"
+	"github.com/dbcron/dbcron/internal/ops/table"
 )
 
 func (p *program) config() *cobra.Command {
@@ -193,7 +194,7 @@ comes from. Passwords are left out.`,
 				}
 			}
 			slices.SortFunc(rows, func(a, b settingRow) int { return strings.Compare(a.Setting, b.Setting) })
-			return write(p.out, output, rows)
+			return table.Write(p.out, output, rows)
 		},
 	}
 	outputFlag(c, &output)

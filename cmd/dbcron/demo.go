@@ -8,12 +8,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"sync"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/ops/logs"
 	"github.com/dbcron/dbcron/internal/ops/shop"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/sqlschema"
@@ -92,7 +92,7 @@ func (p *program) demoFlags(ctx context.Context, listen string, chosen bool) (f 
 		return f, options, err
 	}
 	_, options, err = p.checkedOptions(&f)
-	options.Logger = slog.New(failures{&lines{w: p.err, mu: &sync.Mutex{}}})
+	options.Logger = slog.New(failures{logs.Lines(p.err, slog.LevelInfo)})
 	return f, options, err
 }
 

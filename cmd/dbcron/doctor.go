@@ -13,6 +13,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/ops/checkup"
 	"github.com/dbcron/dbcron/internal/ops/health"
+	"github.com/dbcron/dbcron/internal/ops/table"
 )
 
 // errDoctor is the error of a doctor that found a problem.
@@ -97,7 +98,7 @@ func (p *program) monitored(rows []health.Check) error {
 // writeChecks prints one full line per check: advice is not cut.
 func (p *program) writeChecks(output string, rows []health.Check) error {
 	if output != "table" {
-		return write(p.out, output, rows)
+		return table.Write(p.out, output, rows)
 	}
 	for _, r := range rows {
 		line := fmt.Sprintf("%-8s %-13s %s", r.Status, r.Name, flat(r.Detail))

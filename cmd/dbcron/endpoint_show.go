@@ -5,6 +5,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/wire"
@@ -50,5 +51,5 @@ func describeEndpoint(w io.Writer, d *wire.EndpointDetail) error {
 	if _, err = fmt.Fprintln(w); err != nil {
 		return err
 	}
-	return writeTable(w, wireof.Each(d.Answers, newAnswerRow))
+	return table.Print(w, wireof.Each(d.Answers, newAnswerRow))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/ops/progress"
+	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -74,7 +75,7 @@ func (p *program) doBulks(ctx context.Context, all []bulk, f bulkFlags) (err err
 		}
 	}
 	if f.output != "text" {
-		return errors.Join(err, write(p.out, f.output, rows))
+		return errors.Join(err, table.Write(p.out, f.output, rows))
 	}
 	for i := range rows {
 		fmt.Fprintln(p.err, "dbcron: "+story(&rows[i]))

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/wire"
@@ -340,7 +341,7 @@ func (p *program) tellEnqueued(all []wire.Enqueued, made []string, output string
 	for _, e := range all {
 		if output == "text" {
 			fmt.Fprintln(&text, e.ID)
-		} else if err := encode(&text, e); err != nil {
+		} else if err := table.Encode(&text, e); err != nil {
 			return err
 		}
 		if e.Existed {

@@ -112,7 +112,8 @@ func codeOf(err error) int {
 	case errors.As(err, &exit):
 		return exit.code
 	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, lock.ErrInvalid),
-		errors.Is(err, queue.ErrInvalid), errors.Is(err, httpapi.ErrInvalid), errors.Is(err, config.ErrInvalid), errors.Is(err, sqlschema.ErrNoVersion):
+		errors.Is(err, queue.ErrInvalid), errors.Is(err, httpapi.ErrInvalid), errors.Is(err, config.ErrInvalid),
+		errors.Is(err, sqlschema.ErrNoVersion):
 		return exitUsage
 	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, scheduler.ErrNoRun), errors.Is(err, scheduler.ErrNoNode),
 		errors.Is(err, lock.ErrNotFound), errors.Is(err, queue.ErrNotFound), errors.Is(err, httpapi.ErrNoToken):

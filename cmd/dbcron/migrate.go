@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/ops/progress"
+	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -174,7 +175,7 @@ func (p *program) migrateStatus(ctx context.Context, db *dialect.DB, output stri
 	for i, m := range all {
 		rows[i] = migrationRow(m)
 	}
-	if err := write(p.out, output, rows); err != nil {
+	if err := table.Write(p.out, output, rows); err != nil {
 		return err
 	}
 	if err := sqlschema.Check(ctx, db); err != nil && !errors.Is(err, sqlschema.ErrOutdated) {

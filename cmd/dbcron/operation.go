@@ -24,6 +24,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/internal/ops/progress"
+	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -145,7 +146,7 @@ func (t *twin) run(ctx context.Context, p *program, op *httpapi.Operation, given
 	case t.show != nil:
 		return t.show(ctx, answer, output)
 	case op.Method == http.MethodGet && output != "table" && !isBytes(answer):
-		return encode(p.out, answer)
+		return table.Encode(p.out, answer)
 	case op.Method == http.MethodGet:
 		return describe(p.out, answer)
 	}

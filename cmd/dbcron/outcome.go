@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/dbcron/dbcron/internal/ops/table"
 )
 
 // An outcome is what a changing command prints with -o json: what was done, to what, and the result.
@@ -87,7 +89,7 @@ func (p *program) telling(c *cobra.Command, path string, args []string, run func
 			fmt.Fprintf(p.err, "dbcron: it was done, but what it is now is not known: %v\n", shown)
 		}
 	}
-	if wrong := encode(out, p.outcome); err == nil {
+	if wrong := table.Encode(out, p.outcome); err == nil {
 		err = wrong
 	}
 	return err

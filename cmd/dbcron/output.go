@@ -1,19 +1,16 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"reflect"
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/wire"
@@ -40,9 +37,9 @@ func outputFlag(c *cobra.Command, to *string) {
 // tables what row does.
 func writeEach[T, W, R any](w io.Writer, output string, all []T, word func(*T) W, row func(*T) R) error {
 	if output == "table" {
-		return writeTable(w, wireof.Each(all, row))
+		return table.Print(w, wireof.Each(all, row))
 	}
-	return write(w, output, wireof.Each(all, word))
+	return table.Write(w, output, wireof.Each(all, word))
 }
 
 // writeRows prints a list of an API's nouns: in tables what rowsOf makes of them.
@@ -50,7 +47,7 @@ func writeRows(w io.Writer, output string, rows any) error {
 	if output == "table" {
 		rows = rowsOf(rows)
 	}
-	return write(w, output, rows)
+	return table.Write(w, output, rows)
 }
 
 // rowsOf returns what tables show of nouns.
@@ -90,114 +87,7 @@ func describe(w io.Writer, noun any) error {
 	case *wire.EndpointDetail:
 		return describeEndpoint(w, noun)
 	}
-	return encode(w, noun)
-}
-
-// write prints a slice of structs: their json tags name the columns. A tag
-// `table:"-"` keeps a field out of the table, `table:"name"` gives it another
-// name there, and `table:",rare"` shows it only if a row has something in it.
-func write(w io.Writer, output string, rows any) error {
-	all := reflect.ValueOf(rows)
-	switch {
-	case output == "json" && all.Len() == 0:
-		return encode(w, []int{})
-	case output == "json":
-		return encode(w, rows)
-	case output == "jsonl":
-		for i := range all.Len() {
-			if err := encode(w, all.Index(i).Interface()); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	return writeTable(w, rows)
-}
-
-func encode(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
-
-// writeTable omits columns without values: see write.
-func writeTable(w io.Writer, rows any) error {
-	t := table.NewWriter()
-	style := table.StyleDefault
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Format.Header = text.FormatUpper
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
-	t.SetStyle(style)
-	header, all := table.Row{}, reflect.ValueOf(rows)
-	lines := make([]table.Row, all.Len())
-	for i := range all.Type().Elem().NumField() {
-		name, rare, ok := column(all.Type().Elem().Field(i))
-		if !ok {
-			continue
-		}
-		cells, filled := make([]string, all.Len()), !rare
-		for j := range lines {
-			cells[j] = cell(all.Index(j).Field(i).Interface())
-			filled = filled || cells[j] != ""
-		}
-		if !filled {
-			continue
-		}
-		header = append(header, name)
-		for j := range lines {
-			lines[j] = append(lines[j], cells[j])
-		}
-	}
-	t.AppendHeader(header)
-	t.AppendRows(lines)
-	for line := range strings.Lines(t.Render()) {
-		if _, err := fmt.Fprintln(w, strings.TrimRight(line, " \n")); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// column returns a field's name in tables, and whether it is shown only if it has a value. ok reports whether it
-// is shown at all.
-func column(f reflect.StructField) (name string, rare, ok bool) {
-	tag := f.Tag.Get("table")
-	if tag == "-" {
-		return "", false, false
-	}
-	name, _, _ = strings.Cut(f.Tag.Get("json"), ",")
-	if other := strings.TrimSuffix(tag, ",rare"); other != "" {
-		name = other
-	}
-	return strings.ReplaceAll(name, "_", " "), strings.HasSuffix(tag, ",rare"), true
-}
-
-// cell formats a value as one line of text that is safe for a terminal.
-func cell(v any) string {
-	switch v := v.(type) {
-	case wire.Instant:
-		return cell(v.Time)
-	case json.RawMessage:
-		return oneLine(string(v), 60)
-	case time.Time:
-		if v.IsZero() {
-			return "-"
-		}
-		return v.Format(time.RFC3339)
-	case []string:
-		return oneLine(strings.Join(v, ","), 60)
-	case *int:
-		if v == nil {
-			return "-"
-		}
-		return fmt.Sprint(*v)
-	case bool:
-		if v {
-			return "yes"
-		}
-		return "no"
-	}
-	return oneLine(fmt.Sprint(v), 60)
+	return table.Encode(w, noun)
 }
 
 // oneLine cuts text to its first line and to a width, without control characters.

@@ -14,6 +14,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/ops/crontab"
 	"github.com/dbcron/dbcron/internal/ops/manifest"
+	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -132,7 +133,7 @@ func (p *program) importFile(ctx context.Context, file *scheduleFile, f *importF
 
 func (p *program) tellChanges(c scheduler.Changes, f *importFlags) error {
 	if f.output != "table" {
-		return encode(p.out, struct {
+		return table.Encode(p.out, struct {
 			Added     []string `json:"added"`
 			Changed   []string `json:"changed"`
 			Removed   []string `json:"removed"`

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/internal/ops/health"
+	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler"
@@ -26,7 +27,7 @@ each on one line with the attempts at it. Times are those of the schedule's zone
 		show: func(ctx context.Context, answer any, output string) error {
 			e := answer.(*wire.Explanation) //nolint:forcetypeassert // what the operation answers with
 			if output != "table" {
-				return encode(p.out, e)
+				return table.Encode(p.out, e)
 			}
 			w, err := ask[wire.Schedule](ctx, p, "get-schedule", "schedule", e.Name)
 			if err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 	"github.com/dbcron/dbcron/wire"
@@ -100,12 +101,12 @@ func (p *program) nextOf(ctx context.Context, name string, n int, output string)
 
 func (p *program) printSlots(all *wire.Slots, zone *time.Location, output string) error {
 	if output == "json" {
-		return encode(p.out, all)
+		return table.Encode(p.out, all)
 	}
 	for _, slot := range all.Slots {
 		err := error(nil)
 		if output == "jsonl" {
-			err = encode(p.out, slot)
+			err = table.Encode(p.out, slot)
 		} else {
 			_, err = fmt.Fprintln(p.out, shown(slot.Time, zone))
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/ops/config"
 	"github.com/dbcron/dbcron/internal/ops/notify"
+	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -39,7 +40,8 @@ func (f *notifyFlags) register(c *cobra.Command) {
 	durationVar(flags, &f.queueAge, "notify-queue-age", 10*time.Minute, "how long the oldest ready job of a queue waits before that is told")
 	flags.StringVar(&f.smtp, "smtp", "smtp://localhost:25",
 		"mail server: `smtp://[USER@]HOST:PORT`, or smtps:// if it is encrypted from the start")
-	flags.StringVar(&f.passwordFile, "smtp-password-file", "", "`file` with that user's password (default: "+config.VariableSMTPPassword+" has it)")
+	flags.StringVar(&f.passwordFile, "smtp-password-file", "",
+		"`file` with that user's password (default: "+config.VariableSMTPPassword+" has it)")
 	flags.StringVar(&f.from, "mail-from", "", "`address` that mail comes from (default: dbcron@ and the host's name)")
 	flags.StringVar(&f.secretFile, "notify-secret-file", "", "`file` with the secret, whsec_…, that signs webhooks (default: "+
 		config.VariableNotifySecret+" has it)")
@@ -185,7 +187,7 @@ func (p *program) testTargets(ctx context.Context, db *dialect.DB, f *serveFlags
 		}
 		rows = append(rows, row)
 	}
-	if err := write(p.out, output, rows); err != nil {
+	if err := table.Write(p.out, output, rows); err != nil {
 		return err
 	}
 	if failed > 0 {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -120,7 +121,7 @@ type tokenRow struct {
 func newTokenRow(t *httpapi.Token) tokenRow {
 	row := tokenRow{Name: t.Name, Scopes: t.JSON().Scopes, State: t.State, Created: t.Created, Used: t.Used, Expires: t.Expires}
 	if !t.Old.IsZero() {
-		row.Old = cell(t.Old)
+		row.Old = table.Cell(t.Old)
 	}
 	return row
 }

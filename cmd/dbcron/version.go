@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
@@ -50,7 +51,7 @@ is known, and for each engine the number of the migration that its tables have t
 					}
 				}
 			}
-			return write(p.out, output, []versionRow{row})
+			return table.Write(p.out, output, []versionRow{row})
 		},
 	}
 	outputFlag(c, &output)
