@@ -327,15 +327,8 @@ func insist[T any](ctx context.Context, w *worker, what string, claims []T,
 
 // renew renews the leases of all running jobs, three times per lease.
 func (w *worker) renew(ctx context.Context) {
-	tick := time.NewTicker(w.opt.Lease / 3)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			w.heartbeat(ctx)
-		}
+	for range pace.Ticks(ctx, w.opt.Lease/3) {
+		w.heartbeat(ctx)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -190,15 +191,9 @@ func (w *watch) markNow() int64 {
 
 // look reads the tables repeatedly until ctx ends.
 func (w *watch) look(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	failed := false
-	for n := 1; ; n++ {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	failed, n := false, 0
+	for range pace.Ticks(ctx, lookEvery) {
+		n++
 		err := w.once(ctx, n%figuresEvery == 0)
 		if err != nil && ctx.Err() == nil && !failed {
 			w.hub.log.Warn("http: those who listen to events are not told all", "err", err)

@@ -37,19 +37,13 @@ func (a *API) nodes() {
 		id: "list-nodes", method: http.MethodGet, path: "/nodes", tag: "nodes", scope: ScopeRead, answer: answerList,
 		summary: "List daemons and workers by name",
 	}, func(ctx context.Context, in *page) (*nodesOutput, error) {
-		var after string
-		if err := readCursor(in.Cursor, &after); err != nil {
-			return nil, err
+		out := &nodesOutput{}
+		list := func(ctx context.Context, after string, limit int) ([]scheduler.Node, error) {
+			return scheduler.Nodes(ctx, a.db, after, limit)
 		}
-		found, err := scheduler.Nodes(ctx, a.db, after, in.Limit)
-		if err != nil {
-			return nil, err
-		}
-		out := newNodesOutput(found)
-		if n := len(found); n == in.Limit {
-			out.Body.NextCursor = cursorOf(found[n-1].Name)
-		}
-		return out, nil
+		var err error
+		out.Body.Nodes, out.Body.NextCursor, err = pageOf(ctx, in, list, func(n *scheduler.Node) string { return n.Name }, wireof.Node)
+		return out, err
 	})
 	register(a, operation{
 		id: "node-work", method: http.MethodGet, path: "/nodes/{name}/work", tag: "nodes", scope: ScopeRead, errors: notFound,

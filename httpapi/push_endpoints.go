@@ -8,7 +8,6 @@ import (
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/address"
 	"github.com/dbcron/dbcron/internal/ops/health"
-	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/wire"
@@ -107,20 +106,11 @@ func (a *API) pushing() {
 		id: "list-endpoints", method: http.MethodGet, path: "/endpoints", tag: "push", scope: ScopeRead, answer: answerList,
 		summary: "List the endpoints of queues whose jobs are sent",
 	}, func(ctx context.Context, in *page) (*endpointsOutput, error) {
-		var after string
-		if err := readCursor(in.Cursor, &after); err != nil {
-			return nil, err
-		}
-		found, err := a.endpoints.List(ctx, after, in.Limit)
-		if err != nil {
-			return nil, err
-		}
 		out := &endpointsOutput{}
-		out.Body.Endpoints = wireof.Each(found, func(e *push.Endpoint) wire.Endpoint { return shownEndpoint(ctx, e) })
-		if n := len(found); n == in.Limit {
-			out.Body.NextCursor = cursorOf(found[n-1].Queue)
-		}
-		return out, nil
+		var err error
+		out.Body.Endpoints, out.Body.NextCursor, err = pageOf(ctx, in, a.endpoints.List, func(e *push.Endpoint) string { return e.Queue },
+			func(e *push.Endpoint) wire.Endpoint { return shownEndpoint(ctx, e) })
+		return out, err
 	})
 	register(a, operation{
 		id: "get-endpoint", method: http.MethodGet, path: "/queues/{queue}/endpoint", tag: "push", scope: ScopeRead,

@@ -55,20 +55,10 @@ func (a *API) queueSettings() {
 		id: "list-queues", method: http.MethodGet, path: "/queues", tag: "queues", scope: ScopeRead, answer: answerList,
 		summary: "List the queues by name, also those that were deleted",
 	}, func(ctx context.Context, in *page) (*queuesOutput, error) {
-		var after string
-		if err := readCursor(in.Cursor, &after); err != nil {
-			return nil, err
-		}
-		found, err := a.admin.Queues(ctx, after, in.Limit)
-		if err != nil {
-			return nil, err
-		}
 		out := &queuesOutput{}
-		out.Body.Queues = wireof.Each(found, wireof.Queue)
-		if n := len(found); n == in.Limit {
-			out.Body.NextCursor = cursorOf(found[n-1].Name)
-		}
-		return out, nil
+		var err error
+		out.Body.Queues, out.Body.NextCursor, err = pageOf(ctx, in, a.admin.Queues, func(q *admin.Queue) string { return q.Name }, wireof.Queue)
+		return out, err
 	})
 	register(a, operation{
 		id: "get-queue", method: http.MethodGet, path: "/queues/{queue}", tag: "queues", scope: ScopeRead,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -36,20 +37,10 @@ func (a *API) routing() {
 		id: "list-routes", method: http.MethodGet, path: "/routes", tag: "routes", scope: ScopeRead, answer: answerList,
 		summary: "List the routes: which queues jobs go to that name none, by kind",
 	}, func(ctx context.Context, in *page) (*routesOutput, error) {
-		var after string
-		if err := readCursor(in.Cursor, &after); err != nil {
-			return nil, err
-		}
-		found, err := a.admin.Routes(ctx, after, in.Limit)
-		if err != nil {
-			return nil, err
-		}
 		out := &routesOutput{}
-		out.Body.Routes = wireof.Each(found, wireof.Route)
-		if n := len(found); n == in.Limit {
-			out.Body.NextCursor = cursorOf(found[n-1].Kind)
-		}
-		return out, nil
+		var err error
+		out.Body.Routes, out.Body.NextCursor, err = pageOf(ctx, in, a.admin.Routes, func(r *admin.Route) string { return r.Kind }, wireof.Route)
+		return out, err
 	})
 	register(a, operation{
 		id: "get-route", method: http.MethodGet, path: "/routes/{kind}", tag: "routes", scope: ScopeRead,

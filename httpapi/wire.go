@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"context"
 	"encoding/base64"
 	"fmt"
 	"strings"
@@ -64,6 +65,24 @@ func readCursor(cursor string, names ...*string) error {
 // cursorOf returns the cursor after some names. Names contain no line feeds.
 func cursorOf(names ...string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strings.Join(names, "\n")))
+}
+
+// pageOf lists what comes after a page's cursor, which is a name, and returns the next one if there may be more.
+func pageOf[T, W any](ctx context.Context, in *page, list func(ctx context.Context, after string, limit int) ([]T, error),
+	name func(*T) string, word func(*T) W,
+) (all []W, next string, err error) {
+	var after string
+	if err := readCursor(in.Cursor, &after); err != nil {
+		return nil, "", err
+	}
+	found, err := list(ctx, after, in.Limit)
+	if err != nil {
+		return nil, "", err
+	}
+	if n := len(found); n == in.Limit {
+		next = cursorOf(name(&found[n-1]))
+	}
+	return wireof.Each(found, word), next, nil
 }
 
 // readIDCursor parses a cursor that is an id.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -108,14 +109,7 @@ func (t *tally) logDone(d *Delivery, waited, ran int64) {
 // addUp adds the counts to the table every second.
 func (t *tally) addUp(ctx context.Context) {
 	trouble := trouble.New(t.log, "counting finished jobs")
-	tick := time.NewTicker(countEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range pace.Ticks(ctx, countEvery) {
 		if err := t.addCounts(ctx); ctx.Err() == nil {
 			trouble.Note(err)
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/queue/internal/rig"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -74,14 +75,7 @@ func (w *Worker) attempt(ctx context.Context, jobs []Job, number int) (all []rig
 func (w *Worker) endInTime(d *Delivery) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	go func() {
-		tick := time.NewTicker(watchEvery)
-		defer tick.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
+		for range pace.Ticks(ctx, watchEvery) {
 			w.mu.Lock()
 			w.look(d, instant.Now())
 			w.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 )
 
 // Handlers that hold transactions, and need another connection beside them, may wait for each other: each
@@ -32,14 +33,7 @@ type starvation struct {
 
 // watchPool asks the pool for a connection while no handler begins or ends. It waits in line with them.
 func (w *Worker) watchPool(ctx context.Context) {
-	tick := time.NewTicker(w.starves / 10)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range pace.Ticks(ctx, w.starves/10) {
 		if w.standsStill() {
 			w.askPool(ctx)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 )
 
 // ErrTimeout is the cause of the end of a job's context when the job exceeds its timeout.
@@ -22,15 +23,8 @@ const watchEvery = 50 * time.Millisecond
 // watch ends jobs whose timeout is over, checks out jobs that run long, and notices when the
 // lease has ended without a renewal.
 func (w *Worker) watch(ctx context.Context) {
-	ticker := time.NewTicker(watchEvery)
-	defer ticker.Stop()
 	audited := instant.Now()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for range pace.Ticks(ctx, watchEvery) {
 		w.lines.ask()
 		w.mu.Lock()
 		at := instant.Now()

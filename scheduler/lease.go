@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
@@ -172,14 +173,7 @@ const publishEvery = 3 * time.Second
 // show writes new output of running runs, and the incidents that doLater has kept, until ctx ends.
 func (s *Scheduler) show(ctx context.Context) {
 	noting := trouble.New(s.opt.Logger, "recording problems of schedules")
-	tick := time.NewTicker(publishEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range pace.Ticks(ctx, publishEvery) {
 		for _, e := range s.held() {
 			text, wrong, ok := e.news()
 			if !ok {

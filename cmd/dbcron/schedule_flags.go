@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/ops/manifest"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
@@ -231,7 +232,7 @@ func (f *scheduleFlags) refuse(s *scheduler.Schedule) error {
 		switch {
 		case told[p.Field]:
 		case p.Field == "spec":
-			f.wrong = append(f.wrong, timeProblems(s, p)...)
+			f.wrong = append(f.wrong, manifest.TimeProblems(s, p)...)
 		default:
 			f.wrong = append(f.wrong, p)
 		}
@@ -247,27 +248,6 @@ func (f *scheduleFlags) refuse(s *scheduler.Schedule) error {
 		return usagef("%s", lines[0])
 	}
 	return usagef("%d errors to correct, and nothing was changed:\n  %s", len(lines), strings.Join(lines, "\n  "))
-}
-
-// timeProblems separates errors in spec, zone and rule, of which the scheduler reports one.
-func timeProblems(s *scheduler.Schedule, together scheduler.Problem) (all []scheduler.Problem) {
-	for _, part := range []struct {
-		field string
-		only  scheduler.Schedule
-	}{
-		{"spec", scheduler.Schedule{Spec: s.Spec}},
-		{"time_zone", scheduler.Schedule{Spec: "@daily", Zone: s.Zone}},
-		{"dst", scheduler.Schedule{Spec: "@daily", DST: s.DST}},
-	} {
-		if _, err := part.only.Slots(); err != nil {
-			text := strings.TrimPrefix(err.Error(), scheduler.ErrInvalid.Error()+": ")
-			all = append(all, scheduler.Problem{Field: part.field, Text: text})
-		}
-	}
-	if len(all) == 0 {
-		all = append(all, together) // each is valid, but not together
-	}
-	return all
 }
 
 // flagOf returns the flag that sets a column; "" if the text names what it is about.

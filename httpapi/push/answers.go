@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
@@ -177,14 +178,7 @@ func (r *reporter) add(s *sender) {
 
 // run reports until ctx ends.
 func (r *reporter) run(ctx context.Context, noting *trouble.Trouble) {
-	tick := time.NewTicker(cmp.Or(r.every, reportEvery))
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	for range pace.Ticks(ctx, cmp.Or(r.every, reportEvery)) {
 		if err := r.report(ctx); ctx.Err() == nil {
 			noting.Note(err)
 		}

@@ -164,7 +164,7 @@ func (it *item) wrong() (all []scheduler.Problem) {
 		switch p.Field {
 		case "spec", "time_zone", "dst":
 			if !times {
-				all = append(all, it.timeProblems(p)...)
+				all = append(all, TimeProblems(&it.schedule, p)...)
 			}
 			times = true
 		case "source": // the file does not give it, so the problem is the key
@@ -176,16 +176,15 @@ func (it *item) wrong() (all []scheduler.Problem) {
 	return slices.DeleteFunc(all, func(p scheduler.Problem) bool { return it.bad[p.Field] })
 }
 
-// timeProblems separates problems of spec, zone and rule, of which the scheduler reports only
-// one.
-func (it *item) timeProblems(together scheduler.Problem) (all []scheduler.Problem) {
+// TimeProblems separates errors in spec, zone and rule, of which the scheduler reports one.
+func TimeProblems(s *scheduler.Schedule, together scheduler.Problem) (all []scheduler.Problem) {
 	for _, part := range []struct {
 		field string
-		only  schedule
+		only  scheduler.Schedule
 	}{
-		{"spec", schedule{Spec: it.Spec}},
-		{"time_zone", schedule{Spec: "@daily", Zone: it.Zone}},
-		{"dst", schedule{Spec: "@daily", DST: it.DST}},
+		{"spec", scheduler.Schedule{Spec: s.Spec}},
+		{"time_zone", scheduler.Schedule{Spec: "@daily", Zone: s.Zone}},
+		{"dst", scheduler.Schedule{Spec: "@daily", DST: s.DST}},
 	} {
 		if _, err := part.only.Slots(); err != nil {
 			text := strings.TrimPrefix(err.Error(), scheduler.ErrInvalid.Error()+": ")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 )
 
 // Tasks shorter than quiet show no progress. After that, a terminal shows a line that is updated, and a file gets
@@ -69,14 +70,8 @@ func (g *Progress) run(ctx context.Context) {
 	if g.terminal {
 		interval = terminalInterval
 	}
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for counted := false; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-		}
+	counted := false
+	for range pace.Ticks(ctx, interval) {
 		if took := instant.Now().Sub(g.began); took >= quiet {
 			g.count(ctx, !counted)
 			counted = true
