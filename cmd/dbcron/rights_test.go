@@ -22,6 +22,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/dialect/postgres"
+	"github.com/dbcron/dbcron/internal/ops/audit"
 	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
@@ -245,4 +246,38 @@ func TestRightsOfAllWrites(t *testing.T) {
 	if writes < 300 {
 		t.Errorf("only %d statements write", writes)
 	}
+}
+
+// Who may only insert into the audit has an entry for each part of an operation, and with the documented rights one for
+// all.
+func TestAuditOfPartsWithoutRights(t *testing.T) {
+	t.Parallel()
+	dbtest.Users.Each(t, func(t *testing.T, db *dbtest.DB) {
+		name, asUser := restricted(t, db)
+		if !db.Dialect.Schema {
+			name += "@'%'"
+		}
+		db.Do(t, `GRANT INSERT ON {prefix}audit TO `+name, nil)
+		near := dbtest.Open(t, asUser, dialect.Options{})
+		write := func(object string) {
+			t.Helper()
+			id := int64(0)
+			for range 3 {
+				var err error
+				if id, err = audit.Write(t.Context(), near.DB, audit.Entry{ID: id, Object: object, Count: 1, More: true}); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		write("only insert")
+		db.Do(t, `GRANT SELECT ON {prefix}audit TO `+name, nil)
+		write("no update")
+		db.Do(t, `GRANT UPDATE ON {prefix}audit TO `+name, nil)
+		write("all")
+		got := db.List(t, `SELECT CONCAT(object, ' ', affected) FROM {prefix}audit ORDER BY id`, nil)
+		want := []string{"only insert 1", "only insert 1", "only insert 1", "no update 1", "no update 1", "no update 1", "all 3"}
+		if !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}, (*testing.T).Parallel)
 }
