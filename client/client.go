@@ -229,14 +229,10 @@ func decode(body io.Reader, out any) error {
 
 // pause waits, and returns an error if ctx ends first.
 func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
+	if !pace.Sleep(ctx, d) {
 		return ctx.Err()
 	}
+	return nil
 }
 
 // path joins segments, escaping each, including . and .., which would be resolved.

@@ -159,14 +159,8 @@ func (d *Dashboard) readLimits(ctx context.Context, _ *request, data *queueData)
 
 func (d *Dashboard) readBlocks(ctx context.Context, _ *request, data *queueData) error {
 	blocks, err := d.admin.Blocks(ctx, data.Name)
-	workers := map[string]bool{}
-	for _, b := range blocks {
-		if b.Leased && b.Live {
-			data.Leased++
-			workers[b.Worker] = true
-		}
-	}
-	data.Workers, data.Blocks = len(workers), blocks
+	data.Leased, data.Workers = health.Holders(blocks)
+	data.Blocks = blocks
 	return err
 }
 

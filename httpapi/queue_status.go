@@ -177,13 +177,7 @@ func (l *queueLook) status(ctx context.Context, q *admin.Queue) (w wire.QueueSta
 	if d.Ready > 0 && (empty.Never || empty.In >= 0) {
 		w.EmptyIn = empty.String()
 	}
-	workers := map[string]bool{}
-	for i := range blocks {
-		if blocks[i].Leased && blocks[i].Live {
-			workers[blocks[i].Worker] = true
-		}
-	}
-	w.Workers = len(workers)
+	_, w.Workers = health.Holders(blocks)
 	return w, blocks, err
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -132,10 +133,7 @@ func (e *Elector) campaign(ctx context.Context) (*Lease, *Session, error) {
 		if left := begun.Add(usurpAfter).Sub(instant.Now()); session != nil && left > 0 {
 			wait = min(wait, left)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		pace.Sleep(ctx, wait)
 	}
 	return nil, nil, nil
 }

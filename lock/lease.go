@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -291,10 +292,8 @@ func (le *Lease) free(ctx context.Context, left time.Duration, keeping bool) (fr
 			return freed, err // after other errors, the lease expires
 		}
 		repeated = true
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, wait) {
 			return false, errors.Join(context.Cause(ctx), err)
-		case <-time.After(wait):
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -77,10 +78,7 @@ func (w *waiting) listen(ctx context.Context) {
 	w.ear.hears = false
 	w.mu.Unlock()
 	if ctx.Err() == nil && err != nil { // waiters poll meanwhile
-		select {
-		case <-ctx.Done():
-		case <-time.After(patience):
-		}
+		pace.Sleep(ctx, patience)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -62,6 +62,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -350,10 +351,8 @@ func (l *Locker) try(ctx context.Context, s seat, as turn) (*Lease, error) {
 		if round > 25 {
 			return nil, &HeldError{Name: s.key()}
 		}
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, jittered(time.Millisecond<<min(round, 6))) {
 			return nil, context.Cause(ctx)
-		case <-time.After(jittered(time.Millisecond << min(round, 6))):
 		}
 	}
 }

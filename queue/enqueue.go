@@ -209,10 +209,8 @@ func (c *Client) insist(ctx context.Context, do func() error) error {
 		if last == nil || ctx.Err() == nil { // otherwise err only says that the caller has left
 			last = err
 		}
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, pauseAfter(failures)) {
 			return notSent(fmt.Errorf("%w: %w", ctx.Err(), last))
-		case <-time.After(pauseAfter(failures)):
 		}
 	}
 }

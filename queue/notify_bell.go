@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/queue/internal/bell"
 )
 
@@ -131,10 +132,8 @@ func (b *bells) flush(ctx context.Context) error {
 		if !telling {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, onePace) {
 			return ctx.Err()
-		case <-time.After(onePace):
 		}
 	}
 }

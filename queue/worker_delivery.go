@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -203,10 +204,7 @@ func (d *Delivery) Left() time.Duration {
 func (w *Worker) moment(ctx context.Context) error {
 	w.mu.Unlock()
 	defer w.mu.Lock()
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Millisecond):
-	}
+	pace.Sleep(ctx, time.Millisecond)
 	return ctx.Err()
 }
 

@@ -159,10 +159,8 @@ func (w *Worker) inline(ctx context.Context, done func([]rig.Outcome) bool) erro
 			return err
 		}
 		w.lookAnew()
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, 10*time.Millisecond) { // the job, or the lease, may end
 			return fmt.Errorf("jobs are left that another worker has: %w", context.Cause(ctx))
-		case <-time.After(10 * time.Millisecond): // the job, or the lease, may end
 		}
 	}
 }

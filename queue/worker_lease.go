@@ -13,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
@@ -82,10 +83,8 @@ func (w *Worker) begin(ctx context.Context) error {
 		if err == nil || w.db.Dialect.Missing(err) || errors.Is(err, ErrInvalid) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, time.Duration(100<<min(trouble.Note(err), 5))*time.Millisecond) {
 			return nil
-		case <-time.After(time.Duration(100<<min(trouble.Note(err), 5)) * time.Millisecond):
 		}
 	}
 }
@@ -237,10 +236,8 @@ func (l *nodeLease) keep(ctx context.Context) {
 	again := min(l.opt.Lease/20, 500*time.Millisecond) // after an error
 	wait := l.opt.Lease / renewals
 	for {
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, inStep(min(wait, time.Second))) { // timers sleep while the host is suspended
 			return
-		case <-time.After(inStep(min(wait, time.Second))): // timers sleep while the host is suspended
 		}
 		l.mu.Lock()
 		name, left, over := l.node, l.deadline.Sub(instant.Now()), l.over
@@ -650,10 +647,7 @@ func (l *nodeLease) insist(ctx context.Context, steps []func(context.Context) er
 			if since(began) > maxUnheard && (l.db.Dialect.Unavailable(err) || errors.Is(err, sqlconn.ErrCut)) {
 				return err
 			}
-			select {
-			case <-ctx.Done():
-			case <-time.After(50 * time.Millisecond):
-			}
+			pace.Sleep(ctx, 50*time.Millisecond)
 		}
 	}
 	return err

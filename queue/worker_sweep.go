@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -42,10 +43,8 @@ func (s *sweeper) sweepOften(ctx context.Context) {
 			return
 		}
 		trouble.Note(err)
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, sweepEvery) {
 			return
-		case <-time.After(sweepEvery):
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/jobfield"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -144,10 +145,8 @@ func (t *transfer) run(ctx context.Context) error {
 		return err
 	}
 	if t.from.Ordered { // an earlier job of a key may not be committed yet
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, Window-since(t.began)) {
 			return ctx.Err()
-		case <-time.After(Window - since(t.began)):
 		}
 	}
 	return t.walk(ctx)
@@ -183,10 +182,8 @@ func (t *transfer) takeAll(ctx context.Context) error {
 		case late:
 			return fmt.Errorf("%w: worker %s does not leave its blocks; nothing was moved", ErrState, cmp.Or(slow, "of another process"))
 		}
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, 20*time.Millisecond) {
 			return ctx.Err()
-		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

@@ -149,9 +149,6 @@ func (w *Worker) listen(ctx context.Context) {
 		if err != nil && errors.Is(err, errors.ErrUnsupported) {
 			return
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Second):
-		}
+		pace.Sleep(ctx, time.Second)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
@@ -15,10 +16,7 @@ func (s *Scheduler) attend(ctx context.Context) {
 	trouble := trouble.New(s.opt.Logger, "announcing this daemon")
 	for ctx.Err() == nil {
 		wait := trouble.Wait(s.stay(ctx), s.opt.Lease/3)
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		pace.Sleep(ctx, wait)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
@@ -202,10 +203,8 @@ const firstWait = 5 * time.Millisecond
 // releaseSoon is releaseRest for a program that is no daemon. It gives up within a second.
 func releaseSoon(ctx context.Context, db *dialect.DB, ids []int64) {
 	for wait := firstWait; len(ids) > 0 && wait < 500*time.Millisecond; wait *= 2 {
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, wait) {
 			return
-		case <-time.After(wait):
 		}
 		if held, err := releaseFree(ctx, &db.Session, ids); err == nil {
 			ids = held

@@ -26,10 +26,7 @@ func (s *Scheduler) keep(ctx context.Context) {
 		if err == nil && len(left) > 0 {
 			rest = s.renewLeft(ctx, left, s.opt.Lease/3)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(rest):
-		}
+		pace.Sleep(ctx, rest)
 	}
 }
 
@@ -41,10 +38,8 @@ func (s *Scheduler) renewLeft(ctx context.Context, left []*execution, span time.
 		if rest <= heldAgain {
 			break
 		}
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, heldAgain) {
 			return 0
-		case <-time.After(heldAgain):
 		}
 		left, err = s.renew(ctx, slices.DeleteFunc(left, (*execution).isLost))
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
 
@@ -70,10 +71,7 @@ func (s *Scheduler) listen(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		_ = s.db.Listen(ctx, channel(s.db), s.wakeAll, func(string) { s.wakeAll() })
-		select {
-		case <-ctx.Done():
-		case <-time.After(s.opt.Poll):
-		}
+		pace.Sleep(ctx, s.opt.Poll)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/guardian"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
@@ -153,10 +154,8 @@ func (s *Scheduler) writeOutcome(ctx context.Context, e *execution, o outcome, r
 		if !again || wait > time.Second {
 			return mine, err
 		}
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, wait) {
 			return false, err
-		case <-time.After(wait):
 		}
 	}
 }

@@ -39,6 +39,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue"
@@ -273,10 +274,7 @@ func (s *Scheduler) check(ctx context.Context) error {
 		if err == nil || errors.Is(err, sqlschema.ErrNewer) || errors.Is(err, sqlschema.ErrOutdated) || errors.Is(err, sqlschema.ErrTooOld) {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(trouble.Wait(err, 0)):
-		}
+		pace.Sleep(ctx, trouble.Wait(err, 0))
 	}
 	return nil
 }

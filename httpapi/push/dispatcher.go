@@ -22,6 +22,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
@@ -158,10 +159,8 @@ func (d *Dispatcher) lead(ctx context.Context) {
 			}
 			break
 		}
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, 100*time.Millisecond) {
 			return
-		case <-time.After(100 * time.Millisecond):
 		}
 	}
 	d.dispatch(ctx)
@@ -204,13 +203,11 @@ func (d *Dispatcher) dispatch(ctx context.Context) {
 		if err := d.follow(ctx, running); ctx.Err() == nil {
 			looking.Note(err)
 		}
-		select {
-		case <-ctx.Done():
+		if !pace.Sleep(ctx, lookEvery) {
 			for _, p := range running {
 				p.cancel()
 			}
 			return
-		case <-time.After(lookEvery):
 		}
 	}
 }

@@ -1,5 +1,5 @@
 // Package pace says when work is tried again: after failures ([Delay]), and after it may have stopped its own
-// process ([Judge]).
+// process ([Judge]). It waits, too: once ([Sleep]), and again and again ([Ticks]).
 package pace
 
 import "time"

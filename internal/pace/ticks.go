@@ -23,3 +23,15 @@ func Ticks(ctx context.Context, every time.Duration) func(yield func() bool) {
 		}
 	}
 }
+
+// Sleep waits, and reports whether the time has passed: false means that ctx has ended before.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -33,3 +33,15 @@ func TestTicks(t *testing.T) {
 		}
 	})
 }
+
+// Sleep says which ended first: the time or the context.
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+		defer cancel()
+		began := time.Now() //nolint:forbidigo // virtual
+		if !Sleep(ctx, time.Minute) || Sleep(ctx, time.Minute) || time.Since(began) != 90*time.Second {
+			t.Errorf("it took %v, want a minute, and half of one", time.Since(began))
+		}
+	})
+}

@@ -355,13 +355,25 @@ func ofHandlers(queue string, stuck, starved int) (all []Problem) {
 	return all
 }
 
+// Holders counts the blocks of a queue that workers lease now, and these workers.
+func Holders(blocks []admin.Block) (leased, workers int) {
+	names := map[string]bool{}
+	for i := range blocks {
+		if b := &blocks[i]; b.Leased && b.Live {
+			leased++
+			names[b.Worker] = true
+		}
+	}
+	return leased, len(names)
+}
+
 // unattended adds that no worker leases any block of a queue that lags behind.
 func unattended(ctx context.Context, c *admin.Client, p *Problem) error {
 	blocks, err := c.Blocks(ctx, p.Name)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(blocks, func(b admin.Block) bool { return b.Leased && b.Live }) {
+	if leased, _ := Holders(blocks); leased == 0 {
 		p.Why += "; no worker has it"
 		p.Do = "start a worker for it: a program of yours, dbcron worker exec, or dbcron serve for one with an endpoint"
 	}

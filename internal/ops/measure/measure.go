@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -163,12 +164,10 @@ func calls(ctx context.Context, callers int, span time.Duration,
 
 // pause waits, unless the time is over already.
 func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
+	if !pace.Sleep(ctx, d) {
 		return context.Cause(ctx)
-	case <-time.After(d):
-		return nil
 	}
+	return nil
 }
 
 // called makes a figure from the durations of calls.

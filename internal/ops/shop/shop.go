@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -271,10 +272,8 @@ func (s *Shop) rivals(ctx context.Context) error {
 
 // takes waits for a random time between two durations, or until the context ends.
 func takes(ctx context.Context, least, most time.Duration) error {
-	select {
-	case <-ctx.Done():
+	if !pace.Sleep(ctx, least+rand.N(most-least)) {
 		return context.Cause(ctx)
-	case <-time.After(least + rand.N(most-least)):
-		return nil
 	}
+	return nil
 }
