@@ -165,7 +165,8 @@ func life(t *testing.T, db *dbtest.DB, many int) (w world) {
 		},
 		{Actor: hostile, Login: audit.Token, Source: audit.API, Action: "limit.set", Object: hostile, Count: 1, Detail: hostile},
 	} {
-		must(t, audit.Write(ctx, db.DB, e))
+		_, err := audit.Write(ctx, db.DB, e)
+		must(t, err)
 	}
 	must(t, adminOf(c).Pause(ctx, "mail", "the mail server moves to the new data centre"))
 	_, err = adminOf(c).EditLimit(ctx, "mail", "", func(l *admin.Limit) { l.Running, l.Rate, l.Per = 8, 200, time.Minute })
