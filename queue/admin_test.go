@@ -335,8 +335,8 @@ func waitFor(w *Worker) (ids []int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, b := range w.queues[0].blocks {
-		for _, d := range b.waits() {
-			ids = append(ids, d.ID)
+		for _, j := range b.Waits() {
+			ids = append(ids, j.ID)
 		}
 	}
 	slices.Sort(ids)

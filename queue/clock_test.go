@@ -9,9 +9,13 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A truth is a database's clock beside this host's instants.
+// modelNow is a time at which the model's jobs are a second old.
+var modelNow = store.Epoch.Add(time.Hour).UnixMicro()
+
 type truth struct {
 	at    instant.Instant
 	ahead int64 // µs
@@ -185,7 +189,7 @@ func TestSteps(t *testing.T) {
 				c := client(t, db, Options{})
 				r := &record{}
 				w := worker(t, other(t, db), WorkerOptions{})
-				w.whole = time.Hour // it does not come by chance
+				w.terms.Whole = time.Hour // it does not come by chance
 				handle(t, w, "x", func(_ context.Context, d *Delivery) error {
 					r.add("%s", d.Payload)
 					return nil

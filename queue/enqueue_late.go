@@ -4,6 +4,7 @@ import (
 	"sync"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -19,24 +20,11 @@ import (
 // An id of another origin ends so by chance once in 4096 times. That costs one more read and
 // nothing else.
 
-// comesLate reports whether a job before d may have been missed. It was not if the whole block has
-// been read since, in however many parts.
-func (b *block) comesLate(d *Delivery) bool {
-	return d.line() != "" && d.ID&store.Follower == store.Follower && b.seen[d.ID] == nil && !b.followed[d.ID]
-}
-
-// readWhole makes the worker read the whole block before it starts jobs that follow late ones.
-func (b *block) readWhole(rows []*Delivery) {
-	if b.followed == nil {
-		b.followed = map[int64]bool{}
-	}
-	for _, d := range rows {
-		if b.comesLate(d) {
-			b.followed[d.ID] = true
-		}
-	}
-	b.reads.Anew()
-}
+// Window is how far back workers look for jobs that were committed late. A transaction that
+// enqueues jobs should not last longer: then its jobs are found at once, and those of a key
+// in order. Jobs committed later are found too, but with a delay: of up to twice the time that
+// their transaction took, and of a minute at most.
+const Window = block.Window
 
 // lateAfter is how old an id may be when its job is committed; after that the commit is late. The
 // rest of Window is for the time until a worker reads.
@@ -119,7 +107,7 @@ func lateFrom(rows []jobRow) map[int]int64 {
 	first := map[int]int64{}
 	for i := range rows {
 		if r := &rows[i]; r.id != 0 && r.runAt == 0 {
-			first[r.queue] = least(first[r.queue], r.id)
+			first[r.queue] = block.Least(first[r.queue], r.id)
 		}
 	}
 	return first

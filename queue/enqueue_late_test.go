@@ -47,7 +47,7 @@ func TestOrderOfStalledCommits(t *testing.T) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			b := w.queues[0].blocks[0]
-			return since(began) > Window+Window/2 && b.reads.Level()
+			return since(began) > Window+Window/2 && b.Reads.Level()
 		})
 		close(goes)
 		must(t, received(t, "it is committed", errs))
@@ -67,9 +67,9 @@ func TestOrderOfStalledCommits(t *testing.T) {
 func TestFollowerBehindABacklog(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
-		w.opt.Batch = 1
+		w.terms.Batch = 1
 		w.mu.Lock()
-		b.hold("k", 1) // as if one of the key waited for its retry
+		b.Hold("k", 1) // as if one of the key waited for its retry
 		w.mu.Unlock()
 		enqueueMany(t, w.c, slices.Repeat([]Job{{Kind: "x", Key: "k"}}, 150)) // more than the 100 that are kept
 		elapse(w, 2*Window)

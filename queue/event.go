@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
 // Values of the Outcome of an [Event].
@@ -109,7 +110,7 @@ func (h *eventHub) tell(d *Delivery, what verdict, err error, after time.Duratio
 	}
 	event := Event{Job: d.Job, ID: d.ID, Attempt: d.Attempt, Outcome: eventNames[what], Err: asReturned(err), After: after}
 	switch {
-	case errors.Is(d.ctx.cause, errCancelled) && d.tx != txCompleted:
+	case errors.Is(d.ctx.cause, errCancelled) && d.state.Tx != block.TxCompleted:
 		event.Outcome, event.Err, event.After = EventCancelled, errCancelled, 0
 	case what == done && d.discarded():
 		event.Outcome, event.Err = EventDiscarded, errors.New(d.reason)

@@ -19,7 +19,7 @@ var (
 func TestGuarantees(t *testing.T) {
 	t.Parallel()
 	there := map[string]bool{}
-	for _, folder := range []string{".", "../faults", "../scheduler", "../lock", "../dialect", "../sqlschema", "../cmd/dbcron"} {
+	for _, folder := range []string{".", "internal/block", "../faults", "../scheduler", "../lock", "../dialect", "../sqlschema", "../cmd/dbcron"} {
 		files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))
 		must(t, err)
 		for _, name := range files {

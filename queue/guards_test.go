@@ -644,12 +644,13 @@ func TestMovesOfALostBlock(t *testing.T) {
 		for holder, lost := range map[string]bool{"lock_by = 'you'": true, "fence = 6": true, "divided = 4": true, "fence = 5": false} {
 			world(t, db)
 			byHand(t, db, `UPDATE {prefix}queue_block SET `+holder+` WHERE divided = 3`)
-			b := &block{q: &workQueue{w: w, id: 1, set: &store.Queue{}}, divided: 3, fence: 5}
-			var moves []move
+			b := blockThree(w)
+			var moves []*move
 			for i, what := range []verdict{failed, buried} {
 				for from, id := range map[table]int64{tableReady: 7, tableDelayed: 17} {
-					d := &Delivery{Job: Job{Priority: Normal}, ID: id + 2*int64(i), b: b, from: from, runAt: store.Epoch.UnixMicro()}
-					moves = append(moves, move{d: d, verdict: what, attempts: 1})
+					d := ready(b, id+2*int64(i))
+					d.state.From, d.state.RunAt = from, store.Epoch.UnixMicro()
+					moves = append(moves, &move{d: d, verdict: what, attempts: 1})
 				}
 			}
 			err := w.flush.commitMoves(t.Context(), b, "me", moves)
@@ -676,6 +677,13 @@ func TestMovesOfALostBlock(t *testing.T) {
 	})
 }
 
+// blockThree is block 3 of the world as a worker has it.
+func blockThree(w *Worker) *tenure {
+	b := newTenure(&workQueue{w: w, id: 1, name: "q", set: &store.Queue{}})
+	b.divided, b.fence = 3, 5
+	return b
+}
+
 // Of the delayed jobs of an old block those go where they would be now that are not
 // due soon and hold no key, if the block is still this worker's.
 func TestForward(t *testing.T) {
@@ -688,7 +696,7 @@ func TestForward(t *testing.T) {
 				`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at, hold_key) VALUES (1, 3, 21, 'x', `+ahead+`, 'm')`,
 				// with one id
 				`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES (1, 3, 22, 'x', `+ahead+`), (1, 5, 22, 'y', `+ahead+`)`)
-			b := &block{q: &workQueue{w: w, id: 1}, divided: 3, fence: 5}
+			b := blockThree(w)
 			err := db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 				moved, _, err := w.forwardSome(ctx, tx, b, to, "me", nil)
 				if len(moved) != 1 {
@@ -710,7 +718,7 @@ func TestForward(t *testing.T) {
 func TestMovesMadeTwice(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		w := worker(t, client(t, db, Options{}), WorkerOptions{})
-		b := &block{q: &workQueue{w: w, id: 1, set: &store.Queue{}}, divided: 3, fence: 5}
+		b := blockThree(w)
 		all := func() []string {
 			return db.List(t, `SELECT 'job', id, 0, 0, '' FROM {prefix}job UNION ALL SELECT 'delayed', id, attempt, 0, '' FROM {prefix}job_delayed
 				UNION ALL SELECT 'running', id, attempt, 0, lock_by FROM {prefix}job_running UNION ALL SELECT 'dead', id, attempt, 0, detail FROM {prefix}job_dead ORDER BY 2`, nil)
@@ -722,9 +730,9 @@ func TestMovesMadeTwice(t *testing.T) {
 				}
 				world(t, db)
 				what := fmt.Sprintf("job %d, verdict %d, checked out %v", id, to.verdict, to.out)
-				to.d = &Delivery{Job: Job{Priority: Normal}, ID: id, b: b, from: from, runAt: store.Epoch.UnixMicro()}
-				to.attempts = 1
-				moves := []move{to}
+				to.d, to.attempts = ready(b, id), 1
+				to.d.state.From, to.d.state.RunAt = from, store.Epoch.UnixMicro()
+				moves := []*move{&to}
 				var after [2][]string
 				for i := range after {
 					if err := w.flush.commitMoves(t.Context(), b, "me", moves); err != nil {

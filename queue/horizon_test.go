@@ -10,7 +10,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/bell"
-	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
 // drawEarly draws the ids of jobs of the default queue, and returns a function that
@@ -27,7 +27,7 @@ func drawEarly(t *testing.T, c *Client, jobs ...Job) (commit func()) {
 }
 
 // flushDry does rounds of a block until there is nothing to do.
-func flushDry(t *testing.T, w *Worker, b *block) {
+func flushDry(t *testing.T, w *Worker, b *tenure) {
 	t.Helper()
 	for toServe(w) {
 		flushOnce(t, w, b, func() {})
@@ -45,14 +45,15 @@ func elapse(w *Worker, by time.Duration) {
 }
 
 // begun pops a job and ends it.
-func begun(t *testing.T, w *Worker, b *block) string {
+func begun(t *testing.T, w *Worker, b *tenure) string {
 	t.Helper()
 	w.mu.Lock()
-	d := b.pop()
+	j := b.Pop()
 	w.mu.Unlock()
-	if d == nil {
+	if j == nil {
 		return "none"
 	}
+	d := deliveryOf(j)
 	w.finish(d, nil, "")
 	return string(d.Payload)
 }
@@ -62,8 +63,8 @@ func begun(t *testing.T, w *Worker, b *block) string {
 // afterwards, in its place in the order of its key.
 func TestLookBackAfterAPause(t *testing.T) {
 	const long = 10 * Window
-	interruptions := map[string]func(t *testing.T, w *Worker, b *block, commit func()){
-		"pause": func(t *testing.T, w *Worker, b *block, commit func()) {
+	interruptions := map[string]func(t *testing.T, w *Worker, b *tenure, commit func()){
+		"pause": func(t *testing.T, w *Worker, b *tenure, commit func()) {
 			meet := func(state string) {
 				edit(t, w.c, func(q *admin.Queue) { q.State = state })
 				set, err := w.c.read(t.Context(), defaultQueue)
@@ -76,8 +77,8 @@ func TestLookBackAfterAPause(t *testing.T) {
 			flushDry(t, w, b)
 			meet("active")
 		},
-		"full": func(t *testing.T, w *Worker, b *block, commit func()) {
-			w.opt.Batch = 1
+		"full": func(t *testing.T, w *Worker, b *tenure, commit func()) {
+			w.terms.Batch = 1
 			enqueue(t, w.c, Job{Kind: "x", Payload: []byte(`"filler"`)})
 			flushDry(t, w, b)
 			commit()
@@ -89,10 +90,10 @@ func TestLookBackAfterAPause(t *testing.T) {
 			if got := begun(t, w, b); got != `"filler"` {
 				t.Fatalf("%s begins", got)
 			}
-			w.opt.Batch = 100
+			w.terms.Batch = 100
 			w.ring(b.q.id, b.divided)
 		},
-		"errors": func(t *testing.T, w *Worker, b *block, commit func()) {
+		"errors": func(t *testing.T, w *Worker, b *tenure, commit func()) {
 			over, cancel := context.WithCancel(t.Context())
 			cancel()
 			w.ring(b.q.id, b.divided)
@@ -110,7 +111,7 @@ func TestLookBackAfterAPause(t *testing.T) {
 				return toServe(w)
 			})
 		},
-		"a stalled pump": func(t *testing.T, w *Worker, b *block, commit func()) {
+		"a stalled pump": func(t *testing.T, w *Worker, b *tenure, commit func()) {
 			w.ring(b.q.id, b.divided)
 			flushOnce(t, w, b, func() {
 				commit()
@@ -123,7 +124,7 @@ func TestLookBackAfterAPause(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locks(t, func(t *testing.T, db *dbtest.DB) {
 				w, b := idleWorker(t, db)
-				w.whole = time.Hour
+				w.terms.Whole = time.Hour
 				flushDry(t, w, b)
 				commit := drawEarly(t, w.c, Job{Kind: "x", Key: "k", Payload: []byte("1")}, Job{Kind: "x", Payload: []byte("2")})
 				enqueue(t, w.c, Job{Kind: "x", Key: "other", Payload: []byte("0")})
@@ -151,7 +152,7 @@ func TestLookBackAfterAPause(t *testing.T) {
 func TestLookBackOverAWholeWindow(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
-		w.whole = time.Hour
+		w.terms.Whole = time.Hour
 		flushDry(t, w, b)
 		drawn := instant.Now()
 		commit := drawEarly(t, w.c, Job{Kind: "x", Payload: []byte("1")})
@@ -160,14 +161,14 @@ func TestLookBackOverAWholeWindow(t *testing.T) {
 		if got := begun(t, w, b); got != "0" {
 			t.Fatalf("%s begins", got)
 		}
-		elapse(w, Window-lookEvery/2-instant.Now().Sub(drawn)) // a busy machine has taken some of it
+		elapse(w, Window-block.LookEvery/2-instant.Now().Sub(drawn)) // a busy machine has taken some of it
 		w.ring(b.q.id, b.divided)
 		flushDry(t, w, b) // the last look before it is committed
-		elapse(w, lookEvery/2)
+		elapse(w, block.LookEvery/2)
 		commit()
-		elapse(w, lookEvery) // and nobody rings
+		elapse(w, block.LookEvery) // and nobody rings
 		w.mu.Lock()
-		b.reads.Looked = b.reads.Looked.Add(-lookEvery)
+		b.Reads.Looked = b.Reads.Looked.Add(-block.LookEvery)
 		w.enlist(b)
 		w.mu.Unlock()
 		flushDry(t, w, b)
@@ -182,20 +183,20 @@ func TestLookBackOverAWholeWindow(t *testing.T) {
 // to workers here, and to those of other processes by a bell.
 func TestLookBackBeyondTheWindow(t *testing.T) {
 	const took = Window + Window/2
-	deepLook := func(w *Worker, b *block) {
+	deepLook := func(w *Worker, b *tenure) {
 		w.mu.Lock()
-		b.reads.Depths = board.Depths{} // the time of each look has come
+		b.Reads.Depths = block.Depths{} // the time of each look has come
 		w.mu.Unlock()
 	}
-	finds := map[string]func(t *testing.T, w *Worker, b *block, rows []jobRow) (counted string){
-		"by a read": func(t *testing.T, w *Worker, b *block, _ []jobRow) string {
+	finds := map[string]func(t *testing.T, w *Worker, b *tenure, rows []jobRow) (counted string){
+		"by a read": func(t *testing.T, w *Worker, b *tenure, _ []jobRow) string {
 			deepLook(w, b)
 			w.mu.Lock()
 			w.enlist(b)
 			w.mu.Unlock()
 			return "1"
 		},
-		"by a look": func(t *testing.T, w *Worker, b *block, _ []jobRow) string {
+		"by a look": func(t *testing.T, w *Worker, b *tenure, _ []jobRow) string {
 			deepLook(w, b)
 			w.lookSoon()
 			if n, err := w.lookForNew(t.Context(), false); n != 1 || err != nil {
@@ -203,12 +204,12 @@ func TestLookBackBeyondTheWindow(t *testing.T) {
 			}
 			return "1"
 		},
-		"by its producer": func(_ *testing.T, w *Worker, b *block, rows []jobRow) string {
+		"by its producer": func(_ *testing.T, w *Worker, b *tenure, rows []jobRow) string {
 			rows[0].drawn = instant.Now().Add(-took)
 			w.c.bells.ring(rows)
 			return "0"
 		},
-		"by a bell": func(_ *testing.T, w *Worker, b *block, rows []jobRow) string {
+		"by a bell": func(_ *testing.T, w *Worker, b *tenure, rows []jobRow) string {
 			w.heard(bell.Blocks(b.q.id, map[int]bool{b.divided: true}) + bell.From(b.q.id, rows[0].id))
 			return "0"
 		},
@@ -217,7 +218,7 @@ func TestLookBackBeyondTheWindow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			locks(t, func(t *testing.T, db *dbtest.DB) {
 				w, b := idleWorker(t, db)
-				w.whole = time.Hour
+				w.terms.Whole = time.Hour
 				flushDry(t, w, b)
 				jobs := []Job{{Kind: "x", Payload: []byte("1")}}
 				rows := make([]jobRow, 1)

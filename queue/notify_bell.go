@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/queue/internal/bell"
+	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
 // bells tell workers which blocks have new jobs: workers of this process at once, those of others
@@ -115,7 +116,7 @@ func (b *bells) ring(rows []jobRow) {
 		b.pending[r.queue][r.divided] = true
 	}
 	for queue, id := range late {
-		b.late[queue] = least(b.late[queue], id)
+		b.late[queue] = block.Least(b.late[queue], id)
 	}
 	if !b.telling {
 		b.telling = true

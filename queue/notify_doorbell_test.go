@@ -36,11 +36,11 @@ func TestDoorbell(t *testing.T) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				for _, b := range w.queues[0].blocks {
-					if b.reads.Dirty || b.serving || b.queued || b.dues.Ripe {
+					if b.Reads.Dirty || b.Serving || b.queued || b.Dues.Ripe {
 						return false
 					}
-					b.reads.Looked = instant.Now().Add(time.Hour) // it does not look by itself
-					b.reads.Whole = b.reads.Looked
+					b.Reads.Looked = instant.Now().Add(time.Hour) // it does not look by itself
+					b.Reads.Whole = b.Reads.Looked
 				}
 				return len(w.queues[0].blocks) == 2 && w.idle == 16
 			})

@@ -244,9 +244,8 @@ func TestOrderOfLateCommits(t *testing.T) {
 func hasPutBack(w *Worker, key string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.ContainsFunc(slices.Collect(maps.Values(w.queues[0].blocks)), func(b *block) bool {
-		l := b.keyQueues[key]
-		return l != nil && l.Skipped() != 0
+	return slices.ContainsFunc(slices.Collect(maps.Values(w.queues[0].blocks)), func(b *tenure) bool {
+		return b.HasPutBack(key)
 	})
 }
 
@@ -255,9 +254,7 @@ func waiting(w *Worker, key string) (n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, b := range w.queues[0].blocks {
-		if l := b.keyQueues[key]; l != nil {
-			n += l.Len()
-		}
+		n += b.WaitingOf(key)
 	}
 	return n
 }

@@ -85,7 +85,7 @@ func TestLongErrorsOfManyJobs(t *testing.T) {
 		const n = 400
 		w, b := idleWorker(t, packetOf(t, db, 16<<20))
 		enqueueMany(t, w.c, slices.Repeat([]Job{{Kind: "x"}}, n))
-		var moves []move
+		var moves []*move
 		for len(moves) < n {
 			flushOnce(t, w, b, func() {})
 			w.mu.Lock()

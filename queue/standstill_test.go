@@ -18,29 +18,29 @@ import (
 func TestLostSignals(t *testing.T) {
 	type broken struct {
 		name  string
-		loses func(w *Worker, b *block) (restore func())
+		loses func(w *Worker, b *tenure) (restore func())
 	}
 	nothing := func() {}
 	for _, c := range []broken{
-		{"handlers are not woken", func(w *Worker, _ *block) func() {
+		{"handlers are not woken", func(w *Worker, _ *tenure) func() {
 			idle := w.idle
 			w.idle = 0
 			return func() { w.idle += idle }
 		}},
-		{"pumps are not woken", func(w *Worker, b *block) func() {
-			b.reads.Dirty, b.queued = true, true
+		{"pumps are not woken", func(w *Worker, b *tenure) func() {
+			b.Reads.Dirty, b.queued = true, true
 			w.serve = append(w.serve, b)
 			return nothing
 		}},
-		{"a block counts as listed", func(_ *Worker, b *block) func() { b.spot.Listed = true; return nothing }},
-		{"a block counts as queued", func(_ *Worker, b *block) func() { b.queued = true; return nothing }},
-		{"a block counts as failed", func(_ *Worker, b *block) func() { b.failures = 1; return nothing }},
-		{"a block is to go, for whatever reason", func(w *Worker, b *block) func() {
+		{"a block counts as listed", func(_ *Worker, b *tenure) func() { b.spot.Listed = true; return nothing }},
+		{"a block counts as queued", func(_ *Worker, b *tenure) func() { b.queued = true; return nothing }},
+		{"a block counts as failed", func(_ *Worker, b *tenure) func() { b.failures = 1; return nothing }},
+		{"a block is to go, for whatever reason", func(w *Worker, b *tenure) func() {
 			w.leave(b)
-			b.active++ // so it is never idle
-			return func() { b.active-- }
+			b.Active++ // so it is never idle
+			return func() { b.Active-- }
 		}},
-		{"a block has too many ready jobs", func(w *Worker, b *block) func() { b.count += w.opt.Batch; return nothing }},
+		{"a block has too many ready jobs", func(w *Worker, b *tenure) func() { b.Count += w.opt.Batch; return nothing }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			locks(t, func(t *testing.T, db *dbtest.DB) {
@@ -50,12 +50,12 @@ func TestLostSignals(t *testing.T) {
 				w.miscounted = func(int, int) {} // one case does that
 				handle(t, w, "x", func(context.Context, *Delivery) error { began <- true; return nil })
 				start(t, w)
-				var b *block
+				var b *tenure
 				eventually(t, "it waits for jobs", func() bool {
 					w.mu.Lock()
 					defer w.mu.Unlock()
 					b = w.queues[0].blocks[0]
-					return w.idle == 2 && b != nil && !b.serving && !b.queued && !b.spot.Listed
+					return w.idle == 2 && b != nil && !b.Serving && !b.queued && !b.spot.Listed
 				})
 				w.mu.Lock()
 				restore := c.loses(w, b)
@@ -88,7 +88,7 @@ func TestNoBells(t *testing.T) {
 		w.mu.Lock()
 		for _, q := range w.queues { // long after all was read
 			for _, b := range q.blocks {
-				b.reads.Whole, b.reads.Again, b.reads.Shaken = instant.Now().Add(time.Hour), 0, false
+				b.Reads.Whole, b.Reads.Again, b.Reads.Shaken = instant.Now().Add(time.Hour), 0, false
 			}
 		}
 		w.mu.Unlock()
@@ -255,10 +255,10 @@ func TestEndAfterItsBlockIsGone(t *testing.T) {
 				return is()
 			})
 		}
-		inWorker("the block is handed over, and taken again", func() bool { return b.gone && w.queues[0].blocks[0] != nil })
+		inWorker("the block is handed over, and taken again", func() bool { return b.Gone && w.queues[0].blocks[0] != nil })
 		failing.Store(true)
 		close(release)
-		inWorker("the end could not be written", func() bool { return b.failures > 0 && !b.serving })
+		inWorker("the end could not be written", func() bool { return b.failures > 0 && !b.Serving })
 		failing.Store(false)
 		empty(t, db)
 		r.wants(t, fmt.Sprint(first), fmt.Sprint(second))

@@ -15,7 +15,7 @@ import (
 
 // idleWorker returns a worker that does nothing by itself, and has the only block of
 // the default queue.
-func idleWorker(t *testing.T, db *dbtest.DB) (*Worker, *block) {
+func idleWorker(t *testing.T, db *dbtest.DB) (*Worker, *tenure) {
 	t.Helper()
 	c := client(t, db, Options{Blocks: 1})
 	edit(t, c, impatient)
@@ -32,17 +32,17 @@ func idleWorker(t *testing.T, db *dbtest.DB) (*Worker, *block) {
 }
 
 // flushOnce runs a round for a block, with a hook between reading and applying the result.
-func flushOnce(t *testing.T, w *Worker, b *block, between func()) {
+func flushOnce(t *testing.T, w *Worker, b *tenure, between func()) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.serve, b.queued, b.serving = nil, false, true
+	w.serve, b.queued, b.Serving = nil, false, true
 	round := w.planTrip(b)
 	w.mu.Unlock()
 	err := w.flush.makeTrip(t.Context(), round)
 	between()
 	w.mu.Lock()
-	b.serving = false
+	b.Serving = false
 	must(t, err)
 	w.apply(round, nil)
 }
@@ -57,7 +57,7 @@ func TestWakeBetweenLookingAndWaiting(t *testing.T) {
 		}
 		for late := range 2 { // a worker looks twice before it waits: at its cursor, and back
 			w.mu.Lock()
-			b.reads.Looked = instant.Now().Add(time.Hour) // else it may be time to look back first, on a slow machine
+			b.Reads.Looked = instant.Now().Add(time.Hour) // else it may be time to look back first, on a slow machine
 			w.mu.Unlock()
 			w.ring(b.q.id, b.divided)
 			looks := 0
@@ -69,7 +69,7 @@ func TestWakeBetweenLookingAndWaiting(t *testing.T) {
 				})
 			}
 			w.mu.Lock()
-			d := b.pop()
+			d := b.Pop()
 			w.mu.Unlock()
 			if d == nil || looks < 3 {
 				t.Fatalf("after %d looks the worker waits, and has read %v", looks, d)
@@ -100,7 +100,7 @@ func TestLookDuringARead(t *testing.T) {
 			t.Error("it is said that all was read")
 		}
 		flushDry(t, w, b)
-		if w.mu.Lock(); b.pop() == nil {
+		if w.mu.Lock(); b.Pop() == nil {
 			t.Error("the job was not read")
 		}
 		w.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
-	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/limit"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -123,7 +123,6 @@ type Worker struct {
 	proven     time.Duration // after this time it is trusted: see worker_suspect.go
 	appeal     time.Duration // how long a job waits before it is dead for deaths: see worker_return.go
 	rotate     time.Duration // how long it may have one block more than others
-	whole      time.Duration // interval between reads of a whole block
 	patience   time.Duration // how long jobs wait for older ones: see worker_order.go
 	returns    time.Duration // how long a handler may take to return: see worker_stuck.go
 	starves    time.Duration // how long handlers may wait for connections: see worker_starved.go
@@ -146,7 +145,7 @@ type Worker struct {
 	sweeper sweeper
 
 	reads   batchSize
-	held    int         // bytes of payloads that were read ahead
+	terms   block.Terms // of its blocks
 	unasked func() bool // reports whether nobody has asked its Receiver for jobs recently; nil: it has none
 	steps   int         // number of steps of the database's clock that its blocks have accounted for
 }
@@ -188,7 +187,6 @@ type kindChoice struct {
 	*core
 	selective bool                       // it does not handle all kinds
 	handled   *kindSet                   // the kinds that it handles, if it picks
-	perCaller bool                       // its Receiver was asked for certain kinds only
 	wanted    *kindSet                   // the kinds wanted now; nil: all
 	unknown   map[kindOf]instant.Instant // kinds that nobody handles: since when, or -1 once logged
 }
@@ -212,7 +210,7 @@ type workQueue struct {
 	id     int // these two never change
 	name   string
 	set    *store.Queue
-	blocks map[int]*block
+	blocks map[int]*tenure
 	cadence
 	busy     bool                           // as announced to the others
 	surplus  bool                           // as logged: it has more workers than blocks
@@ -226,12 +224,12 @@ type workQueue struct {
 	unnamedKinds   *limit.Limiter // holds jobs of kinds that no caller of the Receiver has named
 	others         []*kindSet     // the kinds that the other workers handle
 
-	heap      board.Heap[*block] // blocks with ready jobs, the oldest first: see worker_order.go
-	listed    bool               // it is in the worker's list of queues with such blocks
-	joining   bool               // it does not have its share of the blocks yet
-	known     bool               // no block is about to be read
-	waits     bool               // jobs wait for a block that is about to be read
-	waitsFrom instant.Instant    // since when they wait; 0: they do not
+	heap      block.Heap[*tenure] // blocks with ready jobs, the oldest first: see worker_order.go
+	listed    bool                // it is in the worker's list of queues with such blocks
+	joining   bool                // it does not have its share of the blocks yet
+	known     bool                // no block is about to be read
+	waits     bool                // jobs wait for a block that is about to be read
+	waitsFrom instant.Instant     // since when they wait; 0: they do not
 }
 
 // Worker returns a Worker. Register handlers, then call Run.
@@ -269,13 +267,16 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		}
 	}
 	w := &Worker{
-		core:  core{c: c, db: c.db, leases: c.db, opt: opt},
+		core: core{c: c, db: c.db, leases: c.db, opt: opt},
+		terms: block.Terms{
+			Batch: opt.Batch, AtMostOnce: opt.AtMostOnce, Whole: wholeEvery, Room: block.Room{Size: opt.ReadAhead, Readers: opt.Connections},
+		},
 		reads: reads, slow: slow, proven: provenAfter, appeal: appealFor, rotate: rotation,
-		whole: wholeEvery, patience: patience, returns: returnGrace, starves: starvedAfter, miscounted: miscounted,
+		patience: patience, returns: returnGrace, starves: starvedAfter, miscounted: miscounted,
 		wakeups:      wakeups{tick: make(chan struct{}, 1), called: make(chan struct{}, 1)},
 		handlerSlots: handlerSlots{taken: map[*Delivery]bool{}},
 		outbox: outbox{
-			out: map[store.JobID]*Delivery{}, rows: map[store.JobID]*Delivery{}, remnants: map[*block]bool{},
+			out: map[store.JobID]*Delivery{}, rows: map[store.JobID]*Delivery{}, remnants: map[*tenure]bool{},
 			tally: tally{turn: newTurn(), counts: map[countKey]*count{}},
 			ends:  concluder{turn: newTurn(), groups: map[int64]bool{}, wake: make(chan struct{}, 1), died: make(chan struct{}, 1)},
 			book:  refusalBook{turn: newTurn(), all: map[store.JobID]*refusal{}, gone: map[store.JobID]string{}, wake: make(chan struct{}, 1)},
@@ -490,7 +491,7 @@ func (w *Worker) ringFrom(queue int, id int64) {
 	for _, q := range w.queues {
 		if q.id == queue {
 			for _, b := range q.blocks {
-				b.readFrom(id)
+				b.ReadFrom(id)
 			}
 		}
 	}
@@ -516,20 +517,20 @@ func (w *Worker) ringRows(rows []jobRow) {
 }
 
 // rouse marks a block that may have new jobs. mu is held.
-func (box *outbox) rouse(b *block) {
+func (box *outbox) rouse(b *tenure) {
 	if b == nil {
 		return
 	}
-	b.reads.Rouse()
+	b.Reads.Rouse()
 	box.enlist(b)
 }
 
 // enlist queues a block for a flusher, if there is something to do. mu is held.
-func (box *outbox) enlist(b *block) {
+func (box *outbox) enlist(b *tenure) {
 	if !b.stirred {
 		b.q.w.stir(b)
 	}
-	if b.serving || b.queued { // as for most jobs that end: asking for the time costs more
+	if b.Serving || b.queued { // as for most jobs that end: asking for the time costs more
 		return
 	}
 	at := instant.Now()
@@ -543,8 +544,8 @@ func (box *outbox) enlist(b *block) {
 
 // offer adds a block to those with ready jobs, if it has any, and wakes as many handlers as it
 // has jobs. mu is held.
-func (slots *handlerSlots) offer(b *block, jobs int) {
-	if b.startable() {
+func (slots *handlerSlots) offer(b *tenure, jobs int) {
+	if b.Startable() {
 		b.q.list(b)
 	}
 	for range min(jobs, slots.idle) {

@@ -44,7 +44,7 @@ func (w *Worker) adapt(at instant.Instant) {
 	blocks := 0
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			if b.reads.Full || b.count > 0 {
+			if b.Reads.Full || b.Count > 0 {
 				blocks++
 			}
 		}
@@ -72,29 +72,9 @@ func (r *batchSize) choose(at instant.Instant, begun, blocks int) {
 	}
 }
 
-// atOnce returns how many jobs of a block to read at once, according to its row.
-func (b *block) atOnce() int { return max(b.batch, b.q.w.opt.Batch) }
-
-// rebatch returns the number to write to the block's row; 0: no change. Reads get larger after
-// the row was written. They get smaller before, and the row is written when the jobs of larger
-// reads are done. mu is held.
-func (w *Worker) rebatch(b *block) int {
-	size := w.reads.size
-	if size < b.batch {
-		if len(b.seen) > size {
-			return 0
-		}
-		b.batch = size
-	}
-	if b.says == size {
-		return 0
-	}
-	return size
-}
-
 // batchStep writes to a block's row how many jobs are read at once.
 func batchStep(t *trip) *sqlrun.Step {
 	return &sqlrun.Step{Stmt: store.NoteBatch, Args: sqlrun.Args{
-		"queue": t.b.q.id, "divided": t.b.divided, "fence": t.b.fence, "node": t.node, "batch": t.batch,
+		"queue": t.b.q.id, "divided": t.b.divided, "fence": t.b.fence, "node": t.node, "batch": t.plan.Batch,
 	}}
 }

@@ -38,34 +38,6 @@ func TestBatchSize(t *testing.T) {
 	goOn(slowFor+time.Second, 200_000, 100, 200)
 }
 
-// A block's reads get larger after its row says so, and smaller before: so many jobs may have
-// crashed a worker.
-func TestRebatch(t *testing.T) {
-	b := newBlock(leastBatch)
-	w := b.q.w
-	for _, step := range []struct{ size, seen, says, reads int }{
-		{300, 0, 300, leastBatch},
-		{300, 0, 0, 300},
-		{leastBatch, 200, 0, 300},
-		{leastBatch, 0, leastBatch, leastBatch},
-		{300, 0, 300, leastBatch},
-		{1000, 0, 1000, 300},
-	} {
-		w.reads.size = step.size
-		for i := range step.seen {
-			b.seen[int64(i)] = nil
-		}
-		says := w.rebatch(b)
-		if says != step.says || b.atOnce() != step.reads {
-			t.Errorf("%+v: the row is to say %d, and the next read has %d", step, says, b.atOnce())
-		}
-		if says > 0 {
-			b.batch, b.says = says, says
-		}
-		clear(b.seen)
-	}
-}
-
 // The row of a block says how many jobs its worker reads at once.
 func TestBatchOfBlocks(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
@@ -87,7 +59,7 @@ func TestBatchOfBlocks(t *testing.T) {
 				blocks := slices.Collect(maps.Values(w.queues[0].blocks))
 				reads := make([]int, len(blocks))
 				for i, b := range blocks {
-					reads[i] = b.atOnce()
+					reads[i] = b.AtOnce()
 				}
 				w.mu.Unlock()
 				for i, b := range blocks {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -15,7 +16,7 @@ import (
 // adoptAll takes over what a round has found, as far as there are places, those jobs first for
 // which others wait. It lists those that are to run alone: see worker_trial.go.
 func (w *Worker) adoptAll(ctx context.Context, found *orphanSearch, name string) (failed error) {
-	slices.SortStableFunc(found.orphans, func(a, b orphan) int { return cmp.Compare(rankOf(a.line), rankOf(b.line)) })
+	slices.SortStableFunc(found.orphans, func(a, b orphan) int { return cmp.Compare(block.RankOf(a.line), block.RankOf(b.line)) })
 	var accused []orphan
 	for i := range found.orphans {
 		o := &found.orphans[i]
@@ -35,9 +36,9 @@ func (w *Worker) adoptAll(ctx context.Context, found *orphanSearch, name string)
 
 // turnOf returns the block of a job that may be taken over, or nil: the worker does not have it, or
 // leaves it, or earlier jobs of the job's key wait. mu is held.
-func (w *Worker) turnOf(o *orphan) *block {
+func (w *Worker) turnOf(o *orphan) *tenure {
 	b := o.q.blocks[o.divided]
-	if b == nil || b.leaving || w.closing || !b.takesTurn(o.line, o.id) {
+	if b == nil || b.Leaving || w.closing || !b.TakesTurn(o.line, o.id) {
 		return nil
 	}
 	return b
@@ -84,16 +85,15 @@ func (w *Worker) passes(o *orphan) bool {
 // queueUp has a job that was taken over begin when it is its turn. mu is held.
 func (w *Worker) queueUp(d *Delivery) {
 	b := d.b
-	b.count++
-	b.weigh(d, d.bytes())
-	b.makeReady(d)
+	d.state.Size = d.bytes()
+	b.Admit(&d.state)
 	w.offer(b, 1)
 }
 
 // adopt takes a job over on a trial, counts the crash if its worker died, and gives it to begin,
 // with mu held. A job that was convicted becomes a dead letter instead.
 func (w *Worker) adopt(
-	ctx context.Context, o *orphan, b *block, name string, why trial, state string, begin func(*Delivery),
+	ctx context.Context, o *orphan, b *tenure, name string, why trial, state string, begin func(*Delivery),
 ) error {
 	w.mu.Lock()
 	if why != trusted {
@@ -103,20 +103,20 @@ func (w *Worker) adopt(
 	d, err := w.readAdopted(ctx, o, b, name, state)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if d == nil || err != nil || b.gone {
+	if d == nil || err != nil || b.Gone {
 		if why != trusted {
 			w.onTrial[why]--
 		}
 		return err // adopted and not begun: if this process ends, its crashes stay the same
 	}
-	d.trial.why = why
+	d.tryAs(why)
 	w.out[d.at()], w.rows[d.at()] = d, d
-	b.takeIn(d.line(), d.ID)
+	b.TakeIn(d.line(), d.ID)
 	if found := o.found(); w.guilty(o.q, found) {
-		d.phase = phaseEnded
+		d.state.Phase = block.PhaseEnded
 		delete(w.out, d.at())
 		w.acquit(d)
-		b.moves = append(b.moves, move{
+		b.Move(&move{
 			d: d, verdict: buried, keep: keepOf(o.q.set), attempts: d.Attempt, crashes: d.Crashes, reason: w.verdictText(o.q, found),
 		})
 		w.enlist(b)
@@ -128,7 +128,7 @@ func (w *Worker) adopt(
 
 // readAdopted makes the row of a job this worker's, and returns the job; nil: somebody else has
 // changed the row.
-func (w *Worker) readAdopted(ctx context.Context, o *orphan, b *block, name, state string) (*Delivery, error) {
+func (w *Worker) readAdopted(ctx context.Context, o *orphan, b *tenure, name, state string) (*Delivery, error) {
 	found := o.found()
 	n, err := w.db.Exec(ctx, store.AdoptRunning, sqlrun.Args{
 		"queue": o.q.id, "divided": o.divided, "id": o.id, "from": o.lockBy, "was": o.state, "had": o.charged, "node": name, "fence": b.fence,

@@ -27,8 +27,10 @@ func retained(w *Worker) (n int) {
 	defer w.mu.Unlock()
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			for _, d := range b.seen {
-				n += d.bytes()
+			for j := range b.AllSeen() {
+				if d := deliveryOf(j); d != nil {
+					n += d.bytes()
+				}
 			}
 		}
 	}
@@ -39,7 +41,7 @@ func retained(w *Worker) (n int) {
 func counted(w *Worker) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.held
+	return w.terms.Held
 }
 
 const (
@@ -190,7 +192,7 @@ func TestReadAheadOfTheDead(t *testing.T) {
 func TestReadAheadOfTheCancelled(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		w, b := idleWorker(t, db)
-		w.opt.ReadAhead = 1
+		w.terms.Size = 1
 		ids := enqueueMany(t, w.c, heavy(3, Job{Kind: "x", Key: "k"}))
 		flushDry(t, w, b)
 		if got := begun(t, w, b); got != "none" {

@@ -15,7 +15,7 @@ const auditEvery = time.Second
 
 // audit repairs what a lost signal has left behind. mu is held.
 func (w *Worker) audit() {
-	listed, queued := map[*block]bool{}, map[*block]bool{}
+	listed, queued := map[*tenure]bool{}, map[*tenure]bool{}
 	for _, q := range w.queues {
 		for _, b := range q.heap {
 			listed[b] = true
@@ -50,28 +50,12 @@ func (w *Worker) audit() {
 
 // recount counts the jobs of a block that were read and not started: a count that is too high
 // would keep the worker from reading more. mu is held.
-func (w *Worker) recount(b *block) {
-	if b.serving { // jobs being checked out are in no list
-		return
+func (w *Worker) recount(b *tenure) {
+	if was, is := b.Recount(); was != is {
+		w.log.Error("the count of ready jobs was wrong, and is put right; please report this", "queue", b.q.name,
+			"block", b.divided, "was", was, "is", is)
+		w.miscounted(was, is)
 	}
-	n := b.ready.Len() + len(b.unloaded) + len(b.doubted)
-	for _, m := range b.moves {
-		if m.out && m.d.phase == phaseRead {
-			n++
-		}
-	}
-	for _, r := range b.refusals {
-		if r.out() && !r.d.hasEnded() {
-			n++
-		}
-	}
-	if n == b.count {
-		return
-	}
-	w.log.Error("the count of ready jobs was wrong, and is put right; please report this", "queue", b.q.name,
-		"block", b.divided, "was", b.count, "is", n)
-	w.miscounted(b.count, n)
-	b.count = n
 }
 
 // miscounted initializes a new worker's miscounted: it does nothing, except in tests.

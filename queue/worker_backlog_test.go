@@ -47,7 +47,7 @@ func TestBacklogOfAKey(t *testing.T) {
 			eventually(t, "those behind still more are done", func() bool { return s.done() == 41 })
 			w.mu.Lock()
 			for _, b := range w.queues[0].blocks {
-				if n := len(b.seen); n > 100*batch+batch {
+				if n := b.Known(); n > 100*batch+batch {
 					t.Errorf("%d jobs are in memory", n)
 				}
 			}
@@ -124,7 +124,7 @@ func TestBacklogOfASteadyKey(t *testing.T) {
 		eventually(t, "those behind still more are done", func() bool { return s.done() == most+120 })
 		w.mu.Lock()
 		for _, b := range w.queues[0].blocks {
-			if n := len(b.seen); n > 100*batch+batch {
+			if n := b.Known(); n > 100*batch+batch {
 				t.Errorf("%d jobs are in memory", n)
 			}
 		}
@@ -173,7 +173,7 @@ func TestBacklogOfAKindWithKeys(t *testing.T) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			for _, b := range w.queues[0].blocks {
-				if len(b.keyQueues) > 0 || len(b.gated) > 0 {
+				if len(b.Lines()) > 0 {
 					return false
 				}
 			}
@@ -188,7 +188,7 @@ func inMemory(t *testing.T, w *Worker, most int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, b := range w.queues[0].blocks {
-		if n := len(b.seen); n > most {
+		if n := b.Known(); n > most {
 			t.Errorf("%d jobs are in memory, more than %d", n, most)
 		}
 	}

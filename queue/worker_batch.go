@@ -86,11 +86,15 @@ func (w *Worker) gather(h *kindHandler, d *Delivery) []*Delivery {
 	g := &gathering{jobs: []*Delivery{d}, since: instant.Now()}
 	h.gathered = append(h.gathered, g)
 	w.gathers++
-	if l := d.b.keyQueues[d.line()]; opt.ByKey && (d.line() == "" || l == nil) || opt.Max == 1 {
+	switch {
+	case opt.ByKey:
+		g.full = d.b.Gather(&d.state, opt.Max, func() {
+			g.full = true
+			h.full++
+			w.work.Signal()
+		})
+	case opt.Max == 1:
 		g.full = true
-	} else if opt.ByKey {
-		l.gathers, l.most = g, opt.Max
-		g.full = l.fills()
 	}
 	if g.full {
 		h.full++
@@ -144,7 +148,7 @@ func (w *Worker) ripe(h *kindHandler, at int) (batch []*Delivery) {
 		switch {
 		case d.ctx.over:
 			w.end(d, d.ctx.cause, "")
-		case d.b.gone && d.from != tableRunning:
+		case d.b.Gone && d.state.From != tableRunning:
 			w.exitLimits(d)
 		default:
 			batch = append(batch, d)
@@ -160,18 +164,16 @@ func (w *Worker) ripe(h *kindHandler, at int) (batch []*Delivery) {
 // of its kind, up to the first of another kind.
 func (w *Worker) followers(first *Delivery, most int) (all []*Delivery) {
 	b := first.b
-	l := b.keyQueues[first.line()]
-	if first.line() == "" || l == nil || !l.HeldBy(first.ID) || b.gone || b.leaving || b.suspect > 0 || len(b.doubted) > 0 {
-		return nil // a job that may have crashed a worker begins alone
+	if !b.StopGathering(&first.state) {
+		return nil
 	}
-	l.gathers = nil
 	own, kind := b.q.limits.Own(), b.q.limiterOf(first.Kind)
 	for len(all) < most && b.q.opens(own) && b.q.opens(kind) {
-		d := l.join(1+len(all), first.Kind)
-		if d == nil {
+		j := b.Join(first.line(), 1+len(all), first.Kind)
+		if j == nil {
 			break
 		}
-		b.engage(d)
+		d := deliveryOf(j)
 		w.begins(b, d, first.began)
 		all = append(all, d)
 	}

@@ -14,10 +14,8 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue/admin"
-	"github.com/dbcron/dbcron/queue/internal/board"
-	"github.com/dbcron/dbcron/queue/internal/store"
+	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
 // numbered are jobs of a kind and a key whose payloads count from first.
@@ -289,14 +287,13 @@ func TestBatchInPieces(t *testing.T) {
 		byHand(t, db, `INSERT INTO {prefix}job_running (queue_id, divided, id, kind, job_key, lock_by, state) VALUES (1, 0, 44, 'x', 'k', 'other', 'running'), (1, 0, 41, 'x', 'l', 'other', 'running')`)
 		byHand(t, db, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, kind, job_key, hold_key) VALUES (1, 0, 43, {now}, 'x', 'k', 'k'), (1, 0, 42, {now}, 'x', 'k', 'k')`)
 		w := worker(t, c, WorkerOptions{})
-		b := &block{q: &workQueue{w: w, id: 1}, keyQueues: map[string]*keyQueue{}}
-		must(t, w.holdBusyKeys(t.Context(), []*block{b}))
-		away := func(id int64) board.Turn { return board.Turn{ID: id, Away: true} }
-		if l := b.keyQueues["k"]; l == nil || !slices.Equal(l.Turns(), []board.Turn{away(42), away(43), away(44)}) {
-			t.Errorf("the line is %+v", l)
-		}
-		if l := b.keyQueues["l"]; l == nil || !slices.Equal(l.Turns(), []board.Turn{away(41)}) {
-			t.Errorf("the other line is %+v", l)
+		b := newTenure(&workQueue{w: w, id: 1})
+		must(t, w.holdBusyKeys(t.Context(), []*tenure{b}))
+		away := func(id int64) block.Turn { return block.Turn{ID: id, Away: true} }
+		for line, want := range map[string][]block.Turn{"k": {away(42), away(43), away(44)}, "l": {away(41)}} {
+			if got := b.Turns(line); !slices.Equal(got, want) {
+				t.Errorf("line %s is %+v", line, got)
+			}
 		}
 	})
 }
@@ -341,25 +338,6 @@ func TestBatchByKeyFailsAgain(t *testing.T) {
 		start(t, w)
 		empty(t, db)
 	})
-}
-
-// A job that comes back before all that began with it have ended begins without the jobs behind
-// these.
-func TestBatchBeginsAgain(t *testing.T) {
-	w := &Worker{lease: nodeLease{deadline: instant.Now().Add(longWait)}}
-	w.work.L, w.chores.L = &w.mu, &w.mu
-	q := &workQueue{w: w, set: &store.Queue{Settings: store.Settings{State: "active"}}, blocks: map[int]*block{}}
-	b := &block{q: q, keyQueues: map[string]*keyQueue{}}
-	first, later := &Delivery{ID: 1, b: b}, &Delivery{ID: 4, b: b}
-	first.Key, first.Kind, later.Key, later.Kind = "k", "x", "k", "x"
-	l := b.keyQueue("k")
-	for id := range int64(3) {
-		l.HoldBehind(id+1, func(int64) bool { return true })
-	}
-	l.Wait(later.ID, later.ID, later)
-	if with := w.followers(first, 9); len(with) != 0 {
-		t.Errorf("%d jobs begin with it", len(with))
-	}
 }
 
 // A batch of the kinds that have no handler of their own has jobs of any of them, and of any

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -136,7 +137,7 @@ type settling struct {
 	holds  *sqlrun.Stmt
 
 	found map[int64]*Delivery
-	moves []move
+	moves []*move
 }
 
 // lease is the lease of the block under which the jobs were handed out.
@@ -146,7 +147,7 @@ func (s *settling) lease() blockLease {
 
 // moveFor returns the move of a job that is not done. The policies of kinds are only known to their
 // workers, so those of the queue and the job apply.
-func (s *settling) moveFor(d *Delivery, end *result) move {
+func (s *settling) moveFor(d *Delivery, end *result) *move {
 	policy := policyOf(s.q)
 	policy.MaxAttempts = cmp.Or(d.MaxAttempts, policy.MaxAttempts)
 	return newMove(d, s.q, policy, d.Key != "" || s.q.FIFOAt(s.of.Block), end, "")
@@ -229,11 +230,13 @@ func (s *settling) find(ctx context.Context, tx *sqlrun.Session, from table, lis
 	args := store.JobArgs(s.q.ID, s.of.Block, priority, here)
 	args["node"] = s.of.Node
 	rows, err := sqlrun.Select(ctx, tx, claimedStatements[from], args, func(rows *sql.Rows) (*Delivery, error) {
-		d := &Delivery{from: from}
+		d := &Delivery{}
 		var key, unique sql.NullString
 		err := rows.Scan(&d.ID, &d.Kind, &key, &unique, &d.MaxAttempts, &d.Group, &d.Attempt, &d.Crashes)
 		d.Queue, d.Key, d.Unique, d.Group = s.q.Name, key.String, unique.String, max(0, d.Group)
 		d.Attempt++
+		d.comesFrom(nil)
+		d.state.From = from
 		return d, err
 	})
 	for _, d := range rows {
@@ -262,7 +265,7 @@ func (s *settling) outcomes(part []int) (acks []*Delivery) {
 			}
 			acks = append(acks, d)
 		case discard:
-			d.phase, d.what, d.reason = phaseEnded, discard, limitText(o.Err.Error(), 4000)
+			d.state.Phase, d.what, d.reason = block.PhaseEnded, discard, limitText(o.Err.Error(), 4000)
 			acks = append(acks, d)
 		default:
 			s.moves = append(s.moves, s.moveFor(d, &result{o.Err, what, after}))
@@ -275,7 +278,7 @@ func (s *settling) outcomes(part []int) (acks []*Delivery) {
 func (s *settling) ack(ctx context.Context, tx *sqlrun.Session, acks []*Delivery) error {
 	end := store.End{BlockID: s.lease().BlockID, Node: s.of.Node, Keep: s.q.KeepDone, All: true, Locked: true}
 	for _, list := range byTable(acks) {
-		if _, err := end.Remove(ctx, tx, list[0].from, doneOf(list)); err != nil {
+		if _, err := end.Remove(ctx, tx, list[0].state.From, doneOf(list)); err != nil {
 			return err
 		}
 	}
@@ -296,8 +299,7 @@ func (s *settling) tell(ctx context.Context) {
 		return counts[key]
 	}
 	moved := map[int64]bool{}
-	for i := range s.moves {
-		m := &s.moves[i]
+	for _, m := range s.moves {
 		d := m.d
 		moved[d.ID] = true
 		level := slog.LevelInfo

@@ -332,7 +332,7 @@ func TestReceiveBytes(t *testing.T) {
 		eventually(t, "all were read", func() bool {
 			r.w.mu.Lock()
 			defer r.w.mu.Unlock()
-			return len(r.w.runnable) == 1 && r.w.queues[0].blocks[0].count == 20
+			return len(r.w.runnable) == 1 && r.w.queues[0].blocks[0].Count == 20
 		})
 		got, err := r.Receive(t.Context(), 100, longWait)
 		must(t, err)
@@ -363,7 +363,7 @@ func TestEndedElsewhereDuringARead(t *testing.T) {
 			t.Fatal("the job was not read")
 		}
 		w.mu.Lock()
-		b.reads.Distrust() // so that it reads all
+		b.Reads.Distrust() // so that it reads all
 		w.mu.Unlock()
 		flushOnce(t, w, b, func() {
 			must(t, settle(t, client(t, db, Options{}), d.Claim(), nil))
@@ -376,8 +376,8 @@ func TestEndedElsewhereDuringARead(t *testing.T) {
 			t.Errorf("job %d comes again, attempt %d, after it was done", again.ID, again.Attempt)
 		}
 		flushOnce(t, w, b, func() {})
-		if again := take(); again != nil || len(b.seen) > 0 {
-			t.Errorf("then %v comes, and %v is remembered", again, b.seen)
+		if again := take(); again != nil || b.Known() > 0 {
+			t.Errorf("then %v comes, and %d are remembered", again, b.Known())
 		}
 		empty(t, db)
 	})

@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -25,7 +26,7 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 	if !d.isStored() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		d.tx = txPinned
+		d.state.Tx = block.TxPinned
 		return nil
 	}
 	if err := w.pin(ctx, d); err != nil {
@@ -33,11 +34,11 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 	}
 	w.mu.Lock()
 	end := store.End{BlockID: b.at(), Node: w.lease.node, Keep: b.q.set.KeepDone}
-	from, lost := d.from, d.hasEnded() || d.ctx.over
+	from, lost := d.state.From, d.hasEnded() || d.ctx.over
 	var earlier []doneJobs
 	if !lost {
-		for _, part := range byTable(b.withhold(d)) {
-			earlier = append(earlier, doneJobs{part[0].from, doneOf(part)})
+		for _, part := range byTable(d.withhold()) {
+			earlier = append(earlier, doneJobs{part[0].state.From, doneOf(part)})
 		}
 	}
 	one := doneOf([]*Delivery{d}) // here, as the worker may end the job meanwhile: at its timeout, say
@@ -65,7 +66,7 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 	if err == nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		d.tx = txCompleted
+		d.state.Tx = block.TxCompleted
 	}
 	return err
 }
@@ -84,63 +85,22 @@ func (w *Worker) whyUnseen(ctx context.Context, d *Delivery, node string) error 
 		"use READ COMMITTED", lost)
 }
 
-// withhold returns the jobs of d's key that have ended here and are not deleted yet.
-//
-// A key is released when its job ends, before that is committed. If d's transaction
-// committed before that, a crash in between would have the earlier job run again after
-// d's effects. So the transaction deletes the earlier jobs, too. It does not wait for
-// the flusher, which may need the connection that the transaction has.
-//
-// Until d ends, the flusher does not get these acks: it would wait for the transaction's
-// locks. The acks that it has sent already are deleted by whichever comes first. mu is
-// held.
-func (b *block) withhold(d *Delivery) []*Delivery {
-	if d.line() == "" {
-		return nil
-	}
-	before := func(o *Delivery) bool { return o.line() == d.line() && o.tx != txCompleted }
-	var rest []*Delivery
-	for _, o := range b.acks {
-		if before(o) {
-			d.earlier = append(d.earlier, o)
-			b.withheld++
-		} else {
-			rest = append(rest, o)
-		}
-	}
-	b.acks = rest
-	all := slices.Clone(d.earlier)
-	for _, o := range b.sent {
-		if before(o) {
-			all = append(all, o)
-		}
-	}
-	for _, r := range b.refusals { // which would fail it, unless it is no longer refused
-		if r.move == nil && !r.consumes && before(r.d) && r.d != d {
-			r.pause++
-			d.paused = append(d.paused, r)
-			all = append(all, r.d)
-		}
+// withhold returns the jobs of the job's key that have ended here and are not deleted yet, which its transaction
+// deletes: see [block.Block.Withhold]. mu is held.
+func (d *Delivery) withhold() []*Delivery {
+	taken, sent, paused := d.b.Withhold(&d.state)
+	d.earlier, d.paused = append(d.earlier, taken...), append(d.paused, paused...)
+	all := deliveriesOf(slices.Concat(d.earlier, sent))
+	for _, r := range paused {
+		all = append(all, deliveryOf(r.Job))
 	}
 	return all
 }
 
-// handBack gives the flusher the acks that were withheld for d: if its transaction has
-// committed, they find nothing left to delete. mu is held.
-func (b *block) handBack(d *Delivery) {
-	for _, r := range d.paused {
-		if r.pause--; d.tx == txCompleted {
-			r.next = 0
-		}
-	}
-	d.paused = nil
-	if len(d.earlier) == 0 {
-		return
-	}
-	b.acks = append(b.acks, d.earlier...)
-	b.withheld -= len(d.earlier)
-	d.earlier = nil
-	b.q.w.enlist(b)
+// handBack gives the flusher the acks that were withheld for the job. mu is held.
+func (d *Delivery) handBack() {
+	d.b.HandBack(d.earlier, d.paused, d.state.Tx == block.TxCompleted)
+	d.earlier, d.paused = nil, nil
 }
 
 // How long a completion waits for a check-out, and how long the other jobs of a batch stay
@@ -167,17 +127,17 @@ func (w *Worker) pin(ctx context.Context, d *Delivery) error {
 	now := instant.Now()
 	for _, m := range batch {
 		m.inPlaceUntil = max(m.inPlaceUntil, now.Add(mateStays))
-		if m.row == rowLeaving {
-			keepIn(m)
+		if m.state.Row == block.RowLeaving {
+			m.b.KeepIn(&m.state)
 		}
 	}
 	for _, m := range ofKey {
-		m.tx = max(m.tx, txPinned)
+		m.state.Tx = max(m.state.Tx, block.TxPinned)
 	}
 	if w.db.Dialect.SkipLocked == "" {
 		return nil
 	}
-	moving := func(m *Delivery) bool { return m.row != rowFree }
+	moving := func(m *Delivery) bool { return m.state.Row != block.RowFree }
 	for slices.ContainsFunc(batch, moving) {
 		if since(now) > checkOutWait {
 			if len(ofKey) == 1 || !slices.ContainsFunc(ofKey, moving) {

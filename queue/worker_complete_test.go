@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
 // A job's CompleteTx commits the ends of the jobs of its key before it, so that a crash
@@ -144,7 +145,7 @@ func TestOrderOfAckEach(t *testing.T) {
 			w1.mu.Lock()
 			defer w1.mu.Unlock()
 			for _, b := range w1.queues[0].blocks {
-				if b.failures > 0 && len(b.acks) > 0 {
+				if b.failures > 0 && len(b.Acks) > 0 {
 					return true
 				}
 			}
@@ -177,7 +178,7 @@ func TestBatchByKeyAfterACrash(t *testing.T) {
 					must(t, batch[0].CompleteTx(ctx, tx))
 					w1.mu.Lock()
 					for _, d := range batch { // as if it took long
-						if w1.look(d, d.began.Add(time.Hour)); d.row == rowLeaving {
+						if w1.look(d, d.began.Add(time.Hour)); d.state.Row == block.RowLeaving {
 							t.Errorf("%s is to be checked out", d.Payload)
 						}
 					}
@@ -230,7 +231,7 @@ func TestCompleteTxOfASlowJob(t *testing.T) {
 					eventually(t, "it is to be checked out", func() bool {
 						w.mu.Lock()
 						defer w.mu.Unlock()
-						return d.row == rowLeaving || d.from == tableRunning
+						return d.state.Row == block.RowLeaving || d.state.From == tableRunning
 					})
 					if err := d.CompleteTx(ctx, tx); err != nil {
 						t.Logf("completing: %v", err)
@@ -285,7 +286,7 @@ func TestCompleteTxOfASlowBatch(t *testing.T) {
 							defer w.mu.Unlock()
 							return !slices.ContainsFunc(w.queues, func(q *workQueue) bool {
 								for _, b := range q.blocks {
-									if len(b.moves) > 0 {
+									if len(b.Moves) > 0 {
 										return true
 									}
 								}
@@ -330,7 +331,7 @@ func TestCompleteTxThatHoldsTheCheckOut(t *testing.T) {
 					w.mu.Lock()
 					defer w.mu.Unlock()
 					w.look(d, instant.Now().Add(w.slow))
-					return d.row == rowLeaving && len(d.b.moves) == 0
+					return d.state.Row == block.RowLeaving && len(d.b.Moves) == 0
 				})
 			}
 			if err := d.CompleteTx(ctx, tx); err != nil {

@@ -76,7 +76,7 @@ func (t *tally) count(d *Delivery, what verdict, at reading) {
 		return
 	}
 	began, ran := at.skew+micros(d.began), cmp.Or(d.stopped, at.at).Sub(d.began).Microseconds()
-	waited := max(0, began-max(d.ID>>store.IdBits+store.EpochMicro, d.runAt))
+	waited := max(0, began-max(d.ID>>store.IdBits+store.EpochMicro, d.state.RunAt))
 	c := t.counter(countKey{(began + ran) / time.Minute.Microseconds(), d.b.q.id, d.Kind})
 	c.waited, c.ran = c.waited+waited, c.ran+ran
 	switch what {

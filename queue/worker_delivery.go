@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/pace"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -20,35 +21,6 @@ const (
 	tableDelayed = store.AmongDelayed
 	tableRunning = store.AmongRunning
 	tableNone    = store.Nowhere // see Worker.attempt
-)
-
-// A phase is how far a worker has come with a job. It never goes back: an attempt that begins anew is
-// another Delivery.
-type phase uint8
-
-const (
-	phaseRead    phase = iota // in memory: it may begin, or waits for others
-	phaseRunning              // a handler has it, or waits to run it
-	phaseEnded                // it has an outcome, which is not committed
-	phaseWritten              // its outcome is committed, or was given up
-)
-
-// A rowWork is what is under way with a job's row. An outcome that comes meanwhile waits for its end.
-type rowWork uint8
-
-const (
-	rowFree     rowWork = iota
-	rowLeaving          // it is being checked out of its block: it is not in the table of running jobs yet
-	rowUpdating         // it is in that table, and a statement changes it there
-)
-
-// A txWork is what a handler's own transaction has done with its job.
-type txWork uint8
-
-const (
-	txNone      txWork = iota
-	txPinned           // it is about to complete the job, or others of its batch: the job stays in its table
-	txCompleted        // CompleteTx has succeeded
 )
 
 // A Delivery is a job that a worker has been given to process.
@@ -63,29 +35,22 @@ type Delivery struct {
 	// results of its jobs.
 	Callback int64
 
-	b     *block
-	order int64 // its order among the jobs of its key
-	from  table
-	runAt int64 // in µs; of a delayed job
-
-	phase phase
-	row   rowWork
-	tx    txWork
-	what  verdict // of an ended job
+	b     *tenure
+	state block.Job // what its block knows of it: where it is, and how far it has come
+	what  verdict   // of an ended job
 	times
-	footprint
 	trial    trialState
 	limiters uint8 // limiters that it has passed and not left
 	ctx      jobContext
 
-	stuck   error       // why it has failed though its handler has not returned; nil: not so
-	ending  *ending     // its outcome, which arrived while something was under way with its row
-	result  []byte      // of a job of a group
-	saved   *Progress   // the last snapshot; nil: there is none
-	reason  string      // why it was discarded
-	refusal *refusal    // the refusal of one of its steps; nil: none
-	earlier []*Delivery // ended jobs of its key whose acks its transaction writes: see withhold
-	paused  []*refusal  // completions whose transactions write its end: see withhold
+	stuck   error            // why it has failed though its handler has not returned; nil: not so
+	ending  *ending          // its outcome, which arrived while something was under way with its row
+	result  []byte           // of a job of a group
+	saved   *Progress        // the last snapshot; nil: there is none
+	reason  string           // why it was discarded
+	refusal *refusal         // the refusal of one of its steps; nil: none
+	earlier []*block.Job     // ended jobs of its key whose acks its transaction writes: see withhold
+	paused  []*block.Refusal // completions whose transactions write its end: see withhold
 	waiter
 }
 
@@ -97,13 +62,6 @@ type times struct {
 	late         instant.Instant // when its context ended because of its timeout or Stall
 	stopped      instant.Instant // when its handler returned
 	inPlaceUntil instant.Instant // do not check it out until then
-}
-
-// footprint is what a job takes of the room for reading ahead: see worker_ahead.go.
-type footprint struct {
-	unloaded     bool // payload and last snapshot were left in the table
-	unloadedSize int  // their size
-	held         int  // its size as counted
 }
 
 // A waiter is who waits for the fate of a job's outcome.
@@ -118,24 +76,11 @@ func (d *Delivery) isStored() bool {
 	w := d.b.q.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return d.from != tableNone
+	return d.state.From != tableNone
 }
-
-// running reports whether the job has begun and not ended.
-func (d *Delivery) running() bool { return d.phase == phaseRunning }
 
 // hasEnded reports whether the job has an outcome, or was given up.
-func (d *Delivery) hasEnded() bool { return d.phase >= phaseEnded }
-
-// waits reports whether the job was read, has not begun, and has no row of its own.
-func (d *Delivery) waits() bool {
-	return d.phase == phaseRead && d.row == rowFree && d.from != tableRunning
-}
-
-// inPlace reports whether the job runs without a row of its own, and may get one.
-func (d *Delivery) inPlace() bool {
-	return d.running() && d.row == rowFree && d.from != tableRunning && d.tx == txNone
-}
+func (d *Delivery) hasEnded() bool { return d.state.HasEnded() }
 
 // discarded reports whether the job's verdict was that it need not be done.
 func (d *Delivery) discarded() bool { return d.hasEnded() && d.what == discard }
@@ -151,14 +96,26 @@ func (d *Delivery) at() store.JobID { return store.JobID{BlockID: d.b.at(), ID: 
 
 // line identifies the sequence in which the job runs: its key, or the whole block if that is
 // FIFO.
-func (d *Delivery) line() string {
-	if d.b != nil && d.b.fifo {
-		return fifoLine
+func (d *Delivery) line() string { return d.state.Line }
+
+// comesFrom puts the job, whose public fields are known, into a block; nil: into none.
+func (d *Delivery) comesFrom(b *tenure) {
+	line := d.Key
+	if b != nil {
+		line = b.lineOf(d.Key)
 	}
-	return d.Key
+	d.b = b
+	d.state = block.Job{ID: d.ID, Priority: d.Priority, Kind: d.Kind, Line: line, Order: d.ID, Of: d, Size: d.bytes()}
 }
 
-func (d *Delivery) hasKey() bool { return d.line() != "" }
+// bytes returns the size of the job's payload and its last snapshot.
+func (d *Delivery) bytes() int {
+	n := len(d.Payload)
+	if d.saved != nil {
+		n += len(d.saved.State)
+	}
+	return n
+}
 
 // Enqueued returns when the job was enqueued, by the database's clock.
 func (d *Delivery) Enqueued() time.Time { return store.TimeOf(d.ID) }
@@ -192,9 +149,9 @@ func (d *Delivery) Left() time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case d.from == tableNone:
+	case d.state.From == tableNone:
 		return w.opt.Lease
-	case errors.Is(d.ctx.cause, ErrLost), d.b.gone && d.from != tableRunning:
+	case errors.Is(d.ctx.cause, ErrLost), d.b.Gone && d.state.From != tableRunning:
 		return 0
 	}
 	return max(0, w.lease.deadline.Sub(instant.Now()))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
 // handlerSlots are the goroutines that run handlers: the jobs they run, and where the next ones
@@ -61,7 +62,7 @@ func (w *Worker) handleJobs(slot int) {
 		inside = false
 		w.mu.Lock()
 		w.slots[slot] = nil
-		if unit[0].from == tableRunning && w.wasBusy() {
+		if unit[0].state.From == tableRunning && w.wasBusy() {
 			w.nudge() // it is not any more
 		}
 		if w.opt.AckEach {
@@ -125,7 +126,7 @@ func (w *Worker) owesRuns() bool {
 	}
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			if len(b.seen) > 0 || b.serving {
+			if b.Known() > 0 || b.Serving {
 				return true
 			}
 		}
@@ -161,7 +162,7 @@ func (w *Worker) take(unit []*Delivery) []*Delivery {
 }
 
 // begins records the start of a job that was taken out of its block.
-func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
+func (w *Worker) begins(b *tenure, d *Delivery, at instant.Instant) {
 	d.began = at
 	w.begun++
 	w.passLimits(b.q, d)
@@ -175,7 +176,7 @@ func (w *Worker) begins(b *block, d *Delivery, at instant.Instant) {
 
 // timeout returns the timeout of an attempt: that of the job, its kind, or its queue. That of the job is cut to what the queue
 // takes: the job may be older than the setting, or written by hand.
-func (b *block) timeout(d *Delivery) time.Duration {
+func (b *tenure) timeout(d *Delivery) time.Duration {
 	limit := d.Timeout
 	if longest := b.q.set.LongestTimeout(); longest > 0 {
 		limit = min(limit, longest)
@@ -287,18 +288,18 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	switch {
 	case d.hasEnded():
 		return
-	case d.row != rowFree:
+	case d.state.Row != block.RowFree:
 		d.ending = &ending{err, detail}
 		return
 	}
-	inPlace := d.running() && d.from != tableRunning
-	d.phase = phaseEnded
+	inPlace := d.state.Running() && d.state.From != tableRunning
+	d.state.Phase, d.state.Size = block.PhaseEnded, d.bytes()
 	w.lease.clears(d)
 	w.exitLimits(d)
 	b := d.b
-	b.handBack(d)
+	d.handBack()
 	if inPlace {
-		b.active--
+		b.Active--
 	}
 	if w.out[d.at()] == d {
 		delete(w.out, d.at())
@@ -308,18 +309,17 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	what, after := verdictOf(d, err)
 	d.what = what
 	isDone := what == done || what == discard
-	removed := w.opt.AtMostOnce && d.from != tableRunning // its row, before it began
-	if what == handed && !removed && (!b.gone || d.from == tableRunning) {
+	removed := w.opt.AtMostOnce && d.state.From != tableRunning // its row, before it began
+	if what == handed && !removed && (!b.Gone || d.state.From == tableRunning) {
 		if m, ok := w.handsBack(d, err, after); ok {
-			b.moves = append(b.moves, m)
-			b.weigh(d, d.bytes())
+			b.Move(m)
 			w.enlist(b)
 			w.tellClosing()
 			return
 		}
 	}
 	switch {
-	case what == lost, what == handed, b.gone && d.from != tableRunning && !isDone:
+	case what == lost, what == handed, b.Gone && d.state.From != tableRunning && !isDone:
 		w.endElsewhere(d, what, err)
 		return
 	case isDone:
@@ -329,8 +329,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 			"queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 		w.endRemoved(d, buried, err)
 	default:
-		b.moves = append(b.moves, w.moveFor(d, what, after, err, detail))
-		b.weigh(d, d.bytes())
+		b.Move(w.moveFor(d, what, after, err, detail))
 	}
 	w.enlist(b)
 	w.tellClosing()
@@ -341,13 +340,13 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 func (w *Worker) endElsewhere(d *Delivery, what verdict, err error) {
 	if what == handed {
 		w.settled(d, ErrLost)
-		if d.from == tableRunning {
+		if d.state.From == tableRunning {
 			w.toHand = append(w.toHand, d)
 		}
 		return
 	}
 	w.conclude(d, w.c.clock.reading(), lost, err, 0)
-	if !d.b.gone && what == lost {
+	if !d.b.Gone && what == lost {
 		forgetLost(d)
 	}
 }
@@ -363,8 +362,7 @@ func (w *Worker) endDone(d *Delivery, what verdict, err error, removed bool) {
 		w.endRemoved(d, what, err)
 		return
 	}
-	d.b.acks = append(d.b.acks, d)
-	d.b.weigh(d, d.bytes())
+	d.b.Finish(&d.state)
 	if !w.opt.AckEach { // otherwise its key is released when its end is committed
 		w.release(d)
 	}
@@ -372,7 +370,7 @@ func (w *Worker) endDone(d *Delivery, what verdict, err error, removed bool) {
 
 // endRemoved ends a job whose row was deleted before it began. mu is held.
 func (w *Worker) endRemoved(d *Delivery, what verdict, err error) {
-	delete(d.b.seen, d.ID)
+	d.b.ForgetNow(d.ID)
 	w.conclude(d, w.c.clock.reading(), what, err, 0)
 	w.release(d)
 }
@@ -396,26 +394,11 @@ func (w *Worker) tellClosing() {
 
 // release lets the next job of a key begin. mu is held.
 func (slots *handlerSlots) release(d *Delivery) {
-	if d.line() == "" || d.b.gone {
+	if d.line() == "" || d.b.Gone {
 		return
 	}
-	d.b.release(d.line(), d.ID)
+	d.b.Release(d.line(), d.ID)
 	slots.offer(d.b, 1)
-}
-
-// releaseIfMine lets the next job of a key begin after one whose row is gone. Either somebody
-// has cancelled that job, or the block is lost: its new holder runs the job, and this worker
-// does not know yet that its lease is over, because the database's clock was set. So the key
-// waits until the block's fence was read. Whoever has changed the row has taken the block
-// before, so a later read of the fence shows that. mu is held.
-func (box *outbox) releaseIfMine(b *block, key string, id int64) {
-	if key == "" || b.gone {
-		return
-	}
-	b.hold(key, id)
-	b.part(key, id)
-	b.missed = append(b.missed, heldKey{id, key})
-	box.enlist(b)
 }
 
 // conclude is the end of an attempt, for all who want to know of it: whoever waits for the outcome's fate,
@@ -423,7 +406,7 @@ func (box *outbox) releaseIfMine(b *block, key string, id int64) {
 // and after; lost says that none is, since another worker does the job again, or has done it. The first call
 // counts. mu is held.
 func (box *outbox) conclude(d *Delivery, at reading, what verdict, err error, after time.Duration) {
-	if d.phase == phaseWritten {
+	if d.state.Phase == block.PhaseWritten {
 		return
 	}
 	if what == lost {
@@ -442,10 +425,10 @@ func (box *outbox) conclude(d *Delivery, at reading, what verdict, err error, af
 
 // settled tells waiters that a job's outcome is committed, or will not be. mu is held.
 func (box *outbox) settled(d *Delivery, err error) {
-	if d.phase == phaseWritten {
+	if d.state.Phase == block.PhaseWritten {
 		return
 	}
-	d.phase = phaseWritten
+	d.state.Phase = block.PhaseWritten
 	if box.rows[d.at()] == d {
 		delete(box.rows, d.at())
 	}

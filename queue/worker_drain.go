@@ -87,7 +87,7 @@ func (w *Worker) engaged() bool {
 	}
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			if b.serving || b.active > 0 || len(b.acks) > 0 || len(b.moves) > 0 || w.opt.AtMostOnce && len(b.seen) > 0 {
+			if b.Serving || b.Active > 0 || len(b.Acks) > 0 || len(b.Moves) > 0 || w.opt.AtMostOnce && b.Known() > 0 {
 				return true
 			}
 		}

@@ -79,7 +79,7 @@ func TestRunOnce(t *testing.T) {
 func (d *Delivery) isOut() bool {
 	d.b.q.w.mu.Lock()
 	defer d.b.q.w.mu.Unlock()
-	return d.from == tableRunning
+	return d.state.From == tableRunning
 }
 
 // A worker that ends by itself waits for the jobs of a worker that has died, and for those that

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -22,7 +22,7 @@ type flusher struct {
 
 // makeTrip does that work.
 func (f *flusher) makeTrip(ctx context.Context, t *trip) error {
-	if len(t.gone) > 0 { // before anything irreversible
+	if len(t.plan.Gone) > 0 { // before anything irreversible
 		if err := holds(ctx, &f.db.Session, t.b, t.node); err != nil {
 			return err
 		}
@@ -76,20 +76,20 @@ func (f *flusher) ackAndRead(ctx context.Context, t *trip, acks []*sqlrun.Step) 
 
 // readSteps returns the steps that read jobs.
 func (f *flusher) readSteps(t *trip) (steps []*sqlrun.Step) {
-	if t.batch > 0 {
+	if t.plan.Batch > 0 {
 		t.noting = batchStep(t)
 		steps = append(steps, t.noting)
 	}
-	if t.reads {
+	if t.plan.Reads {
 		steps = append(steps, f.fetchStep(t))
 	}
-	if t.delayed {
+	if t.plan.Delayed {
 		steps = append(steps, f.delayedSteps(t)...)
 	}
-	if len(t.loads) > 0 {
+	if len(t.plan.Loads) > 0 {
 		steps = append(steps, f.loadSteps(t)...)
 	}
-	if len(t.waits) > 0 && !f.opt.AtMostOnce {
+	if len(t.plan.Waits) > 0 && !f.opt.AtMostOnce {
 		steps = append(steps, f.checkSteps(t)...)
 	}
 	return steps
@@ -145,7 +145,7 @@ func (f *flusher) removeAll(ctx context.Context, end store.End, list []*Delivery
 		end.Reset()
 		all = nil
 		for _, part := range byTable(list) {
-			here, err := end.Remove(ctx, tx, part[0].from, doneOf(part))
+			here, err := end.Remove(ctx, tx, part[0].state.From, doneOf(part))
 			if err != nil {
 				return err
 			}
@@ -160,7 +160,7 @@ func (f *flusher) removeAll(ctx context.Context, end store.End, list []*Delivery
 func (f *flusher) ackSteps(t *trip, list []*Delivery) (steps []*sqlrun.Step) {
 	end := f.end(t)
 	for _, part := range byTable(list) {
-		steps = append(steps, end.RemoveStep(part[0].from, part[0].Priority, idsOf(part)))
+		steps = append(steps, end.RemoveStep(part[0].state.From, part[0].Priority, idsOf(part)))
 	}
 	return steps
 }
@@ -171,10 +171,10 @@ func byTable(list []*Delivery) (parts [][]*Delivery) {
 	var lists [3][Idle + 1][]*Delivery
 	for _, d := range list {
 		p := 0
-		if d.from == tableReady {
+		if d.state.From == tableReady {
 			p = d.Priority
 		}
-		lists[d.from][p] = append(lists[d.from][p], d)
+		lists[d.state.From][p] = append(lists[d.state.From][p], d)
 	}
 	for from := range lists {
 		for _, part := range lists[from] {
@@ -195,18 +195,18 @@ func idsOf(list []*Delivery) []int64 {
 }
 
 func (f *flusher) fetchStep(t *trip) *sqlrun.Step {
-	t.got, t.fresh = board.Fetched{}, nil
+	t.found.Got, t.fresh = block.Fetched{}, nil
 	stmt := store.FetchReady
-	if t.read.Back {
+	if t.plan.Read.Back {
 		stmt = store.FetchAgain
 	}
-	r := f.reader(stmt, t.b, t.read.Limit, &t.room)
+	r := f.reader(stmt, t.b, t.plan.Read.Limit, &t.plan.Room)
 	return &sqlrun.Step{Stmt: stmt, Args: sqlrun.Args{
-		"queue": t.b.q.id, "divided": t.b.divided, "limit": t.read.Limit,
-		"after1": t.read.After[1], "after2": t.read.After[2], "after3": t.read.After[3], "after4": t.read.After[4],
+		"queue": t.b.q.id, "divided": t.b.divided, "limit": t.plan.Read.Limit,
+		"after1": t.plan.Read.After[1], "after2": t.plan.Read.After[2], "after3": t.plan.Read.After[3], "after4": t.plan.Read.After[4],
 	}, Scan: func(row *sqlrun.Row) error {
 		d := r.ready(row)
-		t.got = board.Fetched{Rows: t.got.Rows + 1, Last: board.Place{Priority: d.Priority, Order: d.ID}}
+		t.found.Got = block.Fetched{Rows: t.found.Got.Rows + 1, Last: block.Place{Priority: d.Priority, Order: d.ID}}
 		t.fresh = append(t.fresh, d)
 		return nil
 	}}
@@ -214,13 +214,14 @@ func (f *flusher) fetchStep(t *trip) *sqlrun.Step {
 
 // delayedSteps returns the steps that read due jobs, and when the next one is due.
 func (f *flusher) delayedSteps(t *trip) []*sqlrun.Step {
-	t.m, t.last, t.ripe = 0, board.Due{}, nil
-	r := f.reader(store.FetchDelayed, t.b, 16, &t.room)
-	args := sqlrun.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": t.due.Limit, "since": t.due.After.At, "after": t.due.After.ID}
+	t.found.Rows, t.found.Last, t.ripe = 0, block.Due{}, nil
+	r := f.reader(store.FetchDelayed, t.b, 16, &t.plan.Room)
+	due := t.plan.Due
+	args := sqlrun.Args{"queue": t.b.q.id, "divided": t.b.divided, "limit": due.Limit, "since": due.After.At, "after": due.After.ID}
 	return []*sqlrun.Step{
 		{Stmt: store.FetchDelayed, Args: args, Scan: func(row *sqlrun.Row) error {
 			d := r.delayed(row)
-			t.m, t.last = t.m+1, d.due()
+			t.found.Rows, t.found.Last = t.found.Rows+1, d.state.Due()
 			t.ripe = append(t.ripe, d)
 			return nil
 		}},
@@ -230,15 +231,15 @@ func (f *flusher) delayedSteps(t *trip) []*sqlrun.Step {
 // checkSteps returns the steps that check whether jobs waiting in memory still exist: somebody
 // may have cancelled them.
 func (f *flusher) checkSteps(t *trip) (steps []*sqlrun.Step) {
-	t.there = map[int64]bool{}
-	for _, part := range byTable(t.waits) {
+	t.found.There = map[int64]bool{}
+	for _, part := range byTable(deliveriesOf(t.plan.Waits)) {
 		args := store.JobArgs(t.b.q.id, t.b.divided, part[0].Priority, idsOf(part))
 		stmt := store.PresentReady
-		if part[0].from == tableDelayed {
+		if part[0].state.From == tableDelayed {
 			stmt = store.PresentDelayed
 		}
 		steps = append(steps, &sqlrun.Step{Stmt: stmt, Args: args, Scan: func(row *sqlrun.Row) error {
-			t.there[row.Int(0)] = true
+			t.found.There[row.Int(0)] = true
 			return nil
 		}})
 	}
@@ -280,12 +281,12 @@ func (f *flusher) consume(ctx context.Context, t *trip) error {
 func (f *flusher) passOver(t *trip) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if len(t.b.refusals) == 0 && !f.choice.selective {
+	if len(t.b.Refusals) == 0 && !f.choice.selective {
 		return
 	}
 	stays := func(d *Delivery) bool {
-		refused := func(r *refusal) bool { return r.d.ID == d.ID }
-		if !f.choice.leavesRow(t.b, d) && !t.b.bars(d.line()) && !slices.ContainsFunc(t.b.refusals, refused) {
+		refused := func(r *block.Refusal) bool { return r.Job.ID == d.ID }
+		if !f.choice.leavesRow(t.b, d) && !t.b.Bars(d.line()) && !slices.ContainsFunc(t.b.Refusals, refused) {
 			return false
 		}
 		t.passed = append(t.passed, d)

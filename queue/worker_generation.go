@@ -112,7 +112,7 @@ type laterRow struct {
 
 // forwardPart moves some jobs of a block, and returns their number. Jobs that the database
 // refuses to move stay, and are tried again later.
-func (w *Worker) forwardPart(ctx context.Context, b *block, to store.Generation, node string) (moved int, err error) {
+func (w *Worker) forwardPart(ctx context.Context, b *tenure, to store.Generation, node string) (moved int, err error) {
 	var part []laterRow
 	write := func(only []laterRow) error {
 		var twins []laterRow
@@ -154,7 +154,7 @@ func (w *Worker) forwardPart(ctx context.Context, b *block, to store.Generation,
 }
 
 // stickTwins records that jobs cannot be moved yet because another one waits in their new block that has their id.
-func (w *Worker) stickTwins(b *block, to store.Generation, twins []laterRow) {
+func (w *Worker) stickTwins(b *tenure, to store.Generation, twins []laterRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i := range twins {
@@ -167,7 +167,7 @@ func (w *Worker) stickTwins(b *block, to store.Generation, twins []laterRow) {
 
 // forwardSome moves those of a block's jobs that are not due soon, or only the given ones. It leaves
 // out those whose id another one has in their new block.
-func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *block, to store.Generation, node string,
+func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *tenure, to store.Generation, node string,
 	only []laterRow,
 ) (moved, twins []laterRow, err error) {
 	args := sqlrun.Args{
@@ -215,7 +215,7 @@ func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *block, 
 
 // mayMove leaves out jobs that were refused a moment ago, or that are not among the given ones.
 // It forgets refused jobs that no longer exist.
-func (w *Worker) mayMove(b *block, all, only []laterRow) []laterRow {
+func (w *Worker) mayMove(b *tenure, all, only []laterRow) []laterRow {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if only == nil {
@@ -231,14 +231,14 @@ func (w *Worker) mayMove(b *block, all, only []laterRow) []laterRow {
 			return !slices.Contains(only, r)
 		}
 		stuck := b.stuck[r.id]
-		return stuck != nil && at < stuck.next
+		return stuck != nil && at < stuck.Next
 	})
 }
 
 // withRoom leaves out jobs that cannot be moved yet because another job with their id waits in
 // the target block. If one arrives there just now, the transaction fails, and the next one sees
 // it.
-func withRoom(ctx context.Context, tx *sqlrun.Session, b *block,
+func withRoom(ctx context.Context, tx *sqlrun.Session, b *tenure,
 	rows []sqlrun.Args,
 ) (left []sqlrun.Args, ids []int64, err error) {
 	byTarget, taken := map[int][]int64{}, map[int64]bool{}

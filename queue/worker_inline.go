@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/pace"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/rig"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -42,9 +43,10 @@ func (w *Worker) attempt(ctx context.Context, jobs []Job, number int) (all []rig
 		// The host's clock: there is no other one, and nothing is compared with it.
 		id := store.TickOf(time.Now().UnixMicro()) + int64(i) //nolint:forbidigo // see above
 		d := &Delivery{
-			Job: j, ID: id, Attempt: number, order: id, from: tableNone, phase: phaseRunning, times: times{began: instant.Now()},
-			b: &block{q: &workQueue{w: w, name: j.Queue, set: &set}},
+			Job: j, ID: id, Attempt: number, times: times{began: instant.Now()},
 		}
+		d.comesFrom(newTenure(&workQueue{w: w, name: j.Queue, set: &set}))
+		d.state.From, d.state.Phase = tableNone, block.PhaseRunning
 		d.ctx.base = ctx
 		if limit := d.b.timeout(d); limit > 0 {
 			d.over = d.began.Add(limit)
@@ -96,7 +98,7 @@ func (w *Worker) outcomes(unit []*Delivery, results []tried) []rig.Outcome {
 			what, after = buried, 0
 		}
 		all[i] = rig.Outcome{
-			Delivery: d, Verdict: words[what], Err: asReturned(err), After: after, Stack: results[i].stack, Completed: d.tx != txNone,
+			Delivery: d, Verdict: words[what], Err: asReturned(err), After: after, Stack: results[i].stack, Completed: d.state.Tx != block.TxNone,
 		}
 	}
 	return all
@@ -242,8 +244,8 @@ func (w *Worker) lookAnew() {
 	defer w.mu.Unlock()
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			b.reads.Anew()
-			b.dues.Ripe = true
+			b.Reads.Anew()
+			b.Dues.Ripe = true
 			w.enlist(b)
 		}
 	}

@@ -186,7 +186,7 @@ func (k *kindChoice) noteKinds(q *workQueue, all []workerRow, name string) {
 	if !slices.Equal(others, q.others) {
 		q.others = others
 		for _, b := range q.blocks {
-			b.sortAnew()
+			q.w.sortAnew(b)
 		}
 	}
 }
@@ -215,14 +215,6 @@ func (q *workQueue) stranger(kind string) *limit.Limiter {
 	return q.unhandledKinds
 }
 
-// barrierOf returns the limiter that holds back a job of a kind, or nil. mu is held.
-func (q *workQueue) barrierOf(kind string) *limit.Limiter {
-	if q.w.choice.knows(kind) {
-		return q.limiterOf(kind)
-	}
-	return q.stranger(kind)
-}
-
 // A kindOf is a kind of a queue.
 type kindOf struct {
 	q    *workQueue
@@ -243,60 +235,11 @@ func (k *kindChoice) tellUnknown(q *workQueue) {
 	}
 }
 
-// makeReady makes a job that counts already startable, unless this worker does not handle its
-// kind. mu is held.
-func (b *block) makeReady(d *Delivery) {
-	if b.q.w.choice.knows(d.Kind) {
-		b.ready.Put(d.place(), d)
-		return
-	}
-	b.count--
-	b.setAside(b.q.stranger(d.Kind), d)
-}
-
-// sortAnew sorts the jobs that were read and have not begun again, after the kinds that this
+// sortAnew sorts the jobs of a block that have not begun again, after the kinds that this
 // worker or others handle have changed. mu is held.
-func (b *block) sortAnew() {
-	var list []*Delivery
-	take := func(s *readyList) {
-		list = slices.AppendSeq(list, s.All())
-		*s = readyList{}
-	}
-	for _, g := range []*limit.Limiter{b.q.othersKinds, b.q.unhandledKinds, b.q.unnamedKinds} {
-		if g == nil {
-			continue
-		}
-		if s := b.aside[g]; s != nil {
-			take(s)
-			delete(b.aside, g)
-		}
-		if first := b.skipped[g]; first != 0 {
-			delete(b.skipped, g)
-			b.readFrom(first)
-		}
-	}
-	b.count += len(list)
-	take(&b.ready)
-	if b.left {
-		b.left = false
-		b.dues.Anew()
-	}
-	for _, d := range list {
-		b.makeReady(d)
-	}
-	b.q.w.offer(b, len(list))
-	b.q.w.enlist(b)
-}
-
-// leavesDelayed reports whether a due job stays in its table because this worker does not
-// handle its kind. A ready job need not: it can be read again by its id; nor one of a key,
-// whose place others know.
-func (b *block) leavesDelayed(d *Delivery, g *limit.Limiter) bool {
-	if !g.Barred() || d.from != tableDelayed || d.line() != "" {
-		return false
-	}
-	b.left = true
-	return true
+func (w *Worker) sortAnew(b *tenure) {
+	w.offer(b, b.SortAnew(b.q.othersKinds, b.q.unhandledKinds, b.q.unnamedKinds))
+	w.enlist(b)
 }
 
 // yield marks the blocks of a queue that should go to workers that handle other kinds.
@@ -317,7 +260,7 @@ func (w *Worker) yield(q *workQueue) {
 }
 
 // yields reports whether a block should go to others, and for which kind. mu is held.
-func yields(b *block, at instant.Instant) (kind string, goes bool) {
+func yields(b *tenure, at instant.Instant) (kind string, goes bool) {
 	if kind = b.forOthers(); kind == "" {
 		b.waiting = 0
 		return "", false
@@ -325,26 +268,17 @@ func yields(b *block, at instant.Instant) (kind string, goes bool) {
 	if b.waiting == 0 {
 		b.waiting = at
 	}
-	if b.leaving || !b.open() || b.kept != 0 && at.Sub(b.kept) < keepFor {
+	if b.Leaving || !b.Open() || b.kept != 0 && at.Sub(b.kept) < keepFor {
 		return "", false
 	}
-	return kind, b.exhausted() || at.Sub(b.waiting) >= kindTurn && at.Sub(b.from) >= kindTurn
+	return kind, b.Exhausted() || at.Sub(b.waiting) >= kindTurn && at.Sub(b.from) >= kindTurn
 }
 
 // forOthers returns the kind of the block's first job that only others handle, or "". mu is
 // held.
-func (b *block) forOthers() string {
-	g := b.q.othersKinds
-	if g != nil {
-		if s := b.aside[g]; s != nil {
-			for d := range s.FirstOf(1) {
-				return d.Kind
-			}
-		}
-		if first := b.skipped[g]; first != 0 { // all jobs that were held back here have been cancelled
-			delete(b.skipped, g)
-			b.readFrom(first)
-		}
+func (b *tenure) forOthers() string {
+	if kind := b.FirstAt(b.q.othersKinds); kind != "" {
+		return kind
 	}
 	if b.strand != "" && b.q.othersDo(b.strand) {
 		return b.strand
@@ -352,23 +286,9 @@ func (b *block) forOthers() string {
 	return ""
 }
 
-// exhausted reports whether the block has nothing left for this worker. mu is held.
-func (b *block) exhausted() bool {
-	if b.ready.Len() > 0 || len(b.unloaded) > 0 || len(b.doubted) > 0 || b.active > 0 ||
-		b.reads.Unseen || b.reads.Full || b.reads.Dirty || b.serving || len(b.resumed) > 0 {
-		return false
-	}
-	for g, s := range b.aside {
-		if !g.Barred() && s.Len() > 0 {
-			return false
-		}
-	}
-	return true
-}
-
 // nudgeIfExhausted wakes a flusher for a block that goes to other workers. mu is held.
-func (w *Worker) nudgeIfExhausted(b *block) {
-	if w.choice.selective && b.exhausted() {
+func (w *Worker) nudgeIfExhausted(b *tenure) {
+	if w.choice.selective && b.Exhausted() {
 		if _, goes := yields(b, instant.Now()); goes {
 			w.nudge()
 		}
@@ -401,7 +321,7 @@ func (k *kindChoice) strands(q *workQueue, r *runningRow) bool {
 
 // leavesRow reports whether a worker that removes what it reads leaves a job in its table: it
 // does not handle the kind, or the job is behind one of its key that it has left. mu is held.
-func (k *kindChoice) leavesRow(b *block, d *Delivery) bool {
+func (k *kindChoice) leavesRow(b *tenure, d *Delivery) bool {
 	line := d.line()
 	switch {
 	case !k.selective:

@@ -42,9 +42,10 @@ func TestNoJobBeginsWithoutTheLease(t *testing.T) {
 			w := b.q.w
 			w.assemble()
 			w.log, w.c, w.base = quiet(), &Client{}, t.Context()
-			b.q.blocks = map[int]*block{0: b}
+			b.q.blocks = map[int]*tenure{0: b}
 			w.tally.counts = map[countKey]*count{}
-			w.queues, w.opt.AtMostOnce, w.lease.node = []*workQueue{b.q}, c.atMostOnce, "me"
+			w.queues, w.lease.node = []*workQueue{b.q}, "me"
+			w.terms.AtMostOnce, w.opt.AtMostOnce = c.atMostOnce, c.atMostOnce
 			begun, calls := 0, make(chan int, 1)
 			handler := &kindHandler{one: func(context.Context, *Delivery) error { begun++; return nil }}
 			if c.batch > 0 {
@@ -55,9 +56,9 @@ func TestNoJobBeginsWithoutTheLease(t *testing.T) {
 			}
 			w.others = handler
 			for i := range max(1, c.batch) {
-				d := ready(int64(i+1), "")
-				d.b, d.ctx.base = b, t.Context()
-				b.add(d)
+				d := ready(b, int64(i+1))
+				d.ctx.base = t.Context()
+				b.Add(&d.state)
 			}
 			w.lease.lasts(instant.Now().Add(time.Hour))
 			w.mu.Lock()

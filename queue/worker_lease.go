@@ -17,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -105,7 +106,7 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 			continue // it was given twice
 		}
 		q := &workQueue{
-			w: w, id: set.ID, name: set.Name, set: set, blocks: map[int]*block{}, joining: true, limits: w.limits.Queue(set.ID, set.Name),
+			w: w, id: set.ID, name: set.Name, set: set, blocks: map[int]*tenure{}, joining: true, limits: w.limits.Queue(set.ID, set.Name),
 		}
 		queues, names[q.id] = append(queues, q), q.name
 	}
@@ -410,45 +411,38 @@ func (w *Worker) bereave(d *Delivery, cause error) {
 
 // forgo gives up a checked-out job that has not started. mu is held.
 func (w *Worker) forgo(d *Delivery) {
-	d.phase = phaseEnded
+	d.state.Phase = block.PhaseEnded
 	w.disregard(d)
 	w.acquit(d)
 }
 
 // drop forgets a block that no longer belongs to this worker. mu is held.
-func (w *Worker) drop(b *block, cause error) {
-	if b.gone {
+func (w *Worker) drop(b *tenure, cause error) {
+	if b.Gone {
 		return
 	}
-	b.gone = true
+	b.Gone = true
 	delete(b.q.blocks, b.divided)
 	w.forsake(b)
-	for d := range b.unstarted() { // checked out and not started: whoever finds the row begins it
-		if d.from == tableRunning {
-			w.forgo(d)
+	for j := range b.Unstarted() { // checked out and not started: whoever finds the row begins it
+		if j.From == tableRunning {
+			w.forgo(deliveryOf(j))
 		}
 	}
-	for _, d := range b.seen {
-		if d.from == tableRunning || d.hasEnded() {
+	for j := range b.AllSeen() {
+		if j.From == tableRunning || j.HasEnded() {
 			continue
 		}
+		d := deliveryOf(j)
 		d.ctx.end(cause)
-		if d.phase == phaseRead && d.row == rowFree {
+		if j.Phase == block.PhaseRead && j.Row == block.RowFree {
 			w.acquit(d)
 		}
 	}
-	var kept []move
-	for _, m := range b.moves {
-		if m.d.from == tableRunning {
-			kept = append(kept, m)
-			continue
-		}
-		w.undone([]move{m})
-	}
-	b.moves, b.missed, b.doubted, b.count = kept, nil, nil, 0
-	b.ready, b.unloaded, b.aside = readyList{}, nil, nil
-	b.lighten()
-	b.keyQueues = map[string]*keyQueue{}
+	moves := b.Moves
+	b.Moves = nil
+	w.undone(movesOf(moves)) // which keeps those of jobs with rows of their own
+	b.Drop()
 	b.q.recheck()
 	w.enlistGone(b)
 }
@@ -535,12 +529,10 @@ func (w *Worker) giveUp(d *Delivery) {
 	if d.hasEnded() {
 		return
 	}
-	if d.running() && d.from != tableRunning {
-		d.b.active--
-	}
-	d.phase = phaseEnded
+	d.b.Disengage(&d.state)
+	d.state.Phase = block.PhaseEnded
 	w.exitLimits(d)
-	if d.from == tableRunning {
+	if d.state.From == tableRunning {
 		delete(w.out, d.at())
 		w.toHand = append(w.toHand, d)
 	}
@@ -594,7 +586,7 @@ func (w *Worker) abandon(ctx context.Context) {
 	w.lease.over = true // it does not rejoin
 	node := cmp.Or(w.lease.node, w.lease.last)
 	late := w.lateMoves()
-	hand := map[*block][]int64{}
+	hand := map[*tenure][]int64{}
 	for _, d := range w.out {
 		hand[d.b] = append(hand[d.b], d.ID)
 	}

@@ -23,7 +23,7 @@ func (q *workQueue) limiterOf(kind string) *limit.Limiter {
 	if !q.limits.Limited() || kind == "" {
 		return nil
 	}
-	if l := q.limits.Of(kind); l != nil || !q.w.choice.perCaller {
+	if l := q.limits.Of(kind); l != nil || !q.w.terms.PerCaller {
 		return l
 	}
 	return q.unnamedKinds // see worker_kinds.go
@@ -72,7 +72,7 @@ func (w *Worker) exitLimits(d *Delivery) {
 // reopen lets n jobs continue that wait at a limiter. mu is held.
 func (w *Worker) reopen(q *workQueue, l *limit.Limiter, n int) {
 	for _, b := range q.blocks {
-		b.resumeOf(l)
+		b.ResumeOf(l)
 		w.offer(b, 0)
 	}
 	for range min(n, w.idle) {
@@ -191,15 +191,15 @@ func (s limited) Demand(l *limit.Limiter) (d limit.Demand) {
 	}
 	d.Aside = map[*limit.Limiter]int{}
 	for _, b := range q.blocks {
-		if !b.startable() {
+		if !b.Startable() {
 			continue
 		}
 		if l.Kind == "" {
-			d.Ready += b.count
+			d.Ready += b.Count
 		}
-		for kind, waits := range b.aside {
+		for kind, waits := range b.Aside() {
 			if kind == l || l.Kind == "" && !kind.Barred() && w.choice.wanted.takes(kind.Kind) {
-				d.Aside[kind] += waits.Len()
+				d.Aside[kind] += waits
 			}
 		}
 	}

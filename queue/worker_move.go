@@ -11,6 +11,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -31,6 +32,30 @@ type move struct {
 	detail   string
 	here     bool  // its row existed
 	keep     int64 // retention of a dead job
+}
+
+// Of and Out make it a [block.Move].
+func (m *move) Of() *block.Job { return &m.d.state }
+
+// Out reports whether it is a check-out.
+func (m *move) Out() bool { return m.out }
+
+// movesOf returns a block's moves as the worker has made them.
+func movesOf(list []block.Move) []*move {
+	all := make([]*move, len(list))
+	for i, m := range list {
+		all[i], _ = m.(*move)
+	}
+	return all
+}
+
+// blockMoves is the reverse of movesOf.
+func blockMoves(list []*move) []block.Move {
+	all := make([]block.Move, len(list))
+	for i, m := range list {
+		all[i] = m
+	}
+	return all
 }
 
 // limitText shortens an error's text, and makes it storable.
@@ -55,11 +80,10 @@ func (f *moveGroup) attempt(id int64) int {
 }
 
 // groupMoves groups moves by the statements that they need.
-func groupMoves(moves []move) []*moveGroup {
+func groupMoves(moves []*move) []*moveGroup {
 	var all []*moveGroup
-	for i := range moves {
-		m := &moves[i]
-		f := &moveGroup{from: m.d.from, dead: m.verdict == buried && !m.out, out: m.out}
+	for _, m := range moves {
+		f := &moveGroup{from: m.d.state.From, dead: m.verdict == buried && !m.out, out: m.out}
 		if f.from == tableReady {
 			f.priority = m.d.Priority
 		}
@@ -77,7 +101,7 @@ func groupMoves(moves []move) []*moveGroup {
 
 // commitMoves writes moves of a block in one transaction. It leaves out jobs that no longer
 // exist: somebody else has finished them.
-func (f *flusher) commitMoves(ctx context.Context, b *block, node string, moves []move) error {
+func (f *flusher) commitMoves(ctx context.Context, b *tenure, node string, moves []*move) error {
 	all := groupMoves(moves)
 	needsBlock := slices.ContainsFunc(all, func(f *moveGroup) bool { return f.from != tableRunning })
 	return f.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
@@ -95,7 +119,7 @@ func (f *flusher) commitMoves(ctx context.Context, b *block, node string, moves 
 
 // holds returns errBlockLost unless a block is still this worker's, until the end of
 // the transaction.
-func holds(ctx context.Context, tx *sqlrun.Session, b *block, node string) error {
+func holds(ctx context.Context, tx *sqlrun.Session, b *tenure, node string) error {
 	var fence int64
 	err := tx.Get(ctx, store.StillMine, sqlrun.Args{"queue": b.q.id, "divided": b.divided, "fence": b.fence, "node": node}, &fence)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -214,23 +238,22 @@ func (w *Worker) moved(m *move, node string) {
 		w.conclude(d, at, lost, ErrLost, 0)
 	}
 	w.logMoved(m)
-	if b.gone {
+	if b.Gone {
 		return
 	}
-	if d.from != tableRunning {
-		b.forget = append(b.forget, d.ID)
-		b.reads.Dirty = true // to be forgotten
+	if d.state.From != tableRunning {
+		b.Forget(d.ID)
 	}
-	b.spare(d)
+	b.Spare(&d.state)
 	if m.here && m.verdict != buried {
 		w.setDue(b, w.c.clock.now()+m.delay.Microseconds())
 		if m.holds {
-			b.part(d.line(), d.ID)
+			b.Part(d.line(), d.ID)
 			return
 		}
 	}
 	if !m.here {
-		w.releaseIfMine(b, d.line(), d.ID)
+		b.ReleaseIfHeld(d.line(), d.ID)
 		return
 	}
 	w.release(d)
@@ -255,7 +278,7 @@ func (w *Worker) logMoved(m *move) {
 func repeatOf(d *Delivery, why string) string { return d.Queue + "\n" + d.Kind + "\n" + why }
 
 // setDue schedules a look at a block's delayed jobs when one is due. mu is held.
-func (w *Worker) setDue(b *block, us int64) {
+func (w *Worker) setDue(b *tenure, us int64) {
 	now := w.c.clock.now()
 	if b.due > now && b.due <= us {
 		return
@@ -264,9 +287,8 @@ func (w *Worker) setDue(b *block, us int64) {
 	time.AfterFunc(max(0, time.Duration(us-now)*time.Microsecond)+time.Millisecond, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		if !b.gone {
-			b.dues.Ripe = true
-			b.reads.Dirty = b.reads.Dirty || len(b.forget) > 0 // to be forgotten there
+		if !b.Gone {
+			b.IsDue()
 			w.enlist(b)
 		}
 	})

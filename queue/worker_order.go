@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
 // Which job a worker begins next. It serves its queues in turn, one job each. Within a queue it
@@ -20,48 +20,23 @@ import (
 // patience is how long a queue waits for blocks that are about to be read.
 const patience = 250 * time.Millisecond
 
-// A readyList holds jobs that may start, or wait to, ordered by their places.
-type readyList = board.Ready[*Delivery]
-
-// place returns the job's position among those that may start.
-func (d *Delivery) place() board.Place { return board.Place{Priority: d.Priority, Order: d.order} }
-
-// due is the job's place among the delayed ones.
-func (d *Delivery) due() board.Due { return board.Due{At: d.runAt, ID: d.ID} }
-
 // Spot returns the block's position among those of its queue that have ready jobs.
-func (b *block) Spot() *board.Spot { return &b.spot }
-
-// head returns the place of the first of the block's jobs that may start, if there is one.
-func (b *block) head() (h board.Place, ok bool) {
-	for p := range b.ready {
-		h, ok = b.ready.First(p)
-		for g, s := range b.aside {
-			if first, has := s.First(p); has && b.q.opens(g) && (!ok || first.Before(h)) {
-				h, ok = first, true
-			}
-		}
-		if ok {
-			return h, true
-		}
-	}
-	return h, false
-}
+func (b *tenure) Spot() *block.Spot { return &b.spot }
 
 // unread reports whether a block without startable jobs is about to be read: its first jobs, or
-// those after b.reads.ReadTo.
-func (b *block) unread() bool {
-	return !b.spot.Listed && (b.reads.Unseen || b.reads.Full) && b.readable()
+// those after b.Reads.ReadTo.
+func (b *tenure) unread() bool {
+	return !b.spot.Listed && (b.Reads.Unseen || b.Reads.Full) && b.readable()
 }
 
 // readable reports whether the block is read as soon as there is reason to.
-func (b *block) readable() bool {
-	return b.open() && b.failures == 0 && b.room() && !b.crowded()
+func (b *tenure) readable() bool {
+	return b.Open() && b.failures == 0 && b.HasRoom() && !b.Crowded()
 }
 
 // list inserts a block into its queue's heap, or moves it there. mu is held.
-func (q *workQueue) list(b *block) {
-	h, ok := b.head()
+func (q *workQueue) list(b *tenure) {
+	h, ok := b.Head()
 	if !ok {
 		return
 	}
@@ -114,13 +89,13 @@ func (w *Worker) popReady() *Delivery {
 }
 
 // pop takes the next job of a queue out of its block. mu is held.
-func (q *workQueue) pop(at instant.Instant) (*Delivery, *block) {
+func (q *workQueue) pop(at instant.Instant) (*Delivery, *tenure) {
 	w := q.w
 	for len(q.heap) > 0 {
 		b := q.heap[0]
-		h, ok := b.head()
+		h, ok := b.Head()
 		switch {
-		case !ok || !b.startable():
+		case !ok || !b.Startable():
 			q.unlist()
 			continue
 		case b.spot.First.Before(h): // its first job is gone
@@ -134,17 +109,17 @@ func (q *workQueue) pop(at instant.Instant) (*Delivery, *block) {
 		if q.waitsFor(h, at) {
 			return nil, nil
 		}
-		d := b.pop()
-		if b.room() || len(b.unloaded) > 0 {
+		j := b.Pop()
+		if b.HasRoom() || b.Lacks() {
 			w.enlist(b)
 		}
-		if next, ok := b.head(); ok {
+		if next, ok := b.Head(); ok {
 			q.heap.Set(b, next)
 		} else {
 			q.unlist()
 		}
-		if d != nil {
-			return d, b
+		if j != nil {
+			return deliveryOf(j), b
 		}
 	}
 	return nil, nil
@@ -152,7 +127,7 @@ func (q *workQueue) pop(at instant.Instant) (*Delivery, *block) {
 
 // waitsFor reports whether a job whose turn has come waits for blocks that are about to be read,
 // or taken, and may have an older one. mu is held.
-func (q *workQueue) waitsFor(h board.Place, at instant.Instant) bool {
+func (q *workQueue) waitsFor(h block.Place, at instant.Instant) bool {
 	if q.known || q.w.alone {
 		return false
 	}
@@ -169,7 +144,7 @@ func (q *workQueue) waitsFor(h board.Place, at instant.Instant) bool {
 
 // olderUnread reports whether a block that is about to be read may have an older job. It notes
 // if there is none that is about to be read. mu is held.
-func (q *workQueue) olderUnread(h board.Place) bool {
+func (q *workQueue) olderUnread(h block.Place) bool {
 	q.known = true
 	if len(q.heap) == len(q.blocks) {
 		return false
@@ -177,7 +152,7 @@ func (q *workQueue) olderUnread(h board.Place) bool {
 	older := false
 	for _, b := range q.blocks {
 		if b.unread() {
-			q.known, older = false, older || b.reads.Unseen || b.reads.ReadTo.Before(h)
+			q.known, older = false, older || b.Reads.Unseen || b.Reads.ReadTo.Before(h)
 		}
 	}
 	return older
@@ -186,13 +161,13 @@ func (q *workQueue) olderUnread(h board.Place) bool {
 // neediest removes and returns the block that a flusher serves next: alternately the first one,
 // and the one with the fewest jobs left among those that have more to read, since the others will
 // wait for it. mu is held.
-func (w *Worker) neediest() *block {
+func (w *Worker) neediest() *tenure {
 	at := 0
 	if w.needs = !w.needs; w.needs {
 		least := max(w.opt.Batch, w.reads.size) / 2
 		for i, b := range w.serve {
-			if b.reads.Full && b.count < least && b.readable() {
-				at, least = i, b.count
+			if b.Reads.Full && b.Count < least && b.readable() {
+				at, least = i, b.Count
 			}
 		}
 	}

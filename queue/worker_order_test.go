@@ -9,7 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -69,7 +69,7 @@ func inTurn(jobs []Job, ids []int64) (want []int64) {
 // A block that cannot be read delays the others for a moment only, and one that was not read
 // yet, or has more, until it was read.
 func TestOlderUnread(t *testing.T) {
-	w, q := &Worker{patience: patience}, &workQueue{set: &store.Queue{Settings: store.Settings{State: "active"}}, blocks: map[int]*block{}}
+	w, q := &Worker{patience: patience}, &workQueue{set: &store.Queue{Settings: store.Settings{State: "active"}}, blocks: map[int]*tenure{}}
 	w.opt.Batch, w.queues, q.w = 100, []*workQueue{q}, w
 	w.work.L, w.chores.L, w.lease.deadline = &w.mu, &w.mu, instant.Now().Add(longWait)
 	for i := range 2 {
@@ -79,7 +79,7 @@ func TestOlderUnread(t *testing.T) {
 	}
 	other := q.blocks[1]
 	for i := range 6 {
-		q.blocks[0].add(ready(int64(10*i+10), ""))
+		q.blocks[0].Add(&ready(q.blocks[0], int64(10*i+10)).state)
 	}
 	w.offer(q.blocks[0], 0)
 	for _, c := range []struct {
@@ -87,16 +87,16 @@ func TestOlderUnread(t *testing.T) {
 		when  func()
 		waits bool
 	}{
-		{"it was not read yet", func() { other.reads.Unseen = true }, true},
+		{"it was not read yet", func() { other.Reads.Unseen = true }, true},
 		{"it cannot be read", func() { other.failures = 1 }, false},
 		{"it has more, which may be older", func() {
-			other.reads.Unseen, other.failures, other.reads.Full, other.reads.ReadTo = false,
-				0, true, board.Place{Priority: Normal, Order: 1}
+			other.Reads.Unseen, other.failures, other.Reads.Full, other.Reads.ReadTo = false,
+				0, true, block.Place{Priority: Normal, Order: 1}
 		}, true},
-		{"or is younger", func() { other.reads.ReadTo = board.Place{Priority: Normal, Order: 1000} }, false},
-		{"of a more urgent priority", func() { other.reads.ReadTo = board.Place{Priority: Urgent, Order: 1000} }, true},
-		{"it is to go", func() { other.leaving = true }, false},
-		{"it is read for long", func() { other.leaving = false; q.waitsFrom = instant.Now().Add(-patience) }, false},
+		{"or is younger", func() { other.Reads.ReadTo = block.Place{Priority: Normal, Order: 1000} }, false},
+		{"of a more urgent priority", func() { other.Reads.ReadTo = block.Place{Priority: Urgent, Order: 1000} }, true},
+		{"it is to go", func() { other.Leaving = true }, false},
+		{"it is read for long", func() { other.Leaving = false; q.waitsFrom = instant.Now().Add(-patience) }, false},
 	} {
 		c.when()
 		q.recheck()
@@ -115,9 +115,9 @@ func TestQueuesByTurns(t *testing.T) {
 		b := newBlock(100)
 		b.q.w, b.q.name = w, fmt.Sprint(i)
 		for n := range 3 {
-			d := ready(int64(1000*i+n+1), "")
+			d := ready(b, int64(1000*i+n+1))
 			d.Queue = b.q.name
-			b.add(d)
+			b.Add(&d.state)
 		}
 		w.offer(b, 0)
 	}

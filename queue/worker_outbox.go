@@ -10,20 +10,15 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
-	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // A trip is a flusher's work for a block at a time: it writes the outcomes of jobs, and reads the next ones,
 // in one round trip where possible. The plan is made, and the result applied, under the worker's mutex.
 type trip struct {
-	tripPlan
-	tripResult
-}
-
-// A tripPlan says what a trip writes and reads. Of moves and acks it keeps what is still to be written.
-type tripPlan struct {
-	b         *block
+	b         *tenure
+	plan      *block.Plan
 	at        instant.Instant // when it began
 	node      string
 	keyed     bool
@@ -31,19 +26,11 @@ type tripPlan struct {
 	tied      bool          // some of the acks have ties (unique keys, groups), or all jobs are kept
 	sentinels bool          // place sentinels
 
-	moves []move
+	// What of the plan is still to be written.
 	acks  []*Delivery
-	again []*refusal // refused before, to be tried again
-	gone  []heldKey  // jobs whose keys continue if the block is still this worker's
+	moves []*move
 
-	reads   bool // reads ready jobs
-	read    board.Read
-	delayed bool // reads jobs that are due
-	due     board.DueRead
-	batch   int         // the batch size to write to the block's row; 0: no change
-	room    allowance   // payload bytes that may be kept
-	loads   []*Delivery // jobs whose payloads to read
-	waits   []*Delivery // jobs to check for existence
+	tripResult
 }
 
 // A tripResult is what a trip has done and found, even if it failed later on.
@@ -53,21 +40,16 @@ type tripResult struct {
 
 	ended    []*Delivery     // acks that are committed, whatever happens to the rest
 	deleted  map[int64]bool  // if it matters: which of their rows existed
-	moved    []move          // committed moves
+	moved    []*move         // committed moves
 	consumed []*Delivery     // retried claims, with their results: see mine
 	mine     []bool          // whether their rows existed
 	refused  []refusedEnd    // steps to set aside
 	barred   map[string]bool // their keys
 	passed   []*Delivery     // read jobs that stay in their table: refused, or behind such a job
 
-	there  map[int64]bool    // those of waits that exist
-	loaded map[int64]payload // the payloads read
-
-	fresh []*Delivery   // the ready jobs read
-	got   board.Fetched // their number and size
-	ripe  []*Delivery   // the due jobs read
-	m     int           // their number
-	last  board.Due
+	fresh, ripe []*Delivery       // the ready and due jobs read
+	loaded      map[int64]payload // the payloads read
+	found       block.Found
 }
 
 // An outbox holds what is still to be written: the blocks with ended or moved jobs, refused
@@ -77,9 +59,9 @@ type outbox struct {
 	life *lifetime
 
 	chores   sync.Cond                 // wakes flushers that wait for blocks
-	serve    []*block                  // blocks that need a flusher
+	serve    []*tenure                 // blocks that need a flusher
 	needs    bool                      // the last one was chosen because it was neediest
-	remnants map[*block]bool           // blocks that are gone, with unwritten outcomes
+	remnants map[*tenure]bool          // blocks that are gone, with unwritten outcomes
 	out      map[store.JobID]*Delivery // checked out jobs whose rows have this worker's present name
 	rows     map[store.JobID]*Delivery // running rows under that name, until they are deleted
 	toHand   []*Delivery               // checked out, and cancelled because the worker is stopping
@@ -108,54 +90,28 @@ func (w *Worker) flushBlocks(ctx context.Context) {
 // serveNext serves the next block that needs it. mu is held, but not during statements.
 func (w *Worker) serveNext(ctx context.Context) error {
 	b := w.neediest()
-	b.queued, b.serving = false, true
+	b.queued, b.Serving = false, true
 	t := w.planTrip(b)
 	w.mu.Unlock()
 	err := w.flush.makeTrip(ctx, t)
 	w.mu.Lock()
-	b.serving = false
+	b.Serving = false
 	w.apply(t, err)
 	return err
 }
 
 // planTrip determines the work for a block. mu is held.
-func (w *Worker) planTrip(b *block) *trip {
-	t := &trip{tripPlan: tripPlan{b: b, node: w.lease.node, keyed: b.keyed, keep: b.q.set.KeepDone}}
-	n := min(store.Chunk, len(b.acks))
-	t.acks, b.acks = b.acks[:n:n], b.acks[n:]
-	t.tied = t.keep > 0 || slices.ContainsFunc(t.acks, func(d *Delivery) bool { return d.tied() })
-	if !t.keyed || len(b.acks) == 0 {
-		t.moves, b.moves = b.moves, nil
+func (w *Worker) planTrip(b *tenure) *trip {
+	t := &trip{b: b, node: w.lease.node, keyed: b.Keyed, keep: b.q.set.KeepDone, at: instant.Now()}
+	t.plan = b.Plan(w.now(t.at))
+	for _, s := range t.plan.Behind {
+		m, _ := s.Move.(*move)
+		w.setAside(refusedEnd{d: deliveryOf(s.Job), move: m})
 	}
-	t.gone, b.missed = b.missed, nil
-	b.forget, b.lost = append(b.forget, b.lost...), nil
-	at := instant.Now()
-	t.at = at
-	w.keepBehind(t)
-	t.again = b.retries(at)
-	b.sent = t.acks
+	t.acks = deliveriesOf(t.plan.Acks)
+	t.moves = movesOf(t.plan.Moves)
+	t.tied = t.keep > 0 || slices.ContainsFunc(t.acks, (*Delivery).tied)
 	t.sentinels = w.flush.wantsSentinels(b)
-	if at >= w.lease.deadline {
-		return t
-	}
-	t.batch = w.rebatch(b)
-	t.read, t.reads = b.plan(at, w.c.clock.closed(at))
-	if !t.reads {
-		t.batch = 0
-	}
-	if b.open() && b.room() && (b.dues.Ripe || t.read.Whole || b.dues.LookDue(at)) {
-		t.delayed = true
-		t.due = b.dues.Plan(at, duesUpto(w.c.clock.closed(at)), b.atOnce(), len(b.seen), t.read.Whole, b.keyed)
-	}
-	t.room = w.allow()
-	t.loads = b.toLoad(t.room.left)
-	for _, d := range t.loads {
-		t.room.left = max(0, t.room.left-d.unloadedSize)
-	}
-	if b.open() && b.checkDue(at) {
-		b.checked = at
-		t.waits = b.waits()
-	}
 	return t
 }
 
@@ -169,26 +125,26 @@ func (w *Worker) apply(t *trip, err error) {
 		return
 	}
 	b.failures = 0
-	if t.batch > 0 && t.noting.Changed > 0 {
-		b.batch, b.says = t.batch, t.batch
+	if t.plan.Batch > 0 && t.noting.Changed > 0 {
+		b.Batch, b.Says = t.plan.Batch, t.plan.Batch
 	}
-	if len(b.refusals) == 0 {
+	if len(b.Refusals) == 0 {
 		delete(w.remnants, b)
 	}
-	if b.gone {
+	if b.Gone {
 		w.enlist(b)
 		return
 	}
-	for _, h := range t.gone {
-		b.release(h.key, h.id)
+	for _, h := range t.plan.Gone {
+		b.Release(h.Line, h.ID)
 		w.offer(b, 1)
 	}
 	w.recordRead(t)
-	if len(b.doubted) > 0 {
+	if b.Doubted() > 0 {
 		w.suspectMore()
 	}
 	w.enlist(b)
-	if b.leaving && b.idle() {
+	if b.Leaving && b.idle() {
 		w.nudge()
 	}
 	w.nudgeIfExhausted(b)
@@ -196,17 +152,17 @@ func (w *Worker) apply(t *trip, err error) {
 
 // recordWritten records the outcomes that a round has written, even if it failed later on. mu is held.
 func (w *Worker) recordWritten(t *trip) {
-	t.b.sent = nil
+	t.b.Returned()
 	w.recordEnds(t)
 	w.recordDeletions(t)
-	for i := range t.moved {
-		w.moved(&t.moved[i], t.node)
+	for _, m := range t.moved {
+		w.moved(m, t.node)
 	}
 	for _, x := range t.refused {
 		w.setAside(x)
 	}
 	for _, d := range t.passed {
-		t.b.noteRead(d)
+		t.b.NoteRead(&d.state)
 	}
 	w.recordConsumed(t)
 }
@@ -214,32 +170,27 @@ func (w *Worker) recordWritten(t *trip) {
 // recordRead takes in the jobs that a round has read, and forgets those that are there no more. mu is
 // held.
 func (w *Worker) recordRead(t *trip) {
-	b := t.b
-	if t.reads || t.delayed || b.crowded() { // no more of these are read before there is room again
-		for _, id := range b.forget {
-			delete(b.seen, id)
+	b, f := t.b, &t.found
+	b.ForgetDeleted(t.plan)
+	f.Fresh, f.Ripe = jobsOf(t.fresh), jobsOf(t.ripe)
+	t.recordLoads()
+	b.Sift(t.plan, f)
+	for _, list := range [][]*block.Job{f.Fresh, f.Ripe} {
+		for _, j := range list {
+			w.supersede(deliveryOf(j))
+			if w.opt.AtMostOnce {
+				w.ends.noteEnd(deliveryOf(j))
+			}
 		}
-		b.forget = b.forget[:0]
 	}
-	w.readAnew(t)
-	b.removeMissing(t.waits, t.there)
-	b.sized(t.room)
-	if t.loads != nil {
-		w.recordLoads(t)
+	took := b.Take(t.plan, f, instant.Now(), since(t.at))
+	for _, j := range took.Late {
+		w.tally.countLate(deliveryOf(j), reading{w.c.clock.skew(), t.at})
 	}
-	if t.delayed {
-		b.dues.Took(t.due, t.m, t.last)
+	for _, j := range took.Lost {
+		w.forgo(deliveryOf(j))
 	}
-	fresh := w.addFresh(t)
-	b.settle()
-	b.reads.Shaken = b.reads.Shaken || since(t.at) > Window // a key stands still
-	if t.reads {
-		b.reads.Took(t.read, t.got, fresh, instant.Now())
-		b.restAfter(t.read, since(t.at))
-		b.hasReadAgain(t.read)
-	}
-	b.evict()
-	w.offer(b, fresh)
+	w.offer(b, took.Fresh+len(t.plan.Loads))
 }
 
 // failedTrip keeps the unwritten work of a round for the next one. mu is held.
@@ -247,16 +198,16 @@ func (w *Worker) failedTrip(t *trip, err error) {
 	b := t.b
 	if errors.Is(err, errBlockLost) {
 		w.drop(b, ErrLost)
-		b.acks = append(t.acks, b.acks...) // deleting done jobs is right in any case
+		b.TakeBack(jobsOf(t.acks), nil, nil) // deleting done jobs is right in any case
 		w.undone(t.moves)
 		w.enlistGone(b)
 		return
 	}
-	b.acks, b.moves, b.missed = append(t.acks, b.acks...), append(t.moves, b.moves...), append(t.gone, b.missed...)
+	b.TakeBack(jobsOf(t.acks), blockMoves(t.moves), t.plan.Gone)
 	b.failures++
-	b.reads.Distrust()
+	b.Reads.Distrust()
 	b.retryAt = instant.Now().Add(min(time.Duration(50<<min(b.failures, 6))*time.Millisecond, 2*time.Second))
-	if b.gone {
+	if b.Gone {
 		w.remnants[b] = true
 	}
 	// watch enlists it again
@@ -264,62 +215,11 @@ func (w *Worker) failedTrip(t *trip, err error) {
 
 // enlistGone has what is unwritten of a lost block written. It may be pausing after a failure, and watch looks only
 // after blocks that the worker has, and after remnants. mu is held.
-func (box *outbox) enlistGone(b *block) {
-	if len(b.acks)+len(b.moves) > 0 {
+func (box *outbox) enlistGone(b *tenure) {
+	if len(b.Acks)+len(b.Moves) > 0 {
 		box.remnants[b] = true
 	}
 	box.enlist(b)
-}
-
-// readAnew discards what a round has read if earlier jobs may be missing, and schedules a read
-// of the block from further back. mu is held.
-func (w *Worker) readAnew(t *trip) {
-	b := t.b
-	if t.read.Back {
-		t.fresh = b.keepWanted(t.read, t.fresh)
-	}
-	if t.reads && !t.read.Whole && !t.read.Back && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, b.comesLate) {
-		// A job of its key may have been committed long after its id was drawn.
-		b.readWhole(t.fresh)
-		t.fresh, t.reads = nil, false
-	}
-	if !b.keyed && t.reads && !b.reads.FromHorizon(t.read) && !w.opt.AtMostOnce && slices.ContainsFunc(t.fresh, (*Delivery).hasKey) {
-		// The first keys: earlier jobs may have been committed after later ones were read. Read
-		// again, as in a queue with keys.
-		b.keyed = true
-		b.reads.Back()
-		t.fresh, t.reads = nil, false
-	}
-}
-
-// addFresh adds the jobs that a round has read to its block, and returns how many are new there.
-// mu is held.
-func (w *Worker) addFresh(t *trip) (fresh int) {
-	b := t.b
-	for _, list := range [][]*Delivery{t.fresh, t.ripe} {
-		for _, d := range list {
-			b.noteRead(d)
-			w.supersede(d)
-			if w.opt.AtMostOnce {
-				w.ends.noteEnd(d)
-			}
-			b.keyed = b.keyed || d.line() != ""
-			late := b.late(d, t.read)
-			if d.from == tableReady && !t.read.Back && b.skips(d, t.read) {
-				continue
-			}
-			was := b.seen[d.ID]
-			if b.add(d) {
-				fresh++
-				if late {
-					w.tally.countLate(d, reading{w.c.clock.skew(), t.at})
-				}
-			} else if d.from == tableDelayed && (was.from != tableDelayed || was.runAt != d.runAt) {
-				b.dues.Missed(d.due()) // another attempt than the one in memory
-			}
-		}
-	}
-	return fresh
 }
 
 // recordEnds records the deleted jobs. mu is held.
@@ -336,14 +236,10 @@ func (w *Worker) recordEnds(t *trip) {
 		} else {
 			w.conclude(d, at, lost, ErrLost, 0)
 		}
-		b.forget = append(b.forget, d.ID)
-		switch {
-		case held && here:
-			w.release(d)
-		case held:
-			w.releaseIfMine(b, d.line(), d.ID)
+		b.Deleted(&d.state, held, here)
+		if held && here {
+			w.offer(b, 1)
 		}
-		b.spare(d)
 	}
 	clear(t.ended) // release the memory of jobs that are done
 }

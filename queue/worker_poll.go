@@ -8,7 +8,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
-	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -38,7 +38,7 @@ const (
 // A lookRow is a block, and the ids above which to look in it, by priority.
 type lookRow struct {
 	at    store.BlockID
-	after board.Cursor
+	after block.Cursor
 }
 
 // poll looks for new jobs until ctx ends.
@@ -127,14 +127,14 @@ func (w *Worker) pace(q *workQueue, blocks int, waits bool) time.Duration {
 // their number.
 func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err error) {
 	var rows []lookRow
-	var back []*block
+	var back []*tenure
 	w.mu.Lock()
 	at, blocks := instant.Now(), 0
-	closed := w.c.clock.closed(at)
+	now := w.now(at)
 	for _, q := range w.queues {
 		blocks += len(q.blocks)
 	}
-	byID := map[store.BlockID]*block{}
+	byID := map[store.BlockID]*tenure{}
 	for _, q := range w.queues {
 		if at < q.look || len(rows) >= maxLooked {
 			continue
@@ -142,11 +142,11 @@ func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err err
 		q.lookWait = w.pace(q, blocks, waits)
 		q.look = at.Add(q.lookWait)
 		for _, b := range q.blocks {
-			if b.reads.Dirty || b.serving || b.leaving || q.set.State != "active" {
+			if b.Reads.Dirty || b.Serving || b.Leaving || q.set.State != "active" {
 				continue
 			}
-			row := lookRow{b.at(), b.reads.Cursor()}
-			if from, due := b.reads.LookFrom(at, w.whole, agoOf(closed)); due && b.still() { // it finds late commits, if there are any
+			row := lookRow{b.at(), b.Reads.Cursor()}
+			if from, due := b.Reads.LookFrom(at, w.terms.Whole, now.Ago()); due && b.still() { // it finds late commits, if there are any
 				row.after = from
 				back = append(back, b)
 			}
@@ -164,11 +164,11 @@ func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err err
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id, b := range byID {
-		if !there[id] || b.gone {
+		if !there[id] || b.Gone {
 			continue
 		}
 		found++
-		if b.q.lookWait = 0; !b.reads.Dirty && !b.serving {
+		if b.q.lookWait = 0; !b.Reads.Dirty && !b.Serving {
 			w.unrung = at
 		}
 		b.q.look = at
@@ -176,19 +176,11 @@ func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err err
 	}
 	took := since(at)
 	for _, b := range back {
-		if !there[b.at()] && !b.gone && b.still() {
-			b.restAfter(b.foundEmpty(at, w.whole, closed), took)
+		if !there[b.at()] && !b.Gone && b.still() {
+			b.FoundEmpty(now, w.terms.Whole, took, instant.Now())
 		}
 	}
 	return found, nil
-}
-
-// foundEmpty records that a block had no ready job where a look back was due at an instant, as if it
-// had been read from there. It is due from the beginning if every is 0.
-func (b *block) foundEmpty(at instant.Instant, every time.Duration, closed int64) board.Read {
-	r := b.reads.Plan(at, every, 1, agoOf(closed), false, func(board.Cursor) int { return 0 })
-	b.reads.Took(r, board.Fetched{}, 0, at)
-	return r
 }
 
 // lookAbove returns the blocks that have jobs above some ids. Workers of a client that move

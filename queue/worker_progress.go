@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -138,17 +139,17 @@ func (w *Worker) claimRow(ctx context.Context, d *Delivery) (node string, err er
 	for {
 		switch {
 		case w.stopped, d.hasEnded(), d.ending != nil, d.ctx.over && errors.Is(d.ctx.cause, ErrLost),
-			d.b.gone && d.from != tableRunning && d.row != rowLeaving:
+			d.b.Gone && d.state.From != tableRunning && d.state.Row != block.RowLeaving:
 			return "", lostJob(d)
-		case d.tx != txNone:
+		case d.state.Tx != block.TxNone:
 			return "", invalid("progress", "the job is being completed, and has no next attempt")
-		case d.row != rowFree: // wait
-		case d.from == tableRunning:
-			d.row = rowUpdating
+		case d.state.Row != block.RowFree: // wait
+		case d.state.From == tableRunning:
+			d.state.Row = block.RowUpdating
 			return w.lease.node, nil
 		default: // with the jobs of its key in the same batch: see pin
 			for _, m := range w.mates(d) {
-				if m.from != tableRunning && m.row == rowFree && !m.hasEnded() {
+				if m.state.From != tableRunning && m.state.Row == block.RowFree && !m.hasEnded() {
 					w.checkOut(m, m.Crashes)
 				}
 			}

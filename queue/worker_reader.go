@@ -2,6 +2,7 @@ package queue
 
 import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -9,17 +10,17 @@ import (
 // for many payloads.
 type reader struct {
 	core  *core
-	b     *block
+	b     *tenure
 	rows  *store.Reader
 	slab  []Delivery
 	arena []byte
 	limit int
-	room  *allowance
+	room  *block.Allowance
 }
 
 // reader returns a reader for the rows of a statement, about limit of them. It leaves out
 // payloads for which there is no room; nil: it keeps all.
-func (f *flusher) reader(stmt *sqlrun.Stmt, b *block, limit int, room *allowance) *reader {
+func (f *flusher) reader(stmt *sqlrun.Stmt, b *tenure, limit int, room *block.Allowance) *reader {
 	r := &reader{core: f.core, b: b, rows: store.NewReader(stmt), limit: limit, room: room}
 	r.rows.Kind, r.rows.Text = f.known.kind, r.text
 	if room != nil {
@@ -31,14 +32,14 @@ func (f *flusher) reader(stmt *sqlrun.Stmt, b *block, limit int, room *allowance
 // keeps reports whether to keep a row's payload of n bytes: not if it does not fit, nor a large
 // one of a job that was read before. mu is not held.
 func (r *reader) keeps(id int64, n int) bool {
-	if n >= large && !r.core.opt.AtMostOnce {
+	if n >= block.Large && !r.core.opt.AtMostOnce {
 		r.core.mu.Lock()
 		defer r.core.mu.Unlock()
-		if _, seen := r.b.seen[id]; seen {
+		if r.b.Seen(id) != nil {
 			return false
 		}
 	}
-	return r.room.takes(n)
+	return r.room.Takes(n)
 }
 
 // text copies bytes of a row.
@@ -60,8 +61,11 @@ func (r *reader) ready(row *sqlrun.Row) *Delivery {
 	r.slab = r.slab[:len(r.slab)+1]
 	d := &r.slab[len(r.slab)-1]
 	d.Job, d.ID, d.Callback = jobOf(j, r.b.q.name), j.ID, j.Callback
-	d.b, d.order = r.b, d.ID
-	d.unloaded, d.unloadedSize, d.saved = j.Bare, j.Lacks, progressOf(j)
+	d.saved = progressOf(j)
+	d.comesFrom(r.b)
+	if j.Bare {
+		d.state.Unloaded, d.state.Size = true, j.Lacks
+	}
 	d.Attempt, d.Crashes = 1, j.Crashes
 	d.ctx.base = r.core.base
 	return d
@@ -71,10 +75,10 @@ func (r *reader) ready(row *sqlrun.Row) *Delivery {
 func (r *reader) delayed(row *sqlrun.Row) *Delivery {
 	d := r.ready(row)
 	j := r.rows.Job()
-	d.from = tableDelayed
-	d.Attempt, d.Stops, d.runAt = j.Attempt+1, j.Stops, j.RunAt
+	d.state.From = tableDelayed
+	d.Attempt, d.Stops, d.state.RunAt = j.Attempt+1, j.Stops, j.RunAt
 	if !j.Holds { // no job of its key waits for it
-		d.order = store.TickOf(d.runAt)
+		d.state.Order = store.TickOf(d.state.RunAt)
 	}
 	return d
 }
@@ -82,7 +86,7 @@ func (r *reader) delayed(row *sqlrun.Row) *Delivery {
 // running reads a checked out job.
 func (r *reader) running(row *sqlrun.Row) *Delivery {
 	d := r.ready(row)
-	d.from, d.Attempt = tableRunning, r.rows.Job().Attempt
+	d.state.From, d.Attempt = tableRunning, r.rows.Job().Attempt
 	return d
 }
 

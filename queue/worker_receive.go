@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -228,7 +229,7 @@ func (r *Receiver) noteKinds(asked *kindSet) error {
 		r.kinds[kind] = at
 	}
 	if len(fresh) > 0 {
-		w.choice.perCaller = true
+		w.terms.PerCaller = true
 		for _, q := range w.queues {
 			for _, kind := range fresh { // holds jobs for other callers
 				if q.limits.Of(kind) == nil {
@@ -239,7 +240,7 @@ func (r *Receiver) noteKinds(asked *kindSet) error {
 				q.unnamedKinds = w.setLimit(q, restKind, store.Limit{})
 			}
 			for _, b := range q.blocks {
-				b.sortAnew()
+				w.sortAnew(b)
 			}
 		}
 	}
@@ -247,7 +248,7 @@ func (r *Receiver) noteKinds(asked *kindSet) error {
 	return nil
 }
 
-// restKind stands for the kinds that nobody has named. No job can have it: see fifoLine.
+// restKind stands for the kinds that nobody has named. No job can have it: see block.FIFO.
 const restKind = " rest"
 
 // choose sets the kinds that the Receiver handles: those that were recently asked for, and all of
@@ -271,7 +272,7 @@ func (r *Receiver) choose() {
 	w.choice.selective, w.choice.handled = does != nil, does
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			b.sortAnew()
+			w.sortAnew(b)
 		}
 	}
 	w.nudge()
@@ -293,16 +294,12 @@ func (w *Worker) wantKinds(kinds *kindSet) {
 
 // resumeOpen schedules another read of jobs that were put back and may begin now. mu is held.
 func (w *Worker) resumeOpen() {
-	if !w.choice.perCaller {
+	if !w.terms.PerCaller {
 		return
 	}
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			for g := range b.skipped {
-				if q.opens(g) {
-					b.resumeOf(g)
-				}
-			}
+			b.ResumeOpen()
 		}
 	}
 }
@@ -408,7 +405,7 @@ func (w *Worker) readsMore() (more bool) {
 		}
 		reads := q.joining
 		for _, b := range q.blocks {
-			reads = reads || b.loads() || b.readable() && (b.reads.Unseen || b.reads.Full || b.reads.Told)
+			reads = reads || b.Loads() || b.readable() && (b.Reads.Unseen || b.Reads.Full || b.Reads.Told)
 		}
 		q.waits = q.waits || reads
 		more = more || reads
@@ -461,8 +458,8 @@ func (r *Receiver) look(ctx context.Context, o *wanted) {
 func (w *Worker) readAgain() {
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			if b.serving {
-				b.reads.Ring()
+			if b.Serving {
+				b.Reads.Ring()
 			}
 		}
 	}
@@ -483,8 +480,8 @@ func (w *Worker) waitUntil(ctx context.Context, o *wanted, done func() bool) err
 func (w *Worker) hasRead() bool {
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			reads := b.count == 0 && !b.crowded() && (b.serving || b.reads.Dirty || b.dues.Ripe)
-			if b.open() && b.failures == 0 && (reads || len(b.unloaded) > 0) {
+			reads := b.Count == 0 && !b.Crowded() && (b.Serving || b.Reads.Dirty || b.Dues.Ripe)
+			if b.Open() && b.failures == 0 && (reads || b.Lacks()) {
 				return false
 			}
 		}
@@ -549,7 +546,7 @@ func (r *Receiver) Settle(ctx context.Context, all []Outcome) []error {
 			errs[i] = ctx.Err()
 		case <-w.ended:
 			w.mu.Lock()
-			if errs[i] = o.Delivery.fate; o.Delivery.phase != phaseWritten {
+			if errs[i] = o.Delivery.fate; o.Delivery.state.Phase != block.PhaseWritten {
 				errs[i] = ErrUnknownOutcome
 			}
 			w.mu.Unlock()
@@ -588,15 +585,15 @@ func (w *Worker) supersede(d *Delivery) {
 // on when it is known whether the job still runs, or waits for its retry, elsewhere: see
 // letGo. mu is held.
 func forgetLost(d *Delivery) {
-	switch d.b.seen[d.ID] {
-	case d:
-		d.b.forgetSoon(d.ID)
+	switch d.b.Seen(d.ID) {
+	case &d.state:
+		d.b.ForgetSoon(d.ID)
 	case nil:
 	default:
 		return // it has come back
 	}
 	if d.line() != "" {
-		d.b.part(d.line(), d.ID)
+		d.b.Part(d.line(), d.ID)
 	}
 }
 

@@ -326,7 +326,7 @@ func TestReceiveWithin(t *testing.T) {
 		eventually(t, "all are there", func() bool {
 			r.w.mu.Lock()
 			defer r.w.mu.Unlock()
-			return r.w.held >= 40
+			return r.w.terms.Held >= 40
 		})
 		got := within(&smallRoom{15}, longWait)
 		if len(got) != 2 {

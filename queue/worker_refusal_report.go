@@ -41,11 +41,11 @@ type refusalBook struct {
 
 // noteRefusal records that a job was refused again. mu is held.
 func (book *refusalBook) noteRefusal(r *refusal) {
-	id := r.d.at()
+	id := r.d().at()
 	r.untold++
 	if book.all[id] != r {
 		if len(book.all) < maxLogged {
-			log := book.log.With("queue", r.d.Queue, "block", r.d.b.divided, "kind", r.d.Kind, "id", r.d.ID)
+			log := book.log.With("queue", r.d().Queue, "block", r.d().b.divided, "kind", r.d().Kind, "id", r.d().ID)
 			r.trouble = trouble.New(log, "recording the outcome of a job ("+r.what()+")")
 		}
 		book.all[id] = r
@@ -53,13 +53,13 @@ func (book *refusalBook) noteRefusal(r *refusal) {
 		signal(book.wake)
 	}
 	if r.trouble != nil {
-		r.trouble.Note(r.err)
+		r.trouble.Note(r.Err)
 	}
 }
 
 // forgetRefusal records that a job is no longer refused. mu is held.
 func (book *refusalBook) forgetRefusal(r *refusal) {
-	id := r.d.at()
+	id := r.d().at()
 	if book.all[id] != r {
 		return
 	}
@@ -125,7 +125,7 @@ func (book *refusalBook) writeBook(ctx context.Context) error {
 			continue
 		}
 		put = append(put, row{id, sqlrun.Args{
-			"queue": id.Queue, "divided": id.Divided, "id": id.ID, "kind": r.d.Kind, "what": r.what(), "error": limitText(r.err.Error(), 4000),
+			"queue": id.Queue, "divided": id.Divided, "id": id.ID, "kind": r.d().Kind, "what": r.what(), "error": limitText(r.Err.Error(), 4000),
 			"node": node, "tries": r.untold,
 		}})
 		r.told, r.untold, r.node = at, 0, node

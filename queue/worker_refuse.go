@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -59,15 +60,9 @@ func refuses(d *sqlrun.Dialect, err error) bool {
 // A refusal describes a job whose end, check-out or claim is refused. The worker's mutex guards
 // it.
 type refusal struct {
-	d        *Delivery
-	move     *move // nil: the job is done
-	consumes bool  // it is to be removed before it begins
-	moves    bool  // to another block: see forward
-	err      error // nil: not tried, since another job of its key is refused
-	tries    int
-	next     instant.Instant // when it is tried again
-	pause    int             // handlers' transactions that write it: see withhold
-	final    bool            // tried since the worker began to stop
+	block.Refusal
+	moves bool // to another block: see forward
+	tries int
 
 	told    instant.Instant  // when its row was written; 0: never
 	untold  int              // tries since then
@@ -75,23 +70,29 @@ type refusal struct {
 	trouble *trouble.Trouble // nil: too many are logged
 }
 
-// out reports whether it is a check-out.
-func (r *refusal) out() bool { return r.move != nil && r.move.out }
+// d returns the job.
+func (r *refusal) d() *Delivery { return deliveryOf(r.Job) }
+
+// move returns what is refused; nil: the job is done.
+func (r *refusal) move() *move {
+	m, _ := r.Move.(*move)
+	return m
+}
 
 // what names the refused step.
 func (r *refusal) what() string {
 	switch {
 	case r.moves:
 		return "forward"
-	case r.consumes:
+	case r.Consumes:
 		return "claim"
-	case r.out():
+	case r.Out():
 		return "check-out"
-	case r.move == nil && r.d.discarded():
+	case r.Move == nil && r.d().discarded():
 		return "discarded"
-	case r.move == nil:
+	case r.Move == nil:
 		return "done"
-	case r.move.verdict == buried:
+	case r.move().verdict == buried:
 		return "dead"
 	}
 	return "retry"
@@ -106,7 +107,7 @@ type refusedEnd struct {
 }
 
 func keyOf(d *Delivery) string { return d.line() }
-func keyOfMove(m move) string  { return m.d.line() }
+func keyOfMove(m *move) string { return m.d.line() }
 
 // refuse records the refused steps of a round.
 func (t *trip) refuse(x refusedEnd) {
@@ -139,8 +140,7 @@ func (f *flusher) ackAll(ctx context.Context, t *trip) error {
 	if f.refuses(err) {
 		err = s.halve(byKey(t.acks, keyOf), err)
 	}
-	// Not in place: others see what is sent, in the same array.
-	t.acks = slices.DeleteFunc(slices.Clone(t.acks), func(d *Delivery) bool { return settled[d] })
+	t.acks = slices.DeleteFunc(t.acks, func(d *Delivery) bool { return settled[d] })
 	return err
 }
 
@@ -148,20 +148,20 @@ func (f *flusher) ackAll(ctx context.Context, t *trip) error {
 // check-outs, and those of a key that was refused a moment ago wait.
 func (f *flusher) commitAllMoves(ctx context.Context, t *trip) error {
 	settled := map[*Delivery]bool{}
-	s := sifter[move]{refuses: f.refuses, write: func(part []move) error {
+	s := sifter[*move]{refuses: f.refuses, write: func(part []*move) error {
 		err := f.commitMoves(ctx, t.b, t.node, part)
 		if err == nil {
 			t.moved = append(t.moved, part...)
-			for i := range part {
-				settled[part[i].d] = true
+			for _, m := range part {
+				settled[m.d] = true
 			}
 		}
 		return err
-	}, refuse: func(m move, err error) {
+	}, refuse: func(m *move, err error) {
 		settled[m.d] = true
-		t.refuse(refusedEnd{d: m.d, move: &m, err: err})
+		t.refuse(refusedEnd{d: m.d, move: m, err: err})
 	}}
-	var rest, ends, outs []move
+	var rest, ends, outs []*move
 	for _, m := range t.moves {
 		switch {
 		case m.d.line() != "" && t.barred[m.d.line()]:
@@ -184,33 +184,34 @@ func (f *flusher) commitAllMoves(ctx context.Context, t *trip) error {
 			err = s.sift(byKey(outs, keyOfMove))
 		}
 	}
-	t.moves = slices.DeleteFunc(t.moves, func(m move) bool { return settled[m.d] })
+	t.moves = slices.DeleteFunc(t.moves, func(m *move) bool { return settled[m.d] })
 	return err
 }
 
 // tryAgain tries the refused steps again, each by itself.
 func (f *flusher) tryAgain(ctx context.Context, t *trip) error {
-	for _, r := range t.again {
+	for _, r := range t.plan.Again {
+		d := deliveryOf(r.Job)
+		m, _ := r.Move.(*move)
 		var err error
 		switch {
-		case r.consumes:
+		case r.Consumes:
 			var mine map[int64]bool
-			if mine, err = f.consumePart(ctx, t, []*Delivery{r.d}); err == nil {
-				t.consumed = append(t.consumed, r.d)
-				t.mine = append(t.mine, mine[r.d.ID])
+			if mine, err = f.consumePart(ctx, t, []*Delivery{d}); err == nil {
+				t.consumed = append(t.consumed, d)
+				t.mine = append(t.mine, mine[d.ID])
 			}
-		case r.move == nil:
-			if err = f.ackExactly(ctx, t, []*Delivery{r.d}); err == nil {
-				t.ended = append(t.ended, r.d)
+		case m == nil:
+			if err = f.ackExactly(ctx, t, []*Delivery{d}); err == nil {
+				t.ended = append(t.ended, d)
 			}
 		default:
-			one := []move{*r.move}
-			if err = f.commitMoves(ctx, t.b, t.node, one); err == nil {
-				t.moved = append(t.moved, one...)
+			if err = f.commitMoves(ctx, t.b, t.node, []*move{m}); err == nil {
+				t.moved = append(t.moved, m)
 			}
 		}
 		if f.refuses(err) {
-			t.refuse(refusedEnd{d: r.d, move: r.move, consumes: r.consumes, err: err})
+			t.refuse(refusedEnd{d: d, move: m, consumes: r.Consumes, err: err})
 			err = nil
 		}
 		if err != nil {
@@ -228,30 +229,27 @@ func (w *Worker) setAside(x refusedEnd) {
 	case out && d.began != 0:
 		w.goOnInPlace(x)
 		return
-	case b.gone && d.from != tableRunning: // the block's present holder runs it again
+	case b.Gone && d.state.From != tableRunning: // the block's present holder runs it again
 		if x.move != nil {
-			w.undone([]move{*x.move})
+			w.undone([]*move{x.move})
 		} else if !x.consumes {
 			w.conclude(d, w.c.clock.reading(), lost, ErrLost, 0)
 		}
 		return
 	}
 	r := w.book.noteRefused(x)
-	if !slices.Contains(b.refusals, r) {
-		b.holdBehind(r)
-		b.refusals = append(b.refusals, r)
-	}
+	b.SetAside(&r.Refusal)
 	switch {
 	case out:
-		d.row = rowFree
+		d.state.Row = block.RowFree
 		w.parkAtLimit(d)
 	case !x.consumes:
-		b.weigh(d, 0)
+		b.Unweigh(&d.state)
 		tellWaiter(d, fmt.Errorf("%w: %s", ErrRefused, r.why()))
 	}
 	if w.closing {
-		r.final = true
-		if b.gone {
+		r.Final = true
+		if b.Gone {
 			w.forsake(b)
 		}
 	}
@@ -262,10 +260,12 @@ func (book *refusalBook) noteRefused(x refusedEnd) *refusal {
 	d := x.d
 	r := d.refusal
 	if r == nil {
-		r = &refusal{d: d}
+		r = &refusal{Refusal: block.Refusal{Job: &d.state}}
 		d.refusal = r
 	}
-	r.move, r.consumes = x.move, x.consumes
+	if r.Consumes, r.Move = x.consumes, nil; x.move != nil {
+		r.Move = x.move
+	}
 	if x.err != nil {
 		book.refuseAgain(r, x.err)
 	}
@@ -274,16 +274,16 @@ func (book *refusalBook) noteRefused(x refusedEnd) *refusal {
 
 // refuseAgain records that something was tried and refused. mu is held.
 func (book *refusalBook) refuseAgain(r *refusal, err error) {
-	r.err = err
+	r.Err = err
 	r.tries++
-	r.next = instant.Now().Add(min(firstRefused<<min(r.tries-1, 8), lastRefused))
+	r.Next = instant.Now().Add(min(firstRefused<<min(r.tries-1, 8), lastRefused))
 	book.noteRefusal(r)
 }
 
 // why returns why a job waits for its end.
 func (r *refusal) why() string {
-	if r.err != nil {
-		return r.err.Error()
+	if r.Err != nil {
+		return r.Err.Error()
 	}
 	return "an earlier job of its key is refused"
 }
@@ -294,7 +294,7 @@ func (w *Worker) goOnInPlace(x refusedEnd) {
 	d := x.d
 	d.inPlaceUntil = instant.Now().Add(firstRefused)
 	if x.err != nil {
-		d.inPlaceUntil = w.book.noteRefused(x).next
+		d.inPlaceUntil = w.book.noteRefused(x).Next
 	}
 	w.freed(d)
 	w.enlist(d.b)
@@ -303,67 +303,8 @@ func (w *Worker) goOnInPlace(x refusedEnd) {
 // mayLeave reports whether refusals permit checking out a running job: if it left while the end
 // of an earlier job of its key is refused, whoever takes over would begin it before that one.
 // mu is held.
-func (b *block) mayLeave(d *Delivery, at instant.Instant) bool {
-	return at >= d.inPlaceUntil && !b.bars(d.line())
-}
-
-// holdBehind holds the key of a job that is set aside: behind those that were before, and ahead
-// of all that have not ended.
-func (b *block) holdBehind(r *refusal) {
-	if r.d.line() == "" || r.consumes || b.gone {
-		return
-	}
-	b.keyQueue(r.d.line()).HoldBehind(r.d.ID, func(id int64) bool {
-		return slices.ContainsFunc(b.refusals, func(o *refusal) bool { return o.d.ID == id })
-	})
-}
-
-// bars reports whether something of a key is set aside.
-func (b *block) bars(key string) bool {
-	return key != "" && slices.ContainsFunc(b.refusals, func(r *refusal) bool { return r.d.line() == key })
-}
-
-// keepBehind takes out of a round what has to wait for jobs of its key that are set aside. mu is
-// held.
-func (w *Worker) keepBehind(t *trip) {
-	if len(t.b.refusals) == 0 {
-		return
-	}
-	var acks []*Delivery
-	var moves []move
-	for _, d := range t.acks {
-		if t.b.bars(d.line()) {
-			w.setAside(refusedEnd{d: d})
-		} else {
-			acks = append(acks, d)
-		}
-	}
-	for _, m := range t.moves {
-		if t.b.bars(m.d.line()) {
-			w.setAside(refusedEnd{d: m.d, move: &m})
-		} else {
-			moves = append(moves, m)
-		}
-	}
-	t.acks, t.moves = acks, moves
-}
-
-// retries lists the steps set aside that are due now: the first of each key. A claim is retried
-// only where jobs may be read. mu is held.
-func (b *block) retries(at instant.Instant) (all []*refusal) {
-	if len(b.refusals) == 0 {
-		return nil
-	}
-	had := map[string]bool{}
-	for _, r := range b.refusals {
-		first := r.d.line() == "" || !had[r.d.line()]
-		had[r.d.line()] = true
-		may := !r.consumes || b.open() && at < b.q.w.lease.deadline
-		if first && may && r.next <= at && r.pause == 0 && len(all) < maxAgain {
-			all = append(all, r)
-		}
-	}
-	return all
+func (b *tenure) mayLeave(d *Delivery, at instant.Instant) bool {
+	return at >= d.inPlaceUntil && !b.Bars(d.line())
 }
 
 // recordConsumed records successful claims of jobs that had been refused. mu is held.
@@ -372,11 +313,11 @@ func (w *Worker) recordConsumed(t *trip) {
 		w.relieve(d)
 		if t.mine[i] {
 			w.ends.noteEnd(d)
-			t.b.add(d)
+			t.b.Add(&d.state)
 		}
 	}
 	if len(t.consumed) > 0 {
-		t.b.settle()
+		t.b.Settle()
 		w.offer(t.b, len(t.consumed))
 	}
 }
@@ -389,42 +330,29 @@ func (box *outbox) relieve(d *Delivery) {
 		return
 	}
 	d.refusal = nil
-	b.refusals = slices.DeleteFunc(b.refusals, func(o *refusal) bool { return o == r })
 	box.book.forgetRefusal(r)
-	if r.consumes && d.line() != "" { // those behind it were skipped
-		b.reads.Anew()
-		b.dues.Anew()
-	}
-	box.enlist(b)
-}
-
-// unended reports whether ends of the block's jobs are set aside: if it were handed over, these
-// jobs would run again. A stopping worker hands it over all the same after one more try.
-func (b *block) unended() bool {
-	return slices.ContainsFunc(b.refusals, func(r *refusal) bool {
-		return !r.consumes && !r.out() && r.d.from != tableRunning && (!b.q.w.closing || r.err != nil && !r.final)
-	})
+	b.Relieve(&r.Refusal)
 }
 
 // forsake gives up what is set aside of a block that no longer belongs to this worker, except for the
 // ends of jobs that have rows of their own, unless the worker is being stopped. mu is held.
-func (box *outbox) forsake(b *block) {
-	for _, r := range slices.Clone(b.refusals) {
-		d := r.d
+func (box *outbox) forsake(b *tenure) {
+	for _, r := range slices.Clone(b.Refusals) {
+		d := deliveryOf(r.Job)
 		switch {
-		case r.consumes || r.out(): // it has not begun
+		case r.Consumes || r.Out(): // it has not begun
 			box.relieve(d)
-		case d.from == tableRunning && !box.life.closing:
+		case d.state.From == tableRunning && !box.life.closing:
 		default:
-			if d.from == tableRunning {
+			if d.state.From == tableRunning {
 				box.toHand = append(box.toHand, d)
 			}
 			box.log.Warn("the database still refuses to record a job's outcome; the job will be done again",
-				"queue", d.Queue, "block", b.divided, "kind", d.Kind, "id", d.ID, "error", r.why())
+				"queue", d.Queue, "block", b.divided, "kind", d.Kind, "id", d.ID, "error", d.refusal.why())
 			box.conclude(d, box.c.clock.reading(), lost, ErrLost, 0)
 		}
 	}
-	if len(b.refusals) > 0 {
+	if len(b.Refusals) > 0 {
 		box.remnants[b] = true
 	}
 	for id := range b.stuck {
@@ -433,10 +361,12 @@ func (box *outbox) forsake(b *block) {
 }
 
 // stick records that a delayed job cannot be moved to another block. mu is held.
-func (book *refusalBook) stick(b *block, row *laterRow, err error) {
+func (book *refusalBook) stick(b *tenure, row *laterRow, err error) {
 	r := b.stuck[row.id]
 	if r == nil {
-		r = &refusal{d: &Delivery{Job: Job{Queue: b.q.name, Kind: row.kind}, ID: row.id, b: b}, moves: true}
+		d := &Delivery{Job: Job{Queue: b.q.name, Kind: row.kind}, ID: row.id}
+		d.comesFrom(b)
+		r = &refusal{Refusal: block.Refusal{Job: &d.state}, moves: true}
 		if b.stuck == nil {
 			b.stuck = map[int64]*refusal{}
 		}
@@ -446,7 +376,7 @@ func (book *refusalBook) stick(b *block, row *laterRow, err error) {
 }
 
 // unstick records that it was moved, or is not to be. mu is held.
-func (box *outbox) unstick(b *block, id int64) {
+func (box *outbox) unstick(b *tenure, id int64) {
 	if r := b.stuck[id]; r != nil {
 		delete(b.stuck, id)
 		box.book.forgetRefusal(r)
@@ -455,9 +385,9 @@ func (box *outbox) unstick(b *block, id int64) {
 
 // tryFinally schedules one more try of everything that is set aside, because the worker is being
 // stopped. mu is held.
-func (box *outbox) tryFinally(b *block) {
-	for _, r := range b.refusals {
-		r.next = 0
+func (box *outbox) tryFinally(b *tenure) {
+	for _, r := range b.Refusals {
+		r.Next = 0
 	}
 	box.enlist(b)
 }

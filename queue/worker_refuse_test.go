@@ -370,8 +370,8 @@ func TestRefusedForward(t *testing.T) {
 		byHand(t, db, `DELETE FROM {prefix}job_delayed`, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES
 			(1, 3, 21, 'x', `+ahead+`), (1, 3, 22, 'bad', `+ahead+`), (1, 3, 23, 'x', `+ahead+`), (1, 3, 24, 'x', `+ahead+`)`)
 		allow := refuse(t, db, "INSERT", "job_delayed")
-		b := &block{q: &workQueue{w: w, id: 1, name: "q"}, divided: 3, fence: 5}
-		b.q.blocks = map[int]*block{3: b}
+		b := blockThree(w)
+		b.q.blocks = map[int]*tenure{3: b}
 		w.lease.node = "me"
 		forward := func() {
 			t.Helper()
@@ -390,7 +390,7 @@ func TestRefusedForward(t *testing.T) {
 		where("21 5", "22 3", "23 5", "24 5", "25 5")
 		allow()
 		w.mu.Lock()
-		b.stuck[22].next = 0
+		b.stuck[22].Next = 0
 		w.mu.Unlock()
 		forward()
 		where("21 5", "22 5", "23 5", "24 5", "25 5")
@@ -407,8 +407,8 @@ func TestTwinsAreTold(t *testing.T) {
 		world(t, db)
 		byHand(t, db, `DELETE FROM {prefix}job_delayed`, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at) VALUES
 			(1, 3, 21, 'x', `+ahead+`), (1, 3, 22, 'second', `+ahead+`), (1, 5, 22, 'first', `+ahead+`)`)
-		b := &block{q: &workQueue{w: w, id: 1, name: "q"}, divided: 3, fence: 5}
-		b.q.blocks = map[int]*block{3: b}
+		b := blockThree(w)
+		b.q.blocks = map[int]*tenure{3: b}
 		w.lease.node = "me"
 		forward := func(want ...string) {
 			t.Helper()
@@ -420,7 +420,7 @@ func TestTwinsAreTold(t *testing.T) {
 		wantRows(t, db, "why", `SELECT id FROM {prefix}job_refused WHERE error LIKE 'a delayed job has the same id, 22, in block 5%'`, "22")
 		byHand(t, db, `DELETE FROM {prefix}job_delayed WHERE divided = 5 AND id = 22`)
 		w.mu.Lock()
-		b.stuck[22].next = 0
+		b.stuck[22].Next = 0
 		w.mu.Unlock()
 		forward()
 		wantRows(t, db, "jobs", `SELECT id, divided FROM {prefix}job_delayed ORDER BY id`, "21 5", "22 5")

@@ -15,14 +15,14 @@ import (
 // What becomes of a job after an attempt that has not succeeded: whether it is tried again, and when.
 
 // moveFor returns the move of a job that is not done.
-func (known *kindHandlers) moveFor(d *Delivery, what verdict, after time.Duration, err error, detail string) move {
+func (known *kindHandlers) moveFor(d *Delivery, what verdict, after time.Duration, err error, detail string) *move {
 	return newMove(d, d.b.q.set, known.policy(d), d.line() != "", &result{err, what, after}, detail)
 }
 
 // newMove returns the move of a job after an attempt that has ended with an error. ordered reports
 // whether other jobs may have to wait for it.
-func newMove(d *Delivery, q *store.Queue, p RetryPolicy, ordered bool, end *result, detail string) move {
-	m := move{
+func newMove(d *Delivery, q *store.Queue, p RetryPolicy, ordered bool, end *result, detail string) *move {
+	m := &move{
 		d: d, verdict: end.what, err: end.error, keep: keepOf(q), attempts: d.Attempt, crashes: d.Crashes, delay: end.after,
 		reason: limitText(end.Error(), 4000), detail: limitText(detail, 32000),
 	}

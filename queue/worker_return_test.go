@@ -15,6 +15,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -198,7 +199,7 @@ func TestCheckedOutTooLate(t *testing.T) {
 			eventually(t, "the answer has come", func() bool {
 				f.w.mu.Lock()
 				defer f.w.mu.Unlock()
-				return d.row != rowLeaving && !d.b.serving
+				return d.state.Row != block.RowLeaving && !d.b.Serving
 			})
 			if !late {
 				f.off.Store(false)
@@ -241,7 +242,7 @@ func checkOutStalled(t *testing.T, f *flapping, id int64, goOn, lost <-chan stru
 			d = unit[0]
 		}
 	}
-	d.b.reads.Rouse()
+	d.b.Reads.Rouse()
 	f.w.checkOut(d, d.Crashes)
 	return d
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
-	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -48,14 +48,14 @@ const (
 
 // rounds is what a worker needs to know to schedule its rounds.
 type rounds struct {
-	membership membership      // the last one
-	alert      instant.Instant // until then it checks the workers of its queues
-	longs      int             // consecutive checks that found all slots taken by long jobs
-	isBusy     bool            // it is busy with long jobs: its share is for others
-	said       string          // what the others were told: its kinds
-	hungry     bool            // and that its handlers wait for connections
-	stirred    map[*block]bool // its blocks that are not still
-	unrung     instant.Instant // when an unannounced job was last found; 0: never
+	membership membership       // the last one
+	alert      instant.Instant  // until then it checks the workers of its queues
+	longs      int              // consecutive checks that found all slots taken by long jobs
+	isBusy     bool             // it is busy with long jobs: its share is for others
+	said       string           // what the others were told: its kinds
+	hungry     bool             // and that its handlers wait for connections
+	stirred    map[*tenure]bool // its blocks that are not still
+	unrung     instant.Instant  // when an unannounced job was last found; 0: never
 }
 
 // A cadence schedules the rounds of a queue.
@@ -269,7 +269,7 @@ func (w *Worker) findBusy() bool {
 	}
 	long := 0
 	for _, unit := range w.slots {
-		if len(unit) > 0 && unit[0].from == tableRunning {
+		if len(unit) > 0 && unit[0].state.From == tableRunning {
 			long++
 		}
 	}
@@ -304,13 +304,13 @@ func (w *Worker) tellRounds(queues ...int) {
 }
 
 // stir makes a block be watched until it is still. mu is held.
-func (w *Worker) stir(b *block) {
-	if b.stirred || b.gone {
+func (w *Worker) stir(b *tenure) {
+	if b.stirred || b.Gone {
 		return
 	}
 	b.stirred = true
 	if w.stirred == nil {
-		w.stirred = map[*block]bool{}
+		w.stirred = map[*tenure]bool{}
 	}
 	w.stirred[b] = true
 	if b.q.stirs++; b.q.stirs == 1 && b.q.rounded != 0 && since(b.q.set.At) >= settingsEvery {
@@ -319,7 +319,7 @@ func (w *Worker) stir(b *block) {
 }
 
 // calm stops watching a block that is still. mu is held.
-func (w *Worker) calm(b *block) {
+func (w *Worker) calm(b *tenure) {
 	if b.stirred {
 		b.stirred = false
 		b.q.stirs--
@@ -329,40 +329,32 @@ func (w *Worker) calm(b *block) {
 
 // still reports whether nothing of a block is under way, and nothing in it waits for more than
 // a bell, a poll, or a delayed job's time. mu is held.
-func (b *block) still() bool { return !b.agitated() && !b.holdsSome() && b.reads.Level() }
+func (b *tenure) still() bool { return !b.agitated() && !b.HoldsSome() && b.Reads.Level() }
 
 // agitated reports whether a block is to be read, served or handed over. mu is held.
-func (b *block) agitated() bool {
-	return b.reads.Dirty || b.dues.Ripe || b.reads.Full || b.reads.Unseen || b.serving || b.queued || b.leaving || b.reads.Shaken || b.left ||
-		b.reads.Whole == 0 || b.reads.Again != 0 || b.failures > 0 || b.accused > 0 || b.suspect > 0 ||
-		b.waiting != 0 || b.kept != 0 || b.strand != ""
-}
-
-// holdsSome reports whether unfinished jobs of a block are known. mu is held.
-func (b *block) holdsSome() bool {
-	waits := b.count + b.active + b.withheld + len(b.seen) + len(b.keyQueues) + len(b.aside) + len(b.barred)
-	ends := len(b.acks) + len(b.moves) + len(b.missed) + len(b.forget) + len(b.lost) + len(b.refusals) + len(b.stuck)
-	put := len(b.skipped) + len(b.gated) + len(b.resumed)
-	return waits+ends+put > 0
+func (b *tenure) agitated() bool {
+	return b.Reads.Dirty || b.Dues.Ripe || b.Reads.Full || b.Reads.Unseen || b.Serving || b.queued || b.Leaving || b.Reads.Shaken || b.Left ||
+		b.Reads.Whole == 0 || b.Reads.Again != 0 || b.failures > 0 || b.accused > 0 || b.Suspect > 0 ||
+		b.waiting != 0 || len(b.stuck) > 0 || len(b.barred) > 0 || b.kept != 0 || b.strand != ""
 }
 
 // A snapshot is what a worker knew of its jobs before it read the tables.
 type snapshot struct {
 	out     map[store.JobID]*Delivery // checked out
-	foreign map[*block]map[string]board.Turn
+	foreign map[*tenure]map[string]block.Turn
 }
 
 // takeSnapshot records what is known of the jobs of some queues.
 func (w *Worker) takeSnapshot(due []*workQueue) snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	g := snapshot{out: maps.Clone(w.out), foreign: map[*block]map[string]board.Turn{}}
+	g := snapshot{out: maps.Clone(w.out), foreign: map[*tenure]map[string]block.Turn{}}
 	for _, q := range due {
 		for _, b := range q.blocks {
-			for key, l := range b.keyQueues {
-				if turn, held := l.Holder(); held && turn.Away && !b.leaving {
+			for _, key := range b.Lines() {
+				if turn, held := b.Holder(key); held && turn.Away && !b.Leaving {
 					if g.foreign[b] == nil {
-						g.foreign[b] = map[string]board.Turn{}
+						g.foreign[b] = map[string]block.Turn{}
 					}
 					g.foreign[b][key] = turn
 				}
@@ -408,16 +400,16 @@ func (w *Worker) dueRows(due []*workQueue) (rows []dueRow) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := instant.Now()
-	upto := duesUpto(w.c.clock.closed(at))
+	upto := w.now(at).DuesUpto()
 	for _, q := range due {
 		for _, b := range q.blocks {
-			if b.leaving || b.dues.Ripe {
+			if b.Leaving || b.Dues.Ripe {
 				continue
 			}
-			from := b.dues.Horizon()
+			from := b.Dues.Horizon()
 			if b.still() { // late commits
-				from = b.dues.LookFrom(at, upto)
-				if at.Sub(b.swept) >= w.whole {
+				from = b.Dues.LookFrom(at, upto)
+				if at.Sub(b.swept) >= w.terms.Whole {
 					from, b.swept = 0, at
 				}
 			}
@@ -427,19 +419,15 @@ func (w *Worker) dueRows(due []*workQueue) (rows []dueRow) {
 	return rows
 }
 
-// duesUpto returns the time in µs up to which all due jobs are committed, if they are in time. No id is
-// drawn any more of the time closed.
-func duesUpto(closed int64) int64 { return closed - 2*Window.Microseconds() }
-
 // A dueRow is a block, and the time in µs after which its next delayed job is wanted.
 type dueRow struct {
-	b     *block
+	b     *tenure
 	since int64
 }
 
 // lookForNext looks when the next delayed job of each of some blocks is due.
 func (w *Worker) lookForNext(ctx context.Context, all []dueRow) (failed error) {
-	rows, byID := make([]sqlrun.Args, len(all)), map[store.BlockID]*block{}
+	rows, byID := make([]sqlrun.Args, len(all)), map[store.BlockID]*tenure{}
 	for i, r := range all {
 		rows[i], byID[r.b.at()] = sqlrun.Args{"queue": r.b.q.id, "block": r.b.divided, "since": r.since}, r.b
 	}
@@ -450,11 +438,11 @@ func (w *Worker) lookForNext(ctx context.Context, all []dueRow) (failed error) {
 				w.mu.Lock()
 				defer w.mu.Unlock()
 				b := byID[store.BlockID{Queue: int(row.Int(0)), Divided: int(row.Int(1))}]
-				if now, at := row.Int(2), row.Int(3); !b.gone && !row.Null(3) && at < now+dueAhead.Microseconds() {
-					if at < b.dues.Horizon() { // it was committed late
-						b.dues.Anew()
+				if now, at := row.Int(2), row.Int(3); !b.Gone && !row.Null(3) && at < now+dueAhead.Microseconds() {
+					if at < b.Dues.Horizon() { // it was committed late
+						b.Dues.Anew()
 					}
-					b.dues.Saw(at)
+					b.Dues.Saw(at)
 					w.setDue(b, at)
 				}
 				return nil

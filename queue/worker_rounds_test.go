@@ -220,14 +220,14 @@ func TestStillBlocks(t *testing.T) {
 		w.mu.Lock() // long after all was read: a look finds that nothing came late
 		old := instant.Now().Add(-time.Hour)
 		for _, b := range w.queues[0].blocks {
-			b.reads.Whole = old
+			b.Reads.Whole = old
 		}
 		w.mu.Unlock()
 		eventually(t, "all are read from the beginning", func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			for _, b := range w.queues[0].blocks {
-				if b.reads.Whole == old {
+				if b.Reads.Whole == old {
 					return false
 				}
 			}
@@ -241,8 +241,8 @@ func TestStillBlocks(t *testing.T) {
 // handed over.
 func TestDueRows(t *testing.T) {
 	b, due, leaving := newBlock(1), newBlock(1), newBlock(1)
-	b.dues.Ripe, due.dues.Ripe, leaving.dues.Ripe, leaving.leaving = false, true, false, true
-	q := &workQueue{w: b.q.w, blocks: map[int]*block{1: b, 2: due, 3: leaving}}
+	b.Dues.Ripe, due.Dues.Ripe, leaving.Dues.Ripe, leaving.Leaving = false, true, false, true
+	q := &workQueue{w: b.q.w, blocks: map[int]*tenure{1: b, 2: due, 3: leaving}}
 	rows := b.q.w.dueRows([]*workQueue{q})
 	if len(rows) != 1 || rows[0].b != b {
 		t.Errorf("a round looks at %d blocks", len(rows))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -49,15 +49,10 @@ func (r *runningRow) at(q *workQueue) store.JobID {
 	return store.JobID{BlockID: store.BlockID{Queue: q.id, Divided: r.divided}, ID: r.id}
 }
 
-type heldKey struct {
-	id  int64
-	key string
-}
-
-func (w *Worker) readHeld(ctx context.Context, b *block) ([]heldKey, error) {
+func (w *Worker) readHeld(ctx context.Context, b *tenure) ([]block.HeldKey, error) {
 	return sqlrun.Select(ctx, &w.db.Session, store.HeldKeys, sqlrun.Args{"queue": b.q.id, "divided": b.divided},
-		func(rows *sql.Rows) (h heldKey, err error) {
-			return h, rows.Scan(&h.id, &h.key)
+		func(rows *sql.Rows) (h block.HeldKey, err error) {
+			return h, rows.Scan(&h.ID, &h.Line)
 		})
 }
 
@@ -65,8 +60,8 @@ func (w *Worker) readHeld(ctx context.Context, b *block) ([]heldKey, error) {
 // retry. Running ones are read first, so a job that becomes delayed meanwhile is seen there. Several
 // jobs of a key were a batch, of which some may still run and some wait: they go in order,
 // wherever they are.
-func (w *Worker) holdBusyKeys(ctx context.Context, all []*block) error {
-	byID, keys := map[store.BlockID]*block{}, map[*block][]heldKey{}
+func (w *Worker) holdBusyKeys(ctx context.Context, all []*tenure) error {
+	byID, keys := map[store.BlockID]*tenure{}, map[*tenure][]block.HeldKey{}
 	var queues []int
 	for _, b := range all {
 		byID[b.at()] = b
@@ -80,7 +75,7 @@ func (w *Worker) holdBusyKeys(ctx context.Context, all []*block) error {
 		}
 		for _, r := range running {
 			if b := byID[store.BlockID{Queue: r.queue, Divided: r.divided}]; b != nil && b.lineOf(r.key) != "" {
-				keys[b] = append(keys[b], heldKey{r.id, r.key})
+				keys[b] = append(keys[b], block.HeldKey{ID: r.id, Line: r.key})
 			}
 		}
 	}
@@ -96,20 +91,20 @@ func (w *Worker) holdBusyKeys(ctx context.Context, all []*block) error {
 		keys[b] = append(keys[b], waiting...)
 	}
 	for b, held := range keys {
-		slices.SortFunc(held, func(a, b heldKey) int { return cmp.Compare(a.id, b.id) })
+		slices.SortFunc(held, func(a, b block.HeldKey) int { return cmp.Compare(a.ID, b.ID) })
 		for _, h := range held {
-			b.hold(b.lineOf(h.key), h.id)
+			b.Hold(b.lineOf(h.Line), h.ID)
 		}
 	}
 	return nil
 }
 
 // holding lists those of some blocks in which jobs wait for a retry, and others of their keys for them.
-func (w *Worker) holding(ctx context.Context, all []*block) (some []*block, err error) {
+func (w *Worker) holding(ctx context.Context, all []*tenure) (some []*tenure, err error) {
 	if len(all) == 1 {
 		return all, nil
 	}
-	byID, rows := map[store.BlockID]*block{}, make([]sqlrun.Args, len(all))
+	byID, rows := map[store.BlockID]*tenure{}, make([]sqlrun.Args, len(all))
 	for i, b := range all {
 		byID[b.at()], rows[i] = b, sqlrun.Args{"queue": b.q.id, "block": b.divided}
 	}
@@ -129,7 +124,7 @@ func (w *Worker) holding(ctx context.Context, all []*block) (some []*block, err 
 type orphanSearch struct {
 	queues  []*workQueue // whose checked out jobs are known
 	orphans []orphan
-	cleared []*block // no job of these is under suspicion any more
+	cleared []*tenure // no job of these is under suspicion any more
 }
 
 // An orphan is a checked out job of this worker's blocks whose worker has ended.
@@ -144,9 +139,9 @@ type orphan struct {
 func (w *Worker) findOrphans(ctx context.Context, q *workQueue, s *view, g snapshot, name string, found *orphanSearch) error {
 	w.mu.Lock()
 	q.unstrand()
-	mine := map[int]*block{}
+	mine := map[int]*tenure{}
 	for _, b := range q.blocks {
-		if b.leaving {
+		if b.Leaving {
 			continue
 		}
 		mine[b.divided] = b
@@ -205,7 +200,7 @@ func (w *Worker) unsettle(q *workQueue) {
 }
 
 // trust ends the suspicion against the jobs of some blocks.
-func (w *Worker) trust(ctx context.Context, blocks []*block, name string) (failed error) {
+func (w *Worker) trust(ctx context.Context, blocks []*tenure, name string) (failed error) {
 	for part := range slices.Chunk(blocks, maxTaken) {
 		rows := make([]sqlrun.Args, len(part))
 		for i, b := range part {
@@ -236,7 +231,7 @@ func (box *outbox) cancelRemoved(q *workQueue, out map[store.JobID]*Delivery, ro
 	box.mu.Lock()
 	defer box.mu.Unlock()
 	for id, d := range out {
-		if box.out[id] == d && d.b.q == q && !there[id] && d.tx == txNone {
+		if box.out[id] == d && d.b.q == q && !there[id] && d.state.Tx == block.TxNone {
 			d.ctx.end(errCancelled)
 		}
 	}
@@ -290,8 +285,8 @@ func (box *outbox) leads(id store.JobID) bool {
 }
 
 // cleared reports whether no job of a block is under suspicion any more. mu is held.
-func (box *outbox) cleared(b *block) bool {
-	if len(b.doubted) > 0 || b.reads.Dirty || b.reads.Full || b.serving || slices.ContainsFunc(b.refusals, (*refusal).out) {
+func (box *outbox) cleared(b *tenure) bool {
+	if b.Doubted() > 0 || b.Reads.Dirty || b.Reads.Full || b.Serving || slices.ContainsFunc(b.Refusals, (*block.Refusal).Out) {
 		return false
 	}
 	for _, d := range box.out {
@@ -299,13 +294,13 @@ func (box *outbox) cleared(b *block) bool {
 			return false
 		}
 	}
-	b.suspect = 0
+	b.Suspect = 0
 	return true
 }
 
 // letGo releases keys whose jobs are neither running nor waiting for a retry any
 // more. The running ones were read first; see holdBusyKeys.
-func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]board.Turn, running []runningRow) error {
+func (w *Worker) letGo(ctx context.Context, b *tenure, keys map[string]block.Turn, running []runningRow) error {
 	waiting, err := w.readHeld(ctx, b)
 	if err != nil {
 		return err
@@ -317,19 +312,17 @@ func (w *Worker) letGo(ctx context.Context, b *block, keys map[string]board.Turn
 		}
 	}
 	for _, h := range waiting {
-		there[h.id] = true
+		there[h.ID] = true
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if b.gone {
+	if b.Gone {
 		return nil
 	}
 	for key, was := range keys {
 		// A job that was taken in and has parted again meanwhile is checked next time.
-		if l := b.keyQueues[key]; l != nil && !there[was.ID] {
-			if is, held := l.Holder(); held && is == was {
-				w.releaseIfMine(b, key, was.ID)
-			}
+		if is, held := b.Holder(key); held && is == was && !there[was.ID] {
+			b.ReleaseIfHeld(key, was.ID)
 		}
 	}
 	return nil

@@ -2,11 +2,8 @@ package queue
 
 import (
 	"context"
-	"time"
 
-	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -19,7 +16,7 @@ import (
 const sentinelsAfter = 1000
 
 // wantsSentinels reports whether to place a block's sentinels.
-func (f *flusher) wantsSentinels(b *block) bool {
+func (f *flusher) wantsSentinels(b *tenure) bool {
 	return f.db.Dialect.PassesEnds && b.deleted >= sentinelsAfter && !b.sentinels
 }
 
@@ -73,10 +70,4 @@ func (w *Worker) retire(ctx context.Context, q *workQueue, generation sqlrun.Arg
 		}
 		return nil
 	})
-}
-
-// restAfter delays the next read of the whole block, or look far back, after one that took long:
-// such a read walks over what is deleted, and should take at most a twentieth of the time.
-func (b *block) restAfter(r board.Read, took time.Duration) {
-	b.reads.Rest(r, instant.Now(), min(20*took, 5*time.Minute))
 }

@@ -230,10 +230,10 @@ func (w *Worker) meet(q *workQueue, set *store.Queue) {
 	q.set = set
 	q.recheck()
 	for _, b := range q.blocks {
-		b.keyed = b.keyed || set.Ordered
+		b.Keyed = b.Keyed || set.Ordered
 		if resumed {
 			w.rouse(b)
-			w.offer(b, b.count)
+			w.offer(b, b.Count)
 		}
 	}
 }
@@ -308,7 +308,7 @@ func (w *Worker) expelOne(ctx context.Context, node string) (gone bool, err erro
 // check drops blocks that no longer belong to this worker according to the table. It returns
 // those that do and that the worker does not know of: it may have taken them without receiving
 // the answer, or failed to hand them over.
-func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgotten []*block) {
+func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgotten []*tenure) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	there := map[int]int64{}
@@ -316,7 +316,9 @@ func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgot
 		if r.State == "LEASED" && r.LockBy == name {
 			there[r.Divided] = r.Fence
 			if q.blocks[r.Divided] == nil {
-				forgotten = append(forgotten, &block{q: q, divided: r.Divided, fence: r.Fence, forKind: r.ForKind})
+				b := newTenure(q)
+				b.divided, b.fence, b.forKind = r.Divided, r.Fence, r.ForKind
+				forgotten = append(forgotten, b)
 			}
 		}
 	}
@@ -336,21 +338,21 @@ func (w *Worker) surrender(q *workQueue, p *part, keeps bool) (stay int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := instant.Now()
-	var mine []*block
+	var mine []*tenure
 	for _, b := range q.blocks {
-		if b.leaving && at.Sub(b.leaves) >= leaveWithin {
+		if b.Leaving && at.Sub(b.leaves) >= leaveWithin {
 			w.remain(b, at)
 		}
 		switch {
-		case b.leaving || !p.has(b.divided):
-		case keeps && (b.kept != 0 && at.Sub(b.kept) < keepFor || b.unended()): // otherwise ended jobs would run again
+		case b.Leaving || !p.has(b.divided):
+		case keeps && (b.kept != 0 && at.Sub(b.kept) < keepFor || b.Unended(w.closing)): // otherwise ended jobs would run again
 			stay++
 		default:
 			mine = append(mine, b)
 		}
 	}
-	slices.SortFunc(mine, func(a, b *block) int {
-		return cmp.Or(cmp.Compare(a.active, b.active), cmp.Compare(a.since, b.since))
+	slices.SortFunc(mine, func(a, b *tenure) int {
+		return cmp.Or(cmp.Compare(a.Active, b.Active), cmp.Compare(a.Since, b.Since))
 	})
 	surplus := min(max(0, stay+len(mine)-p.share), len(mine))
 	for _, b := range mine[:surplus] {
@@ -368,11 +370,11 @@ const (
 )
 
 // leave stops starting jobs of a block, and checks out those that run. mu is held.
-func (w *Worker) leave(b *block) {
-	b.leaving, b.leaves = true, instant.Now()
+func (w *Worker) leave(b *tenure) {
+	b.Leaving, b.leaves = true, instant.Now()
 	b.q.recheck()
-	for _, d := range b.seen {
-		if d.inPlace() && !w.opt.AtMostOnce && b.mayLeave(d, b.leaves) {
+	for j := range b.AllSeen() {
+		if d := deliveryOf(j); j.InPlace() && !w.opt.AtMostOnce && b.mayLeave(d, b.leaves) {
 			w.checkOut(d, d.Crashes)
 		}
 	}
@@ -380,12 +382,12 @@ func (w *Worker) leave(b *block) {
 
 // remain resumes a block that was to be handed over and does not become idle, because a running
 // job cannot be checked out. mu is held.
-func (w *Worker) remain(b *block, at instant.Instant) {
+func (w *Worker) remain(b *tenure, at instant.Instant) {
 	if w.closing || w.lease.drained != nil {
 		return
 	}
-	b.leaving, b.kept, b.heir = false, at, ""
-	w.offer(b, b.count)
+	b.Leaving, b.kept, b.heir = false, at, ""
+	w.offer(b, b.Count)
 	w.suspectMore()
 	w.enlist(b)
 }
@@ -393,23 +395,23 @@ func (w *Worker) remain(b *block, at instant.Instant) {
 // handOverIdle hands over the marked blocks of some queues in which nothing is under way.
 func (w *Worker) handOverIdle(ctx context.Context, queues ...*workQueue) (failed error) {
 	w.mu.Lock()
-	var idle []*block
-	unstarted := map[*block][]int64{}
+	var idle []*tenure
+	unstarted := map[*tenure][]int64{}
 	name := w.lease.node
 	for _, q := range queues {
 		for _, b := range q.blocks {
-			if !b.leaving || !b.idle() {
+			if !b.Leaving || !b.idle() {
 				continue
 			}
-			b.gone = true // nothing is read any more
+			b.Gone = true // nothing is read any more
 			w.forsake(b)
-			b.lighten()
+			b.Lighten()
 			delete(q.blocks, b.divided)
 			idle = append(idle, b)
-			for d := range b.unstarted() { // checked out and not started
-				if d.from == tableRunning {
-					w.forgo(d)
-					unstarted[b] = append(unstarted[b], d.ID)
+			for j := range b.Unstarted() { // checked out and not started
+				if j.From == tableRunning {
+					w.forgo(deliveryOf(j))
+					unstarted[b] = append(unstarted[b], j.ID)
 				}
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -66,11 +67,11 @@ func (slots *handlerSlots) underWay() func(yield func(*Delivery) bool) {
 
 // handsBack returns the move of a job that is handed back; ok is false if its row stays as it is, for
 // whoever takes the block next. mu is held.
-func (w *Worker) handsBack(d *Delivery, err error, after time.Duration) (m move, ok bool) {
+func (w *Worker) handsBack(d *Delivery, err error, after time.Duration) (m *move, ok bool) {
 	var chosen *result
 	errors.As(err, &chosen)
 	ran, soon := w.begunSoon(d)
-	if chosen == nil && !soon && (d.Stops == 0 || d.from != tableDelayed) {
+	if chosen == nil && !soon && (d.Stops == 0 || d.state.From != tableDelayed) {
 		return m, false
 	}
 	set, ordered := d.b.q.set, d.line() != ""
@@ -89,7 +90,7 @@ func (w *Worker) handsBack(d *Delivery, err error, after time.Duration) (m move,
 	case m.delay > 0:
 		m.holds = ordered && set.KeyRetry == "hold"
 	case w.closing: // it keeps its place among the others
-		m.delay = min(0, time.Duration(cmp.Or(d.runAt, store.TimeOf(d.ID).UnixMicro())-w.c.clock.now())*time.Microsecond)
+		m.delay = min(0, time.Duration(cmp.Or(d.state.RunAt, store.TimeOf(d.ID).UnixMicro())-w.c.clock.now())*time.Microsecond)
 	}
 	return m, true
 }
@@ -108,7 +109,7 @@ func (w *Worker) heedHandBacks(all []tried) {
 }
 
 // handLate writes the moves of jobs that are handed back though their handlers have not returned. mu is not held.
-func (w *Worker) handLate(ctx context.Context, b *block, node string, moves []move) error {
+func (w *Worker) handLate(ctx context.Context, b *tenure, node string, moves []*move) error {
 	err := w.flush.commitMoves(ctx, b, node, moves)
 	switch {
 	case errors.Is(err, errBlockLost), w.flush.refuses(err): // they begin again, as they are
@@ -118,21 +119,22 @@ func (w *Worker) handLate(ctx context.Context, b *block, node string, moves []mo
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for i := range moves {
-		w.moved(&moves[i], node)
+	for _, m := range moves {
+		w.moved(m, node)
 	}
 	return nil
 }
 
 // lateMoves takes the jobs out that are to be handed back though their handlers have not returned, by block. mu is held.
-func (w *Worker) lateMoves() map[*block][]move {
-	all := map[*block][]move{}
+func (w *Worker) lateMoves() map[*tenure][]*move {
+	all := map[*tenure][]*move{}
 	for d := range w.underWay() {
-		if d.hasEnded() || d.row != rowFree || d.tx != txNone || w.opt.AtMostOnce || d.b.gone && d.from != tableRunning {
+		if d.hasEnded() || d.state.Row != block.RowFree || d.state.Tx != block.TxNone || w.opt.AtMostOnce ||
+			d.b.Gone && d.state.From != tableRunning {
 			continue
 		}
 		if m, ok := w.handsBack(d, errHandedOver, 0); ok {
-			d.phase = phaseEnded
+			d.state.Phase = block.PhaseEnded
 			delete(w.out, d.at())
 			w.settled(d, ErrLost) // whatever is said of it from now on
 			all[d.b] = append(all[d.b], m)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -23,7 +24,7 @@ const returnGrace = 10 * time.Second
 // heedStuck notices a handler that has not returned in time. mu is held.
 func (w *Worker) heedStuck(d *Delivery, at instant.Instant) {
 	switch {
-	case d.stuck != nil || d.from == tableNone || d.late == 0 || at.Sub(d.late) < w.returns:
+	case d.stuck != nil || d.state.From == tableNone || d.late == 0 || at.Sub(d.late) < w.returns:
 		return
 	case !errors.Is(d.ctx.cause, ErrTimeout) && !errors.Is(d.ctx.cause, ErrStalled):
 		return
@@ -69,10 +70,10 @@ func (w *Worker) noteStuck(ctx context.Context, q *workQueue, name string) (fail
 	for _, d := range w.unnoted {
 		switch {
 		case d.hasEnded(): // it has returned
-		case d.b.q != q || d.row != rowFree || d.from != tableRunning && d.b.mayLeave(d, instant.Now()):
+		case d.b.q != q || d.state.Row != block.RowFree || d.state.From != tableRunning && d.b.mayLeave(d, instant.Now()):
 			later = append(later, d)
-		case d.from == tableRunning && d.tx == txNone: // else its row may be locked by its own transaction
-			d.row = rowUpdating
+		case d.state.From == tableRunning && d.state.Tx == block.TxNone: // else its row may be locked by its own transaction
+			d.state.Row = block.RowUpdating
 			all = append(all, d)
 		}
 	}

@@ -1,10 +1,10 @@
 package queue
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
+
+	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
 // When a worker dies, one of its jobs may have been the cause, and would end the next worker,
@@ -81,25 +81,6 @@ type trialPlaces struct {
 	lone    loneTrials
 }
 
-// The order in which jobs are tried: those for which others wait come first.
-const (
-	rankFIFO  = iota // the head of a FIFO queue
-	rankKey          // the head of a key
-	rankOther        // nobody waits for it
-	ranks
-)
-
-// rankOf returns the rank of a job by its line: see Delivery.line.
-func rankOf(line string) int {
-	switch line {
-	case fifoLine:
-		return rankFIFO
-	case "":
-		return rankOther
-	}
-	return rankKey
-}
-
 // suspicion is how many jobs of a block are under suspicion when its worker, which
 // read so many at a time, has died so many times in a row: as many as it may have
 // read and not finished, and more each time.
@@ -120,6 +101,9 @@ func (w *Worker) trialOf(q *workQueue, r runningRow) trial {
 	return accused
 }
 
+// tryAs puts the job on trial, or ends its trial. mu is held.
+func (d *Delivery) tryAs(why trial) { d.trial.why, d.state.Tried = why, why != trusted }
+
 // state returns the state for the row of a job that is about to run.
 func (t trial) state() string {
 	if t == trusted {
@@ -134,29 +118,23 @@ func (t *trialPlaces) admits(why trial) bool {
 	return why == trusted || t.lone.called == 0 && t.onTrial[why] < t.places
 }
 
-// doubt keeps a job that was read for its trial, behind those of its rank. mu is held.
-func (b *block) doubt(d *Delivery) {
-	at, _ := slices.BinarySearchFunc(b.doubted, rankOf(d.line()), func(o *Delivery, rank int) int {
-		return cmp.Or(cmp.Compare(rankOf(o.line()), rank), -1)
-	})
-	b.doubted = slices.Insert(b.doubted, at, d)
-}
-
 // suspect checks out jobs of a rank that are under suspicion, if there is room. mu is held.
-func (w *Worker) suspect(b *block, rank int) {
-	for len(b.doubted) > 0 && rankOf(b.doubted[0].line()) == rank && w.admits(suspected) && !b.gone && !b.leaving && !w.closing {
-		d := b.doubted[0]
-		b.doubted = b.doubted[1:]
-		d.trial.why = suspected
+func (w *Worker) suspect(b *tenure, rank int) {
+	for w.admits(suspected) && !b.Gone && !b.Leaving && !w.closing {
+		j := b.Try(rank)
+		if j == nil {
+			return
+		}
+		d := deliveryOf(j)
+		d.tryAs(suspected)
 		w.onTrial[suspected]++
-		w.checkOut(d, d.Crashes+1)
-		b.moves[len(b.moves)-1].charge = charge("", b.had)
+		w.checkOut(d, d.Crashes+1).charge = charge("", b.had)
 	}
 }
 
 // suspectMore checks out jobs of all blocks, since there may be room. mu is held.
 func (w *Worker) suspectMore() {
-	for rank := range ranks {
+	for rank := range block.Ranks {
 		for _, q := range w.queues {
 			for _, b := range q.blocks {
 				if !w.admits(suspected) {
@@ -194,7 +172,8 @@ func (w *Worker) acquit(d *Delivery) {
 		return
 	}
 	w.vacate(d)
-	d.trial.why, d.trial.atLimit = trusted, false
+	d.tryAs(trusted)
+	d.trial.atLimit = false
 	if w.lone.d == d {
 		w.lone.d = nil
 		signal(w.lone.wake)
@@ -241,56 +220,46 @@ func (w *Worker) verdictText(q *workQueue, r runningRow) string {
 }
 
 // checkOut gives a job a row of its own, whether it is running or about to run. mu is held.
-func (box *outbox) checkOut(d *Delivery, crashes int) {
-	d.row = rowLeaving
-	m := move{d: d, out: true, attempts: d.Attempt, crashes: crashes, detail: d.trial.why.state()}
+func (box *outbox) checkOut(d *Delivery, crashes int) *move {
+	d.state.Row = block.RowLeaving
+	m := &move{d: d, out: true, attempts: d.Attempt, crashes: crashes, detail: d.trial.why.state()}
 	if d.began != 0 {
 		m.delay = -since(d.began)
 	}
-	d.b.moves = append(d.b.moves, m)
+	d.b.Move(m)
 	box.enlist(d.b)
-}
-
-// keepIn cancels the check-out of a job that has not begun. mu is held.
-func keepIn(d *Delivery) {
-	moves := d.b.moves
-	at := slices.IndexFunc(moves, func(m move) bool { return m.d == d && m.out })
-	if at >= 0 && d.row == rowLeaving {
-		d.b.moves = slices.Delete(moves, at, at+1)
-		d.row = rowFree
-	}
+	return m
 }
 
 // checkedOut records that a job has a row of its own, under a name of this worker: its block can leave
 // without it. mu is held.
 func (w *Worker) checkedOut(m *move, node string) {
 	d, b := m.d, m.d.b
-	d.row = rowFree
-	b.forget = append(b.forget, d.ID)
-	b.reads.Dirty = true
+	d.state.Row = block.RowFree
+	b.Forget(d.ID)
 	w.relieve(d)
 	switch {
 	case m.here:
 		w.goOn(d, node)
-	case d.tx != txNone: // deleted by its handler's transaction
+	case d.state.Tx != block.TxNone: // deleted by its handler's transaction
 	default: // deleted by somebody else
 		d.ctx.end(fmt.Errorf("%w: its row is gone", ErrLost))
-		if d.ending == nil && d.phase == phaseRead {
-			b.count--
-			b.weigh(d, 0)
+		if d.ending == nil && d.state.Phase == block.PhaseRead {
+			b.Count--
+			b.Unweigh(&d.state)
 			w.forgo(d)
-			w.releaseIfMine(b, d.line(), d.ID)
+			b.ReleaseIfHeld(d.line(), d.ID)
 		}
 	}
 	w.endNow(d)
-	if b.leaving && b.idle() {
+	if b.Leaving && b.idle() {
 		w.nudge()
 	}
 }
 
 // freed records that nothing is under way any more with a job's row. mu is held.
 func (w *Worker) freed(d *Delivery) {
-	d.row = rowFree
+	d.state.Row = block.RowFree
 	w.endNow(d)
 }
 
@@ -306,42 +275,40 @@ func (w *Worker) endNow(d *Delivery) {
 // the name that is over: it is an orphan, which this worker may have taken over already. mu is held.
 func (w *Worker) goOn(d *Delivery, node string) {
 	b := d.b
-	if d.running() {
-		b.active--
-	}
-	d.from = tableRunning
+	b.Disengage(&d.state)
+	d.state.From = tableRunning
 	if node != w.lease.node {
-		if d.phase == phaseRead {
-			d.phase = phaseEnded
+		if d.state.Phase == block.PhaseRead {
+			d.state.Phase = block.PhaseEnded
 		}
 		w.bereave(d, ErrLost)
 		return
 	}
 	w.out[d.at()], w.rows[d.at()] = d, d
 	switch {
-	case d.phase != phaseRead:
-	case b.gone:
+	case d.state.Phase != block.PhaseRead:
+	case b.Gone:
 		w.forgo(d)
 	default: // it was under suspicion, counts already, and may start now
-		b.makeReady(d)
+		b.Readmit(&d.state)
 		w.offer(b, 1)
 	}
 }
 
 // undone takes back moves of a block that was lost. mu is held.
-func (w *Worker) undone(moves []move) {
-	for i := range moves {
-		d := moves[i].d
-		d.row = rowFree
-		if moves[i].out {
-			if d.ending == nil && d.phase == phaseRead {
+func (w *Worker) undone(moves []*move) {
+	for _, m := range moves {
+		d := m.d
+		d.state.Row = block.RowFree
+		if m.out {
+			if d.ending == nil && d.state.Phase == block.PhaseRead {
 				w.forgo(d)
 			}
 			w.endNow(d)
 			continue
 		}
-		if d.from == tableRunning { // which needs no block
-			d.b.moves = append(d.b.moves, moves[i])
+		if d.state.From == tableRunning { // which needs no block
+			d.b.Moves = append(d.b.Moves, m)
 			continue
 		}
 		w.conclude(d, w.c.clock.reading(), lost, ErrLost, 0)

@@ -391,7 +391,7 @@ func TestLoneTrial(t *testing.T) {
 			defer o.w.mu.Unlock()
 			n := 0
 			for _, b := range o.w.queues[0].blocks {
-				n += b.count
+				n += b.Count
 			}
 			return n == 1
 		})

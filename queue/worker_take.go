@@ -10,7 +10,6 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -195,7 +194,7 @@ func (w *Worker) takeSome(ctx context.Context, some []*candidate, name string) e
 	if err != nil || len(got) == 0 {
 		return err
 	}
-	all := make([]*block, len(got))
+	all := make([]*tenure, len(got))
 	for i, x := range got {
 		all[i] = w.newBlock(x, reads)
 	}
@@ -240,13 +239,11 @@ func (w *Worker) readSize() int {
 }
 
 // newBlock makes a block of a row that this worker has taken.
-func (w *Worker) newBlock(x *candidate, reads int) *block {
+func (w *Worker) newBlock(x *candidate, reads int) *tenure {
 	q, r := x.of.q, &x.row
-	b := &block{
-		q: q, divided: r.Divided, fence: r.Fence + 1, since: w.c.clock.now(), seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{},
-		reads: board.Reads{Dirty: true, Unseen: true}, dues: board.Dues{Ripe: true}, keyed: q.set.Ordered || r.FIFO, fifo: r.FIFO,
-		forKind: r.ForKind, from: instant.Now(), batch: reads, says: reads,
-	}
+	b := newTenure(q)
+	b.divided, b.fence, b.forKind, b.from, b.fifo = r.Divided, r.Fence+1, r.ForKind, instant.Now(), r.FIFO
+	b.Since, b.Keyed, b.Batch, b.Says = w.c.clock.now(), q.set.Ordered || r.FIFO, reads, reads
 	switch x.end() {
 	case endDied:
 		b.accused, b.had = r.Suspects+1, r.LockBy
@@ -254,7 +251,7 @@ func (w *Worker) newBlock(x *candidate, reads int) *block {
 		b.accused, b.had = r.Suspects, r.LockBy
 	}
 	if b.accused > 0 && !w.opt.Isolated && !w.opt.AtMostOnce {
-		b.suspect = suspicion(r.Batch, b.accused)
+		b.Suspect = suspicion(r.Batch, b.accused)
 	}
 	return b
 }
@@ -282,7 +279,7 @@ const fewBlocks = 64
 
 // receive begins with blocks that this worker has taken. If it cannot be known what their jobs wait
 // for, it hands them over again. It reports whether the worker has them.
-func (w *Worker) receive(ctx context.Context, all []*block, name string) (ours bool, err error) {
+func (w *Worker) receive(ctx context.Context, all []*tenure, name string) (ours bool, err error) {
 	if err := w.holdBusyKeys(ctx, all); err != nil {
 		_ = w.handOver(ctx, all, name)
 		return false, err
@@ -294,10 +291,10 @@ func (w *Worker) receive(ctx context.Context, all []*block, name string) (ours b
 		return false, nil // others take them when they see that this process is gone
 	}
 	for _, b := range all {
-		b.leaving = w.closing // which drain will see
+		b.Leaving = w.closing // which drain will see
 		b.q.blocks[b.divided], b.q.known = b, false
 		if many {
-			b.serving, b.dues.Ripe = true, false
+			b.Serving, b.Dues.Ripe = true, false
 			continue
 		}
 		w.enlist(b)
@@ -311,7 +308,7 @@ func (w *Worker) receive(ctx context.Context, all []*block, name string) (ours b
 
 // lookInto looks which of some blocks have jobs, for flushers that leave them alone meanwhile. The
 // others are then as if they had been read. If it cannot look, flushers read all.
-func (w *Worker) lookInto(ctx context.Context, all []*block) {
+func (w *Worker) lookInto(ctx context.Context, all []*tenure) {
 	rows, dues := make([]lookRow, len(all)), make([]dueRow, len(all))
 	for i, b := range all {
 		rows[i], dues[i] = lookRow{at: b.at()}, dueRow{b: b}
@@ -321,17 +318,17 @@ func (w *Worker) lookInto(ctx context.Context, all []*block) {
 	if err == nil {
 		err = w.lookForNext(ctx, dues)
 	}
-	closed, took := w.c.clock.closed(at), since(at)
+	took := since(at)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, b := range all {
-		b.serving = false
+		b.Serving = false
 		b.q.recheck()
 		switch {
 		case err != nil:
-			b.dues.Ripe = true
-		case !there[b.at()] && !b.reads.Told && !b.gone && !b.leaving:
-			b.restAfter(b.foundEmpty(at, 0, closed), took)
+			b.Dues.Ripe = true
+		case !there[b.at()] && !b.Reads.Told && !b.Gone && !b.Leaving:
+			b.FoundEmpty(w.now(at), 0, took, instant.Now())
 			if b.still() && !b.wants(instant.Now()) {
 				continue
 			}
@@ -342,7 +339,7 @@ func (w *Worker) lookInto(ctx context.Context, all []*block) {
 }
 
 // handOver frees blocks of this worker.
-func (w *Worker) handOver(ctx context.Context, all []*block, name string) (failed error) {
+func (w *Worker) handOver(ctx context.Context, all []*tenure, name string) (failed error) {
 	for part := range slices.Chunk(all, maxTaken) {
 		rows := make([]sqlrun.Args, len(part))
 		for i, b := range part {

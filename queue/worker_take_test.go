@@ -10,7 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/queue/admin"
-	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -89,7 +89,7 @@ func TestTakeMany(t *testing.T) {
 			n := 0
 			for _, q := range w.queues {
 				for _, b := range q.blocks {
-					if b.reads.Whole != 0 && !b.reads.Dirty && !b.serving {
+					if b.Reads.Whole != 0 && !b.Reads.Dirty && !b.Serving {
 						n++
 					}
 				}
@@ -122,28 +122,28 @@ func TestRungWhileTaken(t *testing.T) {
 		q := w.queues[0]
 		rows, err := c.blocks(t.Context(), q.id)
 		must(t, err)
-		var all []*block
+		var all []*tenure
 		for i := range rows {
 			b := w.newBlock(&candidate{of: &allotment{q: q}, row: rows[i]}, 0)
-			b.serving, b.dues.Ripe, q.blocks[b.divided] = true, false, b
+			b.Serving, b.Dues.Ripe, q.blocks[b.divided] = true, false, b
 			all = append(all, b)
 		}
 		w.ring(q.id, 3)
 		w.lookInto(t.Context(), all)
 		for _, b := range all {
-			if rung := b.divided == 3; b.serving || b.reads.Dirty != rung || b.queued != rung || b.still() == rung {
-				t.Errorf("block %d: serving %v, dirty %v, queued %v, still %v", b.divided, b.serving, b.reads.Dirty, b.queued, b.still())
+			if rung := b.divided == 3; b.Serving || b.Reads.Dirty != rung || b.queued != rung || b.still() == rung {
+				t.Errorf("block %d: serving %v, dirty %v, queued %v, still %v", b.divided, b.Serving, b.Reads.Dirty, b.queued, b.still())
 			}
 		}
 		for _, b := range all {
-			b.serving, b.reads, b.dues.Ripe = true, board.Reads{Dirty: true, Unseen: true}, false
+			b.Serving, b.Reads, b.Dues.Ripe = true, block.Reads{Dirty: true, Unseen: true}, false
 		}
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		w.lookInto(ended, all) // it cannot look
 		for _, b := range all {
-			if b.serving || !b.reads.Dirty || !b.dues.Ripe || !b.queued {
-				t.Errorf("block %d is not read: serving %v, dirty %v, ripe %v, queued %v", b.divided, b.serving, b.reads.Dirty, b.dues.Ripe, b.queued)
+			if b.Serving || !b.Reads.Dirty || !b.Dues.Ripe || !b.queued {
+				t.Errorf("block %d is not read: serving %v, dirty %v, ripe %v, queued %v", b.divided, b.Serving, b.Reads.Dirty, b.Dues.Ripe, b.queued)
 			}
 		}
 	})
@@ -159,9 +159,11 @@ func TestHolding(t *testing.T) {
 		q := w.queues[0]
 		byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at, hold_key) VALUES
 			(%d, 1, 1, 'x', {now}, NULL), (%[1]d, 2, 2, 'x', {now}, 'k'), (%[1]d, 2, 3, 'x', {now}, 'l')`, q.id))
-		var all []*block
+		var all []*tenure
 		for i := range 4 {
-			all = append(all, &block{q: q, divided: i, keyQueues: map[string]*keyQueue{}})
+			b := newTenure(q)
+			b.divided = i
+			all = append(all, b)
 		}
 		some, err := w.holding(t.Context(), all)
 		if err != nil || len(some) != 1 || some[0] != all[2] {

@@ -483,7 +483,7 @@ func (t *transfer) sendIn(ctx context.Context, tx *sqlrun.Session, divided int, 
 // this process's, until its end.
 func (t *transfer) stillMine(ctx context.Context, tx *sqlrun.Session, divided int, reached map[int]bool) error {
 	t.w.mu.Lock()
-	held := []*block{t.w.queues[0].blocks[divided]}
+	held := []*tenure{t.w.queues[0].blocks[divided]}
 	for target := range reached {
 		held = append(held, t.w.queues[1].blocks[target])
 	}

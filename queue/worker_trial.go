@@ -10,6 +10,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -63,7 +64,7 @@ func (t *loneTrials) list(queues []*workQueue, found []orphan) {
 			t.docket = append(t.docket, o)
 		}
 	}
-	slices.SortStableFunc(t.docket, func(a, b orphan) int { return cmp.Compare(rankOf(a.line), rankOf(b.line)) })
+	slices.SortStableFunc(t.docket, func(a, b orphan) int { return cmp.Compare(block.RankOf(a.line), block.RankOf(b.line)) })
 	for _, q := range queues {
 		for id := range t.past {
 			if id.Queue == q.id {
@@ -149,15 +150,15 @@ func (w *Worker) tryNext(ctx context.Context) (again time.Duration, err error) {
 // marksAlone reports whether the row of a job that waits to run alone is to say now that it does.
 // mu is held.
 func (w *Worker) marksAlone(d *Delivery, at instant.Instant) bool {
-	if w.lone.marked || w.lone.began || d.hasEnded() || d.row != rowFree || d.ctx.over || !w.solitary(at) {
+	if w.lone.marked || w.lone.began || d.hasEnded() || d.state.Row != block.RowFree || d.ctx.over || !w.solitary(at) {
 		return false
 	}
-	d.row = rowUpdating
+	d.state.Row = block.RowUpdating
 	return true
 }
 
 // nextTrial returns the job that may run alone now, and its block; or when to look again. mu is held.
-func (w *Worker) nextTrial(at instant.Instant) (o *orphan, b *block, again time.Duration) {
+func (w *Worker) nextTrial(at instant.Instant) (o *orphan, b *tenure, again time.Duration) {
 	t := &w.lone
 	if w.closing || w.lease.node == "" {
 		t.docket = nil
@@ -192,10 +193,10 @@ func (w *Worker) nextTrial(at instant.Instant) (o *orphan, b *block, again time.
 }
 
 // nextAccused returns the first job of the docket whose turn it is, and its block. mu is held.
-func (w *Worker) nextAccused() (*orphan, *block) {
+func (w *Worker) nextAccused() (*orphan, *tenure) {
 	for i := range w.lone.docket {
 		o := &w.lone.docket[i]
-		if b := w.turnOf(o); b != nil && b.startable() && w.passes(o) && !w.guilty(o.q, o.found()) {
+		if b := w.turnOf(o); b != nil && b.Startable() && w.passes(o) && !w.guilty(o.q, o.found()) {
 			return o, b
 		}
 	}
@@ -207,7 +208,7 @@ func (w *Worker) nextAccused() (*orphan, *block) {
 func (w *Worker) triesOthers() bool {
 	n := w.onTrial[suspected] + w.onTrial[survivor]
 	for _, d := range w.out {
-		if (d.trial.why == suspected || d.trial.why == survivor) && !d.trial.atLimit && (d.phase != phaseRead || !d.b.startable()) {
+		if (d.trial.why == suspected || d.trial.why == survivor) && !d.trial.atLimit && (d.state.Phase != block.PhaseRead || !d.b.Startable()) {
 			n--
 		}
 	}
@@ -224,7 +225,7 @@ func (w *Worker) beginAlone(d *Delivery) {
 	if t.first == 0 {
 		t.first = at
 	}
-	d.b.engage(d)
+	d.b.Engage(&d.state)
 	w.begins(d.b, d, at)
 	t.d, t.marked, t.began = d, true, false
 	w.work.Broadcast()
@@ -311,15 +312,15 @@ type finding struct {
 // keeps their rows where they are until that is recorded. mu is held.
 func (w *Worker) findTrusted(q *workQueue, at instant.Instant) (all []finding) {
 	for _, d := range w.out {
-		if d.b.q != q || d.trial.why == trusted || !d.running() || d.row != rowFree {
+		if d.b.q != q || d.trial.why == trusted || !d.state.Running() || d.state.Row != block.RowFree {
 			continue
 		}
 		switch {
 		case w.lone.d == d && !w.lone.began, at.Sub(d.began) < w.proven:
-		case d.tx != txNone: // its transaction may have locked the row
+		case d.state.Tx != block.TxNone: // its transaction may have locked the row
 			w.acquit(d)
 		default:
-			d.row = rowUpdating
+			d.state.Row = block.RowUpdating
 			all = append(all, finding{d, rowRunning})
 		}
 	}

@@ -164,7 +164,7 @@ func TestTrialsLeaveRoom(t *testing.T) {
 			defer o.w.mu.Unlock()
 			n := 0
 			for _, b := range o.w.queues[0].blocks {
-				n += b.count
+				n += b.Count
 			}
 			return n == 1
 		})

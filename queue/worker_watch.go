@@ -8,6 +8,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/pace"
+	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
 // ErrTimeout is the cause of the end of a job's context when the job exceeds its timeout.
@@ -46,7 +47,7 @@ func (w *Worker) watch(ctx context.Context) {
 			q.recheck()
 		}
 		for b := range w.stirred {
-			if b.gone || b.still() {
+			if b.Gone || b.still() {
 				w.calm(b)
 				continue
 			}
@@ -78,8 +79,8 @@ func (w *Worker) heedSteps() {
 	w.log.Warn("the database's clock was set; all blocks are read again")
 	for _, q := range w.queues {
 		for _, b := range q.blocks {
-			b.reads.Distrust()
-			b.dues.Anew()
+			b.Reads.Distrust()
+			b.Dues.Anew()
 		}
 	}
 }
@@ -100,10 +101,10 @@ func (w *Worker) look(d *Delivery, at instant.Instant) {
 		d.late = at
 	}
 	w.heedStuck(d, at)
-	if d.tx != txNone {
+	if d.state.Tx != block.TxNone {
 		return
 	}
-	if at.Sub(d.began) >= w.slow && d.inPlace() && !d.b.gone && !w.opt.AtMostOnce && d.b.mayLeave(d, at) {
+	if at.Sub(d.began) >= w.slow && d.state.InPlace() && !d.b.Gone && !w.opt.AtMostOnce && d.b.mayLeave(d, at) {
 		w.checkOut(d, d.Crashes)
 	}
 }

@@ -43,16 +43,16 @@ var mutants = []mutant{
 		"		if n == 0 {\n			continue\n		}\n		clears", "		if n >= 0 {\n			continue\n		}\n		clears", "buried", 200,
 	},
 	{
-		"the end of a job that outlived its block is not written again", "queue", "queue/worker_lease.go",
-		"		if m.d.from == tableRunning {\n			kept", "		if m.d.from == tableRunning && m.d == nil {\n			kept", "stuck", 200,
+		"the end of a job that outlived its block is not written again", "queue", "queue/worker_suspect.go",
+		"		if d.state.From == tableRunning { // which needs no block", "		if d.state.From == tableRunning && d == nil {", "stuck", 200,
 	},
 	{
 		"what a block owes that is lost while it pauses is not written", "progress", "queue/worker_outbox.go",
-		"	if len(b.acks)+len(b.moves) > 0 {\n		box.remnants[b] = true", "	if len(b.acks)+len(b.moves) < 0 {\n		box.remnants[b] = true", "stuck", 200,
+		"	if len(b.Acks)+len(b.Moves) > 0 {\n		box.remnants[b] = true", "	if len(b.Acks)+len(b.Moves) < 0 {\n		box.remnants[b] = true", "stuck", 200,
 	},
 	// Queues: the order of keys.
 	{
-		"a job does not wait for the one before it of its key", "queue", "queue/internal/board/keyqueue.go",
+		"a job does not wait for the one before it of its key", "queue", "queue/internal/block/keyqueue.go",
 		"	if len(q.turns) == 0 && q.mayFollow() {", "	if q.mayFollow() { q.turns = nil", "order", 20,
 	},
 	{
@@ -60,20 +60,20 @@ var mutants = []mutant{
 		`m.holds = m.verdict != buried && ordered && q.KeyRetry == "hold"`, "m.holds = false", "order", 40,
 	},
 	{
-		"CompleteTx leaves earlier jobs of its key", "queue", "queue/worker_complete.go",
-		"return o.line() == d.line() && o.tx != txCompleted }", "return false }", "order", 200,
+		"CompleteTx leaves earlier jobs of its key", "queue", "queue/internal/block/owed.go",
+		"return o.Line == j.Line && o.Tx != TxCompleted }", "return false }", "order", 200,
 	},
 	{
 		"jobs of a batch by key are checked out one by one", "queue", "queue/worker_complete.go",
-		"	for _, m := range ofKey {\n		m.tx = max(m.tx, txPinned)", "	for range ofKey[:1] {\n		d.tx = max(d.tx, txPinned)", "order", 200,
+		"	for _, m := range ofKey {\n		m.state.Tx = max(m.state.Tx, block.TxPinned)", "	for range ofKey[:1] {\n		d.state.Tx = max(d.state.Tx, block.TxPinned)", "order", 200,
 	},
 	{
 		"an id does not say that one before it is late", "queue", "queue/enqueue_late.go",
 		"r.id |= store.Follower", "r.id |= 0", "order", 200,
 	},
 	{
-		"a key goes on after a row that is gone, whoever has the block", "queue", "queue/worker_dispatch.go",
-		"	b.hold(key, id)\n	b.part(key, id)\n	b.missed = append(b.missed, heldKey{id, key})\n", "	b.release(key, id)\n", "order", 200,
+		"a key goes on after a row that is gone, whoever has the block", "queue", "queue/internal/block/keys.go",
+		"	b.Hold(line, id)\n	b.Part(line, id)\n	b.Missed = append(b.Missed, HeldKey{id, line})\n", "	b.Release(line, id)\n", "order", 200,
 	},
 	{
 		"blocks of a generation that has not begun are taken", "queue", "queue/worker_generation.go",
@@ -81,16 +81,16 @@ var mutants = []mutant{
 	},
 	{
 		"a generation is retired while jobs of it may come", "queue", "queue/worker_generation.go",
-		"if empty && time.Duration(age)*time.Microsecond > store.ResizeAfter+2*Window {", "if _ = age; empty {", "order", 200,
+		"if empty && time.Duration(age)*time.Microsecond > store.ResizeAfter+2*Window {", "if _ = time.Duration(age); empty {", "order", 200,
 	},
 	// Queues: jobs that are found.
 	{
-		"reads do not go back to the horizon", "queue", "queue/internal/board/reads.go",
+		"reads do not go back to the horizon", "queue", "queue/internal/block/reads.go",
 		"at.Sub(s.Looked) >= LookEvery && !s.Level() ||", "false ||", "stuck", 200,
 	},
 	{
 		"a batch drops a job that was checked out when its block went", "queue", "queue/worker_batch.go",
-		"case d.b.gone && d.from != tableRunning:", "case d.b.gone:", "stuck", 100,
+		"case d.b.Gone && d.state.From != tableRunning:", "case d.b.Gone:", "stuck", 100,
 	},
 	{
 		"a lost answer counts as not enqueued", "queue", "queue/enqueue.go",

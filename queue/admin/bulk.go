@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/bell"
-	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -163,7 +163,7 @@ func (f *Filter) forBulk(what BulkAction) (*where, error) {
 
 // newest returns an id above those of all jobs that existed at a time by the database's clock,
 // in µs since 1970: ids may be slightly ahead of that.
-func newest(us int64) int64 { return store.TickOf(us + board.Window.Microseconds()) }
+func newest(us int64) int64 { return store.TickOf(us + block.Window.Microseconds()) }
 
 // wasThere reports whether the action applies to a job, and the job existed when the bulk
 // began.

@@ -1,4 +1,4 @@
-package board
+package block
 
 // A Heap orders lists of jobs by the place of their first jobs: the list with the very first
 // job is at index 0. The zero value is empty.

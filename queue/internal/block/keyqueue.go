@@ -1,4 +1,4 @@
-package board
+package block
 
 import (
 	"cmp"
@@ -208,7 +208,7 @@ func (q *KeyQueue[J]) PutBack(n int, leave func(J) bool) {
 		if n--; n >= 0 || q.turn(w.id) >= 0 || !leave(w.job) {
 			return false
 		}
-		q.skipped = least(q.skipped, w.id)
+		q.skipped = Least(q.skipped, w.id)
 		return true
 	})
 }
@@ -220,7 +220,7 @@ func (q *KeyQueue[J]) GiveWay(id int64, leave func(J) bool) bool {
 		return false
 	}
 	q.PutBack(0, leave)
-	q.turns, q.skipped = nil, least(q.skipped, id)
+	q.turns, q.skipped = nil, Least(q.skipped, id)
 	return true
 }
 
@@ -255,8 +255,8 @@ func (q *KeyQueue[J]) Skips(id, after int64, wanted bool) bool {
 	return true
 }
 
-// least returns the lesser of two ids, where 0 for the first means none.
-func least(a, b int64) int64 {
+// Least returns the lesser of two ids, where 0 for the first means none.
+func Least(a, b int64) int64 {
 	if a == 0 {
 		return b
 	}

@@ -1,7 +1,4 @@
-// Package board keeps the order in which jobs in memory begin: which of several lists has the
-// first job, and which job of a key goes next. It knows no tables and no handlers. Nothing in
-// it is safe for concurrent use: the worker guards it.
-package board
+package block
 
 import (
 	"cmp"

@@ -1,9 +1,8 @@
-package queue
+package block
 
 import (
 	"slices"
 
-	"github.com/dbcron/dbcron/queue/internal/board"
 	"github.com/dbcron/dbcron/queue/internal/limit"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -22,10 +21,18 @@ import (
 // So memory stays bounded, except for the names of keys that stand still, and neither a key nor
 // a kind keeps others from beginning. The price is a second read of what was put back.
 
+// backlog is what was put back.
+type backlog struct {
+	skipped map[*limit.Limiter]int64       // the first job that was, by kinds at a limit
+	gated   map[*limit.Limiter][]*keyQueue // keys all of whose jobs were, because the first waits for a limit
+	resumed []*keyQueue                    // keys whose jobs are to be read again
+	reread  bool                           // the last read was of such jobs
+}
+
 // evict makes room in a crowded block. Workers that delete rows before jobs run have no rows
-// to leave jobs to. mu is held.
-func (b *block) evict() {
-	if b.q.w.opt.AtMostOnce || !b.crowded() {
+// to leave jobs to.
+func (b *Block) evict() {
+	if b.terms.AtMostOnce || !b.Crowded() {
 		return
 	}
 	keep := b.keeps()
@@ -37,51 +44,51 @@ func (b *block) evict() {
 		l.PutBack(n, b.skipReady)
 	}
 	most := b.fill()
-	if len(b.seen) >= 100*b.q.w.opt.Batch { // many kinds with a few jobs each
-		most = min(most, 50*b.q.w.opt.Batch/max(1, len(b.aside)))
+	if len(b.seen) >= 100*b.terms.Batch { // many kinds with a few jobs each
+		most = min(most, 50*b.terms.Batch/max(1, len(b.aside)))
 	}
 	for g, s := range b.aside {
-		if s.Len() < most || b.q.opens(g) && !b.q.w.choice.perCaller {
+		if s.Len() < most || b.host.Opens(g) && !b.terms.PerCaller {
 			continue
 		}
 		keep := most / 2
-		s.RemoveFunc(func(d *Delivery) bool {
-			if keep--; keep >= 0 || d.from != tableReady && !b.leavesDelayed(d, g) || !b.makesWay(d, g) {
+		s.RemoveFunc(func(j *Job) bool {
+			if keep--; keep >= 0 || j.From != store.AmongReady && !b.leavesDelayed(j, g) || !b.makesWay(j, g) {
 				return false
 			}
-			if d.from == tableDelayed {
-				delete(b.seen, d.ID)
-				b.weigh(d, 0)
+			if j.From == store.AmongDelayed {
+				delete(b.seen, j.ID)
+				b.Unweigh(j)
 				return true
 			}
 			if b.skipped == nil {
 				b.skipped = map[*limit.Limiter]int64{}
 			}
-			b.skipped[g] = least(b.skipped[g], d.ID)
-			b.skip(d)
+			b.skipped[g] = Least(b.skipped[g], j.ID)
+			b.skip(j)
 			return true
 		})
 	}
 }
 
 // skipReady leaves a ready job of a key to a later read.
-func (b *block) skipReady(d *Delivery) bool {
-	if d.from != tableReady {
+func (b *Block) skipReady(j *Job) bool {
+	if j.From != store.AmongReady {
 		return false
 	}
-	b.skip(d)
+	b.skip(j)
 	return true
 }
 
 // makesWay takes a job that waits for a limit out of its key queue, with those behind it. It
 // returns false if the job has to stay, because others of its key have begun with it, or its
 // trial is not over.
-func (b *block) makesWay(d *Delivery, g *limit.Limiter) bool {
-	l := b.keyQueues[d.line()]
+func (b *Block) makesWay(j *Job, g *limit.Limiter) bool {
+	l := b.keyQueues[j.Line]
 	switch {
-	case d.line() == "":
+	case j.Line == "":
 		return true
-	case l == nil || d.trial.why != trusted || !l.GiveWay(d.ID, b.skipReady):
+	case l == nil || j.Tried || !l.GiveWay(j.ID, b.skipReady):
 		return false
 	}
 	l.limiter = g
@@ -94,48 +101,48 @@ func (b *block) makesWay(d *Delivery, g *limit.Limiter) bool {
 
 // keeps returns how many jobs to keep of a key whose jobs end one after the other: all such
 // keys together keep half of what makes a block crowded.
-func (b *block) keeps() int {
+func (b *Block) keeps() int {
 	lines := 0
 	for _, l := range b.keyQueues {
 		if l.Len() > 0 {
 			lines++
 		}
 	}
-	return max(1, 50*b.q.w.opt.Batch/max(1, lines))
+	return max(1, 50*b.terms.Batch/max(1, lines))
 }
 
 // fill returns how many jobs are set aside for a limit before some are put back.
-func (b *block) fill() int { return 20 * b.q.w.opt.Batch }
+func (b *Block) fill() int { return 20 * b.terms.Batch }
 
-// stands reports whether the jobs of a key wait for one that will not end soon: it is
-// elsewhere, was checked out because it runs for long, or its end is refused. mu is held.
-func (b *block) standsStill(l *keyQueue) bool {
+// standsStill reports whether the jobs of a key wait for one that will not end soon: it is
+// elsewhere, was checked out because it runs for long, or its end is refused.
+func (b *Block) standsStill(l *keyQueue) bool {
 	t, held := l.Holder()
-	return held && (t.Away || b.q.w.out[store.JobID{BlockID: b.at(), ID: t.ID}] != nil || b.bars(l.key))
+	return held && (t.Away || b.host.IsOut(t.ID) || b.Bars(l.key))
 }
 
 // skips reports whether a job that was read stays in its table because it is behind some that
 // were put back. Once the key moves again, the first job returned by a read that began before
-// them is the key's next one. mu is held.
-func (b *block) skips(d *Delivery, r board.Read) bool {
-	if b.seen[d.ID] != nil {
+// them is the key's next one.
+func (b *Block) skips(j *Job, r Read) bool {
+	if b.seen[j.ID] != nil {
 		return false
 	}
-	if d.line() == "" {
-		g := b.q.barrierOf(d.Kind)
+	if j.Line == "" {
+		g := b.barrier(j.Kind)
 		if b.skipped[g] == 0 {
 			return false
 		}
-		b.skipped[g] = least(b.skipped[g], d.ID)
-		b.skip(d)
+		b.skipped[g] = Least(b.skipped[g], j.ID)
+		b.skip(j)
 		return true
 	}
-	l := b.keyQueues[d.line()]
+	l := b.keyQueues[j.Line]
 	if l == nil || l.Skipped() == 0 {
 		return false
 	}
-	if l.Skips(d.ID, r.After[d.Priority], b.needs(l)) {
-		b.skip(d)
+	if l.Skips(j.ID, r.After[j.Priority], b.needs(l)) {
+		b.skip(j)
 		return true
 	}
 	if l.Skipped() == 0 {
@@ -145,36 +152,35 @@ func (b *block) skips(d *Delivery, r board.Read) bool {
 }
 
 // skip records that a job stays in its table.
-func (b *block) skip(d *Delivery) {
-	delete(b.seen, d.ID)
-	b.weigh(d, 0)
-	b.reads.Pass(d.Priority, d.ID)
+func (b *Block) skip(j *Job) {
+	delete(b.seen, j.ID)
+	b.Unweigh(j)
+	b.Reads.Pass(j.Priority, j.ID)
 }
 
 // needs reports whether to read the jobs of a key that were put back: few are left of it, and
-// it does not stand still. mu is held.
-func (b *block) needs(l *keyQueue) bool {
-	return l.Wants(b.q.w.opt.Batch/2+1) && !b.standsStill(l) && (l.limiter == nil || b.skipped[l.limiter] == 0)
+// it does not stand still.
+func (b *Block) needs(l *keyQueue) bool {
+	return l.Wants(b.terms.Batch/2+1) && !b.standsStill(l) && (l.limiter == nil || b.skipped[l.limiter] == 0)
 }
 
-// resume schedules a read of the jobs of a key that were put back, now that few are left. mu is
-// held.
-func (b *block) resume(l *keyQueue) {
+// resume schedules a read of the jobs of a key that were put back, now that few are left.
+func (b *Block) resume(l *keyQueue) {
 	if !l.resumed {
 		l.resumed, b.resumed = true, append(b.resumed, l)
 	}
-	if l.Skipped() > b.reads.ReadUpto() {
-		b.reads.Back()
+	if l.Skipped() > b.Reads.ReadUpto() {
+		b.Reads.Back()
 	}
-	b.q.w.enlist(b)
+	b.host.Owes()
 }
 
 // rereads returns the first job below the horizon that was put back and that a key needs; 0:
-// there is none. mu is held.
-func (b *block) rereads() (first int64) {
+// there is none.
+func (b *Block) rereads() (first int64) {
 	for _, l := range b.resumed {
-		if l.Skipped() <= b.reads.ReadUpto() && b.needs(l) {
-			first = least(first, l.Skipped())
+		if l.Skipped() <= b.Reads.ReadUpto() && b.needs(l) {
+			first = Least(first, l.Skipped())
 		}
 	}
 	return first
@@ -182,13 +188,13 @@ func (b *block) rereads() (first int64) {
 
 // keepWanted returns the jobs to take from such a read: those of keys that need some, up to
 // where all priorities have been returned.
-func (b *block) keepWanted(r board.Read, rows []*Delivery) []*Delivery {
+func (b *Block) keepWanted(r Read, rows []*Job) []*Job {
 	upto := r.Upto
-	var read [Idle + 1]int
-	var last [Idle + 1]int64
-	for _, d := range rows {
-		read[d.Priority]++
-		last[d.Priority] = max(last[d.Priority], d.ID)
+	var read [Priorities + 1]int
+	var last [Priorities + 1]int64
+	for _, j := range rows {
+		read[j.Priority]++
+		last[j.Priority] = max(last[j.Priority], j.ID)
 	}
 	for p := range read {
 		if read[p] >= r.Limit {
@@ -197,38 +203,47 @@ func (b *block) keepWanted(r board.Read, rows []*Delivery) []*Delivery {
 	}
 	from := map[*keyQueue]int64{}
 	for _, l := range b.resumed {
-		if l.Skipped() > r.After[Normal] && l.Skipped() <= upto && b.needs(l) {
+		if l.Skipped() > r.After[1] && l.Skipped() <= upto && b.needs(l) {
 			from[l], l.limiter = l.Skipped(), nil
 			l.SkipFrom(upto + 1)
 		}
 	}
-	return slices.DeleteFunc(rows, func(d *Delivery) bool {
-		first, is := from[b.keyQueues[d.line()]]
-		return !is || d.line() == "" || d.ID < first || d.ID > upto || b.seen[d.ID] != nil
+	return slices.DeleteFunc(rows, func(j *Job) bool {
+		first, is := from[b.keyQueues[j.Line]]
+		return !is || j.Line == "" || j.ID < first || j.ID > upto || b.seen[j.ID] != nil
 	})
 }
 
-// resumeOf schedules a read of the jobs of a kind that were put back, once few are left that
-// wait for the limit. mu is held.
-func (b *block) resumeOf(g *limit.Limiter) {
+// ResumeOf schedules a read of the jobs of a kind that were put back, once few are left that
+// wait for the limit.
+func (b *Block) ResumeOf(g *limit.Limiter) {
 	if first := b.skipped[g]; first != 0 && b.aside[g].Len() < b.fill()/4 {
 		delete(b.skipped, g)
-		b.readFrom(first)
+		b.ReadFrom(first)
 	}
 }
 
-// readFrom schedules another read of the block from an id on.
-func (b *block) readFrom(id int64) {
-	b.reads.From(id)
-	b.q.w.enlist(b)
+// ResumeOpen does so for all limiters that let jobs pass now.
+func (b *Block) ResumeOpen() {
+	for g := range b.skipped {
+		if b.host.Opens(g) {
+			b.ResumeOf(g)
+		}
+	}
+}
+
+// ReadFrom schedules another read of the block from an id on.
+func (b *Block) ReadFrom(id int64) {
+	b.Reads.From(id)
+	b.host.Owes()
 }
 
 // hasReadAgain releases keys whose jobs were to be read again: a complete read has returned all
 // that exist.
-func (b *block) hasReadAgain(r board.Read) {
+func (b *Block) hasReadAgain(r Read) {
 	goes := func(l *keyQueue) bool {
 		if b.needs(l) {
-			if r.Back || b.reads.Full || slices.Max(r.After[1:]) >= l.Skipped() {
+			if r.Back || b.Reads.Full || slices.Max(r.After[1:]) >= l.Skipped() {
 				return false // it began behind them, or was cut off
 			}
 			l.SkipFrom(0)
@@ -239,7 +254,7 @@ func (b *block) hasReadAgain(r board.Read) {
 		return true
 	}
 	b.resumed = slices.DeleteFunc(b.resumed, goes)
-	if r.Back || b.reads.Full {
+	if r.Back || b.Reads.Full {
 		return
 	}
 	for g, lines := range b.gated {
@@ -250,12 +265,4 @@ func (b *block) hasReadAgain(r board.Read) {
 			delete(b.gated, g)
 		}
 	}
-}
-
-// least is the lesser of two ids, of which the first may be 0: none.
-func least(a, b int64) int64 {
-	if a == 0 {
-		return b
-	}
-	return min(a, b)
 }

@@ -1,8 +1,7 @@
-package queue
+package block
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"testing"
@@ -11,47 +10,78 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/queue/internal/board"
+	"github.com/dbcron/dbcron/queue/internal/limit"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// newBlock returns a block as a worker would have it that has just taken it.
-func newBlock(batch int) *block {
-	w := &Worker{core: core{c: &Client{}, opt: WorkerOptions{Batch: batch, ReadAhead: defaultReadAhead}}, whole: wholeEvery}
-	w.remnants = map[*block]bool{}
-	w.lease.deadline = instant.Now().Add(time.Hour)
-	q := &workQueue{w: w, set: &store.Queue{Settings: store.Settings{State: "active"}}}
-	return &block{q: q, seen: map[int64]*Delivery{}, keyQueues: map[string]*keyQueue{}, reads: board.Reads{Dirty: true}, dues: board.Dues{Ripe: true}}
+// normal is the usual priority, and maxSkew how far hosts' clocks are apart.
+const (
+	normal  = 3
+	maxSkew = 50 * time.Millisecond
+)
+
+// A host is a worker as a block sees it.
+type host struct {
+	paused  bool
+	limits  map[string]*limit.Limiter // by kind
+	opens   map[*limit.Limiter]bool
+	unknown map[string]*limit.Limiter // barriers, by kind
+	out     map[int64]bool
+	held    int
+	shed    int
+	owes    int
 }
 
-func ready(id int64, key string) *Delivery {
-	return &Delivery{Job: Job{Key: key, Priority: Normal}, ID: id, order: id}
+func (h *host) Active() bool                        { return !h.paused }
+func (h *host) Gate(kind string) *limit.Limiter     { return h.limits[kind] }
+func (h *host) Stranger(kind string) *limit.Limiter { return h.unknown[kind] }
+func (h *host) Opens(l *limit.Limiter) bool         { return l == nil || h.opens[l] }
+func (h *host) IsOut(id int64) bool                 { return h.out[id] }
+func (h *host) Held(*Job)                           { h.held++ }
+func (h *host) Shed(*Job)                           { h.shed++ }
+func (h *host) Owes()                               { h.owes++ }
+
+// newBlock returns a block as a worker would have it that has just taken it.
+func newBlock(batch int) *Block {
+	b := New(&host{}, &Terms{Batch: batch, Whole: time.Minute, Room: Room{Size: 64 << 20, Readers: 1}})
+	b.Reads.Unseen = false
+	return &b
+}
+
+func ready(id int64, line string) *Job { return &Job{ID: id, Priority: normal, Line: line, Order: id} }
+
+// now is an instant at which no id is drawn any more of times before us.
+func now(at instant.Instant, us int64) Now { return Now{At: at, Closed: us, Leased: true} }
+
+// drawn draws a duration of up to a maximum.
+func drawn(t *rapid.T, what string, most time.Duration) time.Duration {
+	return time.Duration(rapid.Int64Range(0, int64(most)).Draw(t, what))
 }
 
 // The most urgent jobs go first, and those of one priority in their order.
 func TestPop(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBlock(100)
-		var all []*Delivery
-		for i, p := range rapid.SliceOfN(rapid.IntRange(Urgent, Idle), 0, 30).Draw(t, "priorities") {
+		var all []*Job
+		for i, p := range rapid.SliceOfN(rapid.IntRange(1, Priorities), 0, 30).Draw(t, "priorities") {
 			d := ready(int64(i+1), "")
 			d.Priority = p
 			all = append(all, d)
-			if !b.add(d) || b.add(d) {
+			if !b.Add(d) || b.Add(d) {
 				t.Fatalf("%d was not taken in once", d.ID)
 			}
 		}
-		slices.SortStableFunc(all, func(a, b *Delivery) int { return cmp.Compare(a.Priority, b.Priority) })
+		slices.SortStableFunc(all, func(a, b *Job) int { return cmp.Compare(a.Priority, b.Priority) })
 		for i, want := range all {
-			if b.count != len(all)-i || !b.hasReady() {
-				t.Fatalf("%d are left, and it says %d", len(all)-i, b.count)
+			if b.Count != len(all)-i || !b.HasReady() {
+				t.Fatalf("%d are left, and it says %d", len(all)-i, b.Count)
 			}
-			if d := b.pop(); d != want {
+			if d := b.Pop(); d != want {
 				t.Fatalf("popped %d, not %d", d.ID, want.ID)
 			}
 		}
-		if b.pop() != nil || b.hasReady() || b.count != 0 || b.active != len(all) || b.idle() != (len(all) == 0) {
-			t.Fatalf("count %d, active %d", b.count, b.active)
+		if b.Pop() != nil || b.HasReady() || b.Count != 0 || b.Active != len(all) || b.Idle(false) != (len(all) == 0) {
+			t.Fatalf("count %d, active %d", b.Count, b.Active)
 		}
 	})
 }
@@ -59,13 +89,13 @@ func TestPop(t *testing.T) {
 // A linesModel is how a block should treat keys: jobs come in any order, one of a key at a time
 // is under way, and the others follow in order, whatever holds them.
 type linesModel struct {
-	b       *block
+	b       *Block
 	next    int64
-	waiting map[string][]int64  // read and not popped, by key
-	under   map[string]int64    // popped, by key
-	foreign map[string]int64    // held by a job that is not here
-	away    map[string][]int64  // and then by these
-	running map[int64]*Delivery // popped
+	waiting map[string][]int64 // read and not popped, by key
+	under   map[string]int64   // popped, by key
+	foreign map[string]int64   // held by a job that is not here
+	away    map[string][]int64 // and then by these
+	running map[int64]*Job     // popped
 }
 
 // ended records that the turn of a key's job is over.
@@ -74,8 +104,8 @@ func (m *linesModel) ended(key string, id int64) {
 	if next := m.away[key]; len(next) > 0 {
 		m.foreign[key], m.away[key] = next[0], next[1:]
 	}
-	m.b.release(key, id)
-	m.b.release(key, id) // once more does nothing
+	m.b.Release(key, id)
+	m.b.Release(key, id) // once more does nothing
 }
 
 func (m *linesModel) check(t *rapid.T) {
@@ -102,38 +132,38 @@ func TestLines(t *testing.T) {
 		keys := []string{"a", "b"}
 		m := &linesModel{
 			b: newBlock(100), waiting: map[string][]int64{}, under: map[string]int64{},
-			foreign: map[string]int64{}, away: map[string][]int64{}, running: map[int64]*Delivery{},
+			foreign: map[string]int64{}, away: map[string][]int64{}, running: map[int64]*Job{},
 		}
 		last := map[string]int64{}
-		popped := func(d *Delivery) {
-			if id := m.under[d.Key]; id != 0 {
-				t.Fatalf("key %s: %d goes while %d does", d.Key, d.ID, id)
+		popped := func(d *Job) {
+			if id := m.under[d.Line]; id != 0 {
+				t.Fatalf("key %s: %d goes while %d does", d.Line, d.ID, id)
 			}
-			if _, held := m.foreign[d.Key]; held {
-				t.Fatalf("key %s: %d goes, and the key is held", d.Key, d.ID)
+			if _, held := m.foreign[d.Line]; held {
+				t.Fatalf("key %s: %d goes, and the key is held", d.Line, d.ID)
 			}
-			if d.ID < last[d.Key] {
-				t.Fatalf("key %s: %d goes after %d", d.Key, d.ID, last[d.Key])
+			if d.ID < last[d.Line] {
+				t.Fatalf("key %s: %d goes after %d", d.Line, d.ID, last[d.Line])
 			}
-			last[d.Key], m.under[d.Key], m.running[d.ID] = d.ID, d.ID, d
-			m.waiting[d.Key] = slices.DeleteFunc(m.waiting[d.Key], func(id int64) bool { return id == d.ID })
+			last[d.Line], m.under[d.Line], m.running[d.ID] = d.ID, d.ID, d
+			m.waiting[d.Line] = slices.DeleteFunc(m.waiting[d.Line], func(id int64) bool { return id == d.ID })
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": m.check,
 			"read": func(t *rapid.T) { // a batch, whose jobs come in any order
-				var batch []*Delivery
+				var batch []*Job
 				for range rapid.IntRange(1, 5).Draw(t, "n") {
 					m.next++
 					batch = append(batch, ready(m.next, rapid.SampledFrom(keys).Draw(t, "key")))
 				}
 				for _, d := range rapid.Permutation(batch).Draw(t, "order") {
-					m.b.add(d)
-					m.waiting[d.Key] = append(m.waiting[d.Key], d.ID)
+					m.b.Add(d)
+					m.waiting[d.Line] = append(m.waiting[d.Line], d.ID)
 				}
-				m.b.settle()
+				m.b.Settle()
 			},
 			"start": func(*rapid.T) {
-				if d := m.b.pop(); d != nil {
+				if d := m.b.Pop(); d != nil {
 					popped(d)
 				}
 			},
@@ -142,7 +172,7 @@ func TestLines(t *testing.T) {
 					return
 				}
 				id := rapid.SampledFrom(slices.Sorted(maps.Keys(m.running))).Draw(t, "id")
-				key := m.running[id].Key
+				key := m.running[id].Line
 				delete(m.running, id)
 				delete(m.under, key)
 				m.ended(key, id)
@@ -155,14 +185,14 @@ func TestLines(t *testing.T) {
 				} else {
 					m.away[key] = append(m.away[key], m.next)
 				}
-				if its := m.foreign[key] == m.next; m.b.takesTurn(key, m.next) != its {
+				if its := m.foreign[key] == m.next; m.b.TakesTurn(key, m.next) != its {
 					t.Fatalf("key %s: it is the turn of %d: %v", key, m.next, !its)
 				}
-				m.b.hold(key, m.next) // once more does nothing
+				m.b.Hold(key, m.next) // once more does nothing
 			},
 			"let go": func(t *rapid.T) {
 				key := rapid.SampledFrom(keys).Draw(t, "key")
-				m.b.release(key, 1<<40) // another job's end: not that key's business
+				m.b.Release(key, 1<<40) // another job's end: not that key's business
 				if id, ok := m.foreign[key]; ok {
 					m.ended(key, id)
 				}
@@ -176,8 +206,8 @@ func TestLines(t *testing.T) {
 				delete(m.foreign, key)
 				before := last[key]
 				last[key] = 0 // it has its turn, whatever its id
-				m.b.add(ready(id, key))
-				for d := m.b.pop(); d != nil; d = m.b.pop() {
+				m.b.Add(ready(id, key))
+				for d := m.b.Pop(); d != nil; d = m.b.Pop() {
 					popped(d)
 				}
 				last[key] = before
@@ -192,20 +222,20 @@ func TestLines(t *testing.T) {
 				m.ended(key, m.foreign[key])
 			}
 		}
-		for len(m.running) > 0 || m.b.hasReady() {
-			for d := m.b.pop(); d != nil; d = m.b.pop() {
+		for len(m.running) > 0 || m.b.HasReady() {
+			for d := m.b.Pop(); d != nil; d = m.b.Pop() {
 				popped(d)
 			}
 			for id, d := range m.running {
 				delete(m.running, id)
-				delete(m.under, d.Key)
-				for m.ended(d.Key, id); m.foreign[d.Key] != 0; {
-					m.ended(d.Key, m.foreign[d.Key])
+				delete(m.under, d.Line)
+				for m.ended(d.Line, id); m.foreign[d.Line] != 0; {
+					m.ended(d.Line, m.foreign[d.Line])
 				}
 			}
 		}
-		if len(m.b.keyQueues) > 0 || m.b.count > 0 {
-			t.Fatalf("%d lines and %d jobs are left", len(m.b.keyQueues), m.b.count)
+		if len(m.b.keyQueues) > 0 || m.b.Count > 0 {
+			t.Fatalf("%d lines and %d jobs are left", len(m.b.keyQueues), m.b.Count)
 		}
 	})
 }
@@ -217,7 +247,7 @@ func TestLineOfBatches(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		b := newBlock(100)
 		over, begun, away, next := map[int64]bool{}, map[int64]bool{}, map[int64]bool{}, int64(0)
-		begin := func(d *Delivery) {
+		begin := func(d *Job) {
 			for id := int64(1); id < d.ID; id++ {
 				if !over[id] && !begun[id] {
 					t.Fatalf("%d begins before %d", d.ID, id)
@@ -232,43 +262,42 @@ func TestLineOfBatches(t *testing.T) {
 			return rapid.SampledFrom(slices.Sorted(maps.Keys(set))).Draw(t, "job"), true
 		}
 		start := func(most int) {
-			first := b.pop()
+			first := b.Pop()
 			if first == nil {
 				return
 			}
 			begin(first)
 			for n := 1; n < most; n++ {
-				d := b.keyQueues["k"].join(n, "")
+				d := b.Join("k", n, "")
 				if d == nil {
 					return
 				}
-				b.engage(d)
 				begin(d)
 			}
 		}
 		comeBack := func(id int64) {
 			delete(away, id)
-			b.add(ready(id, "k"))
-			b.settle()
+			b.Add(ready(id, "k"))
+			b.Settle()
 		}
 		fail := func(id int64) {
 			delete(begun, id)
 			delete(b.seen, id)
 			away[id] = true
-			b.part("k", id)
+			b.Part("k", id)
 		}
 		end := func(id int64) {
 			delete(begun, id)
 			over[id] = true
-			b.release("k", id)
+			b.Release("k", id)
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"read": func(t *rapid.T) {
 				for range rapid.IntRange(1, 5).Draw(t, "n") {
 					next++
-					b.add(ready(next, "k"))
+					b.Add(ready(next, "k"))
 				}
-				b.settle()
+				b.Settle()
 			},
 			"begin": func(t *rapid.T) { start(rapid.IntRange(1, 6).Draw(t, "most")) },
 			"fail": func(t *rapid.T) {
@@ -309,17 +338,17 @@ func TestLineOfBatches(t *testing.T) {
 func TestLineOfRetries(t *testing.T) {
 	b := newBlock(100)
 	for id := range int64(3) {
-		b.hold("k", id+1)
+		b.Hold("k", id+1)
 	}
 	for _, id := range []int64{4, 3, 5} {
-		b.add(ready(id, "k"))
+		b.Add(ready(id, "k"))
 	}
 	for id := range int64(5) {
-		b.settle()
-		if d := b.pop(); (d == nil) != (id < 2) || d != nil && d.ID != id+1 {
+		b.Settle()
+		if d := b.Pop(); (d == nil) != (id < 2) || d != nil && d.ID != id+1 {
 			t.Fatalf("popped %+v in the turn of %d", d, id+1)
 		}
-		b.release("k", id+1)
+		b.Release("k", id+1)
 	}
 	if len(b.keyQueues) > 0 {
 		t.Fatalf("left: %+v", b.keyQueues["k"])
@@ -332,16 +361,16 @@ func TestLineOfEquals(t *testing.T) {
 	b := newBlock(100)
 	for id := range int64(5) {
 		d := ready(id+1, "k")
-		d.order = 7
-		b.add(d)
+		d.Order = 7
+		b.Add(d)
 	}
-	b.settle()
+	b.Settle()
 	for id := range int64(5) {
-		d := b.pop()
+		d := b.Pop()
 		if d == nil || d.ID != id+1 {
 			t.Fatalf("popped %+v, not %d", d, id+1)
 		}
-		b.release("k", d.ID)
+		b.Release("k", d.ID)
 	}
 }
 
@@ -349,22 +378,21 @@ func TestLineOfEquals(t *testing.T) {
 // nor the retry that they wait for.
 func TestLinesDoNotStopReading(t *testing.T) {
 	b := newBlock(4)
-	b.hold("k", 1)
+	b.Hold("k", 1)
 	for id := range int64(50) {
-		b.add(ready(id+2, "k"))
+		b.Add(ready(id+2, "k"))
 	}
-	b.settle()
-	b.dues.Ripe, b.reads.Dirty = true, true
-	if now := instant.Now(); !b.wants(now) {
+	b.Settle()
+	b.Dues.Ripe, b.Reads.Dirty = true, true
+	if !b.Wants(now(instant.Now(), modelNow)) {
 		t.Error("neither other jobs nor the retry is read")
 	}
 }
 
-// A readModel has a block's rows in the database, of which a read sees those committed when it
+// A blockReadModel has a block's rows in the database, of which a read sees those committed when it
 // was sent.
-type readModel struct {
-	b    *block
-	w    *Worker
+type blockReadModel struct {
+	b    *Block
 	rows map[int64]bool // committed
 	late []int64        // inserted with an id, not committed yet
 	done map[int64]int
@@ -374,23 +402,22 @@ type readModel struct {
 var modelNow = store.Epoch.Add(time.Hour).UnixMicro()
 
 // read makes a round as a flusher does, with what happens in between.
-func (m *readModel) read(t *rapid.T, meanwhile func()) bool {
+func (m *blockReadModel) read(t *rapid.T, meanwhile func()) bool {
 	at := instant.Now()
-	plan, ok := m.b.plan(at, modelNow)
+	plan, ok := m.b.planRead(now(at, modelNow))
 	if !ok {
 		return false
 	}
-	m.b.queued, m.b.serving = false, true
-	m.w.serve = nil
+	m.b.Serving = true
 	forgotten := slices.Clone(m.b.forget)
 	var found []int64
 	for _, id := range slices.Sorted(maps.Keys(m.rows)) {
-		if id > plan.After[Normal] && len(found) < plan.Limit {
+		if id > plan.After[normal] && len(found) < plan.Limit {
 			found = append(found, id)
 		}
 	}
 	meanwhile()
-	m.b.serving = false
+	m.b.Serving = false
 	for _, id := range forgotten {
 		delete(m.b.seen, id)
 	}
@@ -398,20 +425,20 @@ func (m *readModel) read(t *rapid.T, meanwhile func()) bool {
 	fresh := 0
 	for _, id := range found {
 		d := ready(id, "")
-		m.b.noteRead(d)
-		if m.b.add(d) {
+		m.b.NoteRead(d)
+		if m.b.Add(d) {
 			fresh++
 			if m.done[id] > 0 {
 				t.Fatalf("%d is read again after it was done", id)
 			}
 		}
 	}
-	m.b.settle()
-	got := board.Fetched{Rows: len(found)}
+	m.b.Settle()
+	got := Fetched{Rows: len(found)}
 	if len(found) > 0 {
-		got.Last = board.Place{Priority: Normal, Order: found[len(found)-1]}
+		got.Last = Place{Priority: normal, Order: found[len(found)-1]}
 	}
-	m.b.reads.Took(plan, got, fresh, instant.Now())
+	m.b.Reads.Took(plan, got, fresh, instant.Now())
 	return true
 }
 
@@ -421,15 +448,12 @@ func (m *readModel) read(t *rapid.T, meanwhile func()) bool {
 func TestReading(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		batch := rapid.IntRange(1, 6).Draw(t, "batch")
-		m := &readModel{b: newBlock(batch), rows: map[int64]bool{}, done: map[int64]int{}}
-		m.b.keyed, m.b.dues.Ripe = rapid.Bool().Draw(t, "keyed"), false
-		m.w = m.b.q.w
-		m.w.chores.L = &m.w.mu
-		m.w.queues = []*workQueue{m.b.q}
+		m := &blockReadModel{b: newBlock(batch), rows: map[int64]bool{}, done: map[int64]int{}}
+		m.b.Keyed, m.b.Dues.Ripe = rapid.Bool().Draw(t, "keyed"), false
 		next := store.TickOf(modelNow - time.Second.Microseconds())
 		commit := func(id int64) {
 			m.rows[id] = true
-			m.w.rouse(m.b)
+			m.b.Reads.Rouse()
 		}
 		insert := func() int64 {
 			next++
@@ -437,7 +461,7 @@ func TestReading(t *testing.T) {
 		}
 		var rung bool
 		awake := func() {
-			if rung && m.b.count < max(1, batch/2) && !m.b.wants(instant.Now()) {
+			if rung && m.b.Count < max(1, batch/2) && !m.b.Wants(now(instant.Now(), modelNow)) {
 				t.Fatal("it was rung for, and sleeps")
 			}
 		}
@@ -466,8 +490,8 @@ func TestReading(t *testing.T) {
 				}
 			},
 			"do": func(*rapid.T) {
-				if d := m.b.pop(); d != nil {
-					m.b.active--
+				if d := m.b.Pop(); d != nil {
+					m.b.Active--
 					m.done[d.ID]++
 					delete(m.rows, d.ID)
 					m.b.forget = append(m.b.forget, d.ID)
@@ -479,10 +503,10 @@ func TestReading(t *testing.T) {
 		}
 		for i := 0; len(m.rows) > 0; i++ {
 			if i > 1000 {
-				t.Fatalf("never read: %v, cursor %d", slices.Sorted(maps.Keys(m.rows)), m.b.reads.Cursor()[Normal])
+				t.Fatalf("never read: %v, cursor %d", slices.Sorted(maps.Keys(m.rows)), m.b.Reads.Cursor()[normal])
 			}
 			m.read(t, func() {})
-			for d := m.b.pop(); d != nil; d = m.b.pop() {
+			for d := m.b.Pop(); d != nil; d = m.b.Pop() {
 				m.done[d.ID]++
 				delete(m.rows, d.ID)
 				m.b.forget = append(m.b.forget, d.ID)
@@ -496,99 +520,23 @@ func TestReading(t *testing.T) {
 	})
 }
 
-// A worker that renewed its lease late, but has it again, continues with what it has read.
-func TestReadyAfterALateRenewal(t *testing.T) {
-	b := newBlock(100)
-	w := b.q.w
-	w.chores.L, w.work.L = &w.mu, &w.mu
-	w.queues = []*workQueue{b.q}
-	w.lease.deadline = 0
-	b.add(ready(1, ""))
-	w.offer(b, 1)
-	if d := w.popReady(); d != nil {
-		t.Fatalf("%d begins, and the lease is over", d.ID)
-	}
-	w.lease.deadline = instant.Now().Add(time.Hour)
-	if d := w.popReady(); d == nil {
-		t.Error("the job is not offered any more")
-	}
-}
-
-// A failure of a job that has a row of its own is written, although the block that it
-// came from was lost.
-func TestMovesOutliveTheBlock(t *testing.T) {
-	b := newBlock(100)
-	w := b.q.w
-	w.log = quiet()
-	w.assemble()
-	own, of := ready(1, ""), ready(2, "")
-	own.from, own.b, of.b = tableRunning, b, b
-	own.phase, of.phase = phaseEnded, phaseEnded
-	w.apply(&trip{tripPlan: tripPlan{b: b, moves: []move{{d: own, verdict: failed}, {d: of, verdict: failed}}}}, errBlockLost)
-	if len(b.moves) != 1 || b.moves[0].d != own {
-		t.Errorf("to be written: %s", fmt.Sprint(b.moves))
-	}
-}
-
-// Without the lease a flusher reads nothing, so a block is not served again and again until the loss is noticed.
-func TestNothingIsWantedWithoutTheLease(t *testing.T) {
-	b := newBlock(100)
-	w := b.q.w
-	at := instant.Now()
-	if !b.wants(at) {
-		t.Error("with the lease, nothing is wanted of a block that was not read yet")
-	}
-	w.lease.deadline = at
-	if b.wants(at) {
-		t.Error("something is wanted that no trip does")
-	}
-	b.acks = []*Delivery{ready(1, "")}
-	if !b.wants(at) {
-		t.Error("what is done is not written")
-	}
-}
-
-// What a lost block has not written is tried again, also if it was lost while it paused after a failure: whoever
-// waits for the outcome of its jobs would wait for ever.
-func TestMovesOutliveAPause(t *testing.T) {
-	for _, byTrip := range []bool{false, true} {
-		b := newBlock(100)
-		w := b.q.w
-		w.log = quiet()
-		w.assemble()
-		own, done := ready(1, ""), ready(2, "")
-		own.from, own.b, done.b = tableRunning, b, b
-		own.phase, done.phase = phaseEnded, phaseEnded
-		b.moves, b.failures, b.retryAt = []move{{d: own, verdict: failed}}, 1, instant.Now().Add(time.Hour)
-		if byTrip {
-			b.moves = nil
-			w.apply(&trip{tripPlan: tripPlan{b: b, acks: []*Delivery{done}}}, errBlockLost)
-		} else {
-			w.drop(b, ErrLost)
-		}
-		if !w.remnants[b] || len(b.moves)+len(b.acks) != 1 {
-			t.Errorf("by a trip %v: %d moves and %d acks are left, and are remnants: %v", byTrip, len(b.moves), len(b.acks), w.remnants[b])
-		}
-	}
-}
-
 // A horizonModel is a block, those who enqueue, and the time, which is nobody's but the
 // model's. An id is drawn, and its job is committed at most Window later.
 type horizonModel struct {
-	b    *block
+	b    *Block
 	at   instant.Instant
 	us   int64 // the database's clock
 	last int64
-	open []*Delivery // drawn
-	rows []*Delivery // committed, and not done
+	open []*Job // drawn
+	rows []*Job // committed, and not done
 	read map[int64]bool
 }
 
 // pass advances the time: drawn ids are committed in time.
 func (m *horizonModel) pass(d time.Duration) {
 	m.at, m.us = m.at.Add(d), m.us+d.Microseconds()
-	m.open = slices.DeleteFunc(m.open, func(d *Delivery) bool {
-		late := m.us >= d.runAt+Window.Microseconds()
+	m.open = slices.DeleteFunc(m.open, func(d *Job) bool {
+		late := m.us >= d.RunAt+Window.Microseconds()
 		if late {
 			m.rows = append(m.rows, d)
 		}
@@ -601,7 +549,7 @@ func (m *horizonModel) draw(priority int, skew time.Duration) {
 	m.us++
 	m.last++
 	d := ready(store.TickOf(m.us+skew.Microseconds())+m.last%1000, "")
-	d.Priority, d.runAt = priority, m.us
+	d.Priority, d.RunAt = priority, m.us
 	m.open = append(m.open, d)
 }
 
@@ -613,15 +561,15 @@ func (m *horizonModel) commit(i int) {
 // round reads as a flusher does, if there is reason to, while time passes before the read is
 // made and after.
 func (m *horizonModel) round(t *rapid.T, before, after time.Duration, fails bool) {
-	plan, ok := m.b.plan(m.at, m.us-2*maxSkew.Microseconds())
+	plan, ok := m.b.planRead(now(m.at, m.us-2*maxSkew.Microseconds()))
 	if !ok {
 		return
 	}
 	m.pass(before)
-	slices.SortFunc(m.rows, func(a, b *Delivery) int {
+	slices.SortFunc(m.rows, func(a, b *Job) int {
 		return cmp.Or(cmp.Compare(a.Priority, b.Priority), cmp.Compare(a.ID, b.ID))
 	})
-	var found []*Delivery
+	var found []*Job
 	for _, d := range m.rows {
 		if d.ID > plan.After[d.Priority] && len(found) < plan.Limit {
 			found = append(found, d)
@@ -630,25 +578,25 @@ func (m *horizonModel) round(t *rapid.T, before, after time.Duration, fails bool
 	snapshot := slices.Clone(m.rows)
 	m.pass(after)
 	if fails {
-		m.b.reads.Distrust()
+		m.b.Reads.Distrust()
 		return
 	}
-	got, fresh := board.Fetched{Rows: len(found)}, 0
+	got, fresh := Fetched{Rows: len(found)}, 0
 	for _, d := range found {
-		got.Last = board.Place{Priority: d.Priority, Order: d.ID}
-		m.b.noteRead(d)
-		if m.b.add(d) {
+		got.Last = Place{Priority: d.Priority, Order: d.ID}
+		m.b.NoteRead(d)
+		if m.b.Add(d) {
 			fresh++
 		}
 		m.read[d.ID] = true
 	}
-	m.b.reads.Took(plan, got, fresh, instant.Now())
+	m.b.Reads.Took(plan, got, fresh, instant.Now())
 	for _, d := range snapshot {
 		switch {
 		case m.read[d.ID]:
-		case d.ID <= m.b.reads.Horizon()[d.Priority]:
-			t.Fatalf("%d is below the horizon, %d, and was not read", d.ID, m.b.reads.Horizon()[d.Priority])
-		case m.b.keyed && slices.ContainsFunc(found, func(o *Delivery) bool { return o.Priority == d.Priority && o.ID > d.ID }):
+		case d.ID <= m.b.Reads.Horizon()[d.Priority]:
+			t.Fatalf("%d is below the horizon, %d, and was not read", d.ID, m.b.Reads.Horizon()[d.Priority])
+		case m.b.Keyed && slices.ContainsFunc(found, func(o *Job) bool { return o.Priority == d.Priority && o.ID > d.ID }):
 			t.Fatalf("%d was read before %d, which was committed", got.Last.Order, d.ID)
 		}
 	}
@@ -657,20 +605,20 @@ func (m *horizonModel) round(t *rapid.T, before, after time.Duration, fails bool
 // do ends some of the jobs that were read.
 func (m *horizonModel) do(most int) {
 	for range most {
-		d := m.b.pop()
+		d := m.b.Pop()
 		if d == nil {
 			return
 		}
-		m.b.active--
-		m.rows = slices.DeleteFunc(m.rows, func(o *Delivery) bool { return o == d })
+		m.b.Active--
+		m.rows = slices.DeleteFunc(m.rows, func(o *Job) bool { return o == d })
 		m.b.forget = append(m.b.forget, d.ID)
 	}
 }
 
 // ring rings if there is something above the cursor, as the poller does.
 func (m *horizonModel) ring() {
-	if slices.ContainsFunc(m.rows, func(d *Delivery) bool { return d.ID > m.b.reads.Cursor()[d.Priority] }) {
-		m.b.reads.Rouse()
+	if slices.ContainsFunc(m.rows, func(d *Job) bool { return d.ID > m.b.Reads.Cursor()[d.Priority] }) {
+		m.b.Reads.Rouse()
 	}
 }
 
@@ -683,12 +631,12 @@ func TestHorizon(t *testing.T) {
 			b: newBlock(rapid.IntRange(1, 8).Draw(t, "batch")), at: instant.Instant(time.Hour),
 			us: modelNow, read: map[int64]bool{},
 		}
-		m.b.keyed = rapid.Bool().Draw(t, "keyed")
-		m.b.q.w.whole = 1000 * time.Hour
+		m.b.Keyed = rapid.Bool().Draw(t, "keyed")
+		m.b.terms.Whole = 1000 * time.Hour
 		t.Repeat(map[string]func(*rapid.T){
 			"draw": func(t *rapid.T) {
 				skew := drawn(t, "skew", 3*maxSkew) - maxSkew
-				m.draw(rapid.IntRange(Urgent, Idle).Draw(t, "priority"), skew)
+				m.draw(rapid.IntRange(1, Priorities).Draw(t, "priority"), skew)
 			},
 			"commit": func(t *rapid.T) {
 				if len(m.open) > 0 {
@@ -699,12 +647,12 @@ func TestHorizon(t *testing.T) {
 			"stall": func(t *rapid.T) { m.pass(drawn(t, "time", time.Minute)) },
 			"ring":  func(*rapid.T) { m.ring() },
 			"do":    func(t *rapid.T) { m.do(rapid.IntRange(1, 10).Draw(t, "jobs")) },
-			"pause": func(t *rapid.T) { m.b.q.set.State = rapid.SampledFrom([]string{"active", "paused"}).Draw(t, "state") },
+			"pause": func(t *rapid.T) { m.b.host.(*host).paused = rapid.Bool().Draw(t, "paused") },
 			"read": func(t *rapid.T) {
 				m.round(t, drawn(t, "before", 3*time.Second), drawn(t, "after", 3*time.Second), rapid.IntRange(0, 5).Draw(t, "fails") == 0)
 			},
 		})
-		m.b.q.set.State = "active"
+		m.b.host.(*host).paused = false
 		m.pass(Window)
 		for range 2000 {
 			m.ring()
@@ -713,7 +661,49 @@ func TestHorizon(t *testing.T) {
 			m.do(100)
 		}
 		if len(m.rows) > 0 {
-			t.Fatalf("%d jobs were never read, the first %d; cursor %v, horizon %v", len(m.rows), m.rows[0].ID, m.b.reads.Cursor(), m.b.reads.Horizon())
+			t.Fatalf("%d jobs were never read, the first %d; cursor %v, horizon %v", len(m.rows), m.rows[0].ID, m.b.Reads.Cursor(), m.b.Reads.Horizon())
 		}
 	})
+}
+
+// A block's reads get larger after its row says so, and smaller before: so many jobs may have
+// crashed a worker.
+func TestRebatch(t *testing.T) {
+	const least = 100
+	b := newBlock(least)
+	for _, step := range []struct{ size, seen, says, reads int }{
+		{300, 0, 300, least},
+		{300, 0, 0, 300},
+		{least, 200, 0, 300},
+		{least, 0, least, least},
+		{300, 0, 300, least},
+		{1000, 0, 1000, 300},
+	} {
+		for i := range step.seen {
+			b.seen[int64(i)] = nil
+		}
+		says := b.rebatch(step.size)
+		if says != step.says || b.AtOnce() != step.reads {
+			t.Errorf("%+v: the row is to say %d, and the next read has %d", step, says, b.AtOnce())
+		}
+		if says > 0 {
+			b.Batch, b.Says = says, says
+		}
+		clear(b.seen)
+	}
+}
+
+// A job that comes back before all that began with it have ended begins without the jobs behind
+// these.
+func TestBatchBeginsAgain(t *testing.T) {
+	b := newBlock(100)
+	first, later := ready(1, "k"), ready(4, "k")
+	l := b.keyQueue("k")
+	for id := range int64(3) {
+		l.HoldBehind(id+1, func(int64) bool { return true })
+	}
+	l.Wait(later.ID, later.ID, later)
+	if j := b.Join("k", 1, ""); !b.StopGathering(first) || j != nil {
+		t.Errorf("%+v begins with it", j)
+	}
 }

@@ -1,0 +1,434 @@
+// Package block has a worker's view of a block of jobs that it has leased: the jobs that it has read, in
+// which order they begin, what it reads next, and what it owes to the database.
+//
+// A [Block] plans what the next round trip reads and writes ([Block.Plan]), takes in what it has read
+// ([Block.Take]), and says which job begins next ([Block.Pop]). It has no clock and no goroutine, knows no
+// statement and no handler, and asks its worker little: see [Host]. The parts know even less: [Reads] and
+// [Dues] are the cursors, [Ready] and [KeyQueue] the lists, [Heap] the order between blocks.
+//
+// Nothing in it is safe for concurrent use: the worker guards it.
+package block
+
+import (
+	"cmp"
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/limit"
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
+
+// A Host is what a block asks of its worker, and tells it.
+type Host interface {
+	// Active reports whether the block's queue lets jobs be read and begun.
+	Active() bool
+
+	// Gate returns the limiter that jobs of a kind pass, or nil.
+	Gate(kind string) *limit.Limiter
+
+	// Stranger returns the barrier that holds back jobs of a kind that the worker does not handle, or nil.
+	Stranger(kind string) *limit.Limiter
+
+	// Opens reports whether a job may pass a limiter now.
+	Opens(*limit.Limiter) bool
+
+	// IsOut reports whether the worker runs a job under a row of its own, which may take long.
+	IsOut(id int64) bool
+
+	// Held says that a job waits for a limit.
+	Held(*Job)
+
+	// Shed drops what a job carries: it is read again when its turn comes.
+	Shed(*Job)
+
+	// Owes says that the block may have something to read or to write.
+	Owes()
+}
+
+// Terms are what applies to all blocks of a worker.
+type Terms struct {
+	Batch      int           // how many jobs it reads at once, at least
+	AtMostOnce bool          // it removes the rows of jobs before they begin
+	Whole      time.Duration // interval between reads of a whole block
+	PerCaller  bool          // its callers ask for certain kinds only
+	Room                     // for reading ahead
+}
+
+// A Block is the jobs of a block in memory.
+//
+// Ids are older than their commits, so the cursor alone does not say what was read: jobs that
+// were committed late are found by reading again from an earlier id (the horizon), and seen holds
+// the ids that were read already. An id stays in seen until a read has returned that was sent
+// after the commit of its row's deletion, because an older snapshot would show the row again. A
+// block that is crowded is not read, and forgets ids without such a read: only one flusher at a
+// time works on a block, so no older read is under way.
+type Block struct {
+	host  Host
+	terms *Terms
+
+	stock
+	backlog
+	Owed
+
+	Reads    Reads           // plans reads of ready jobs
+	Dues     Dues            // plans reads of delayed jobs
+	followed map[int64]bool  // jobs for which the block was, or will be, read whole: see late.go
+	checked  instant.Instant // last check that waiting jobs still exist
+	Keyed    bool            // its queue has had jobs with keys
+	Batch    int             // how many jobs are read at once, if more than Terms.Batch
+	Says     int             // the same according to its row; both 0: Terms.Batch
+	forget   []int64         // deleted; forgotten once a later read has returned
+	lost     []int64         // the same, learned during a read that may have begun before
+
+	held    int // bytes of payloads read ahead
+	average int // recent size of a row's payload
+
+	Serving bool // a flusher serves it
+	Leaving bool // to be handed over: nothing more is started
+	Left    bool // due jobs stay in their table because this worker does not handle them
+	Gone    bool // lost or handed over
+}
+
+// stock is the jobs that were read.
+type stock struct {
+	seen      map[int64]*Job
+	ready     list                     // may start
+	aside     map[*limit.Limiter]*list // could start, except for a limit of their kind
+	keyQueues map[string]*keyQueue     // keys with jobs here
+	unloaded  []*Job                   // may start, except that they lack their payloads
+	doubted   []*Job                   // may have ended the previous worker: they wait for their trials
+	Suspect   int                      // how many of its jobs may have done that; see queue/worker_suspect.go
+	Since     int64                    // in µs: only older ones may
+	Count     int                      // in ready, unloaded, or under suspicion: read and not started
+	Active    int                      // started and not finished
+}
+
+// A list holds jobs that may start, or wait to, ordered by their places.
+type list = Ready[*Job]
+
+// New returns a block of which nothing is known.
+func New(host Host, terms *Terms) Block {
+	return Block{
+		host: host, terms: terms, stock: stock{seen: map[int64]*Job{}, keyQueues: map[string]*keyQueue{}},
+		Reads: Reads{Dirty: true, Unseen: true}, Dues: Dues{Ripe: true},
+	}
+}
+
+// Add adds a job that was read. It returns false if the job was read before.
+func (b *Block) Add(j *Job) bool {
+	if _, ok := b.seen[j.ID]; ok {
+		return false
+	}
+	b.seen[j.ID] = j
+	b.Weigh(j)
+	if j.Line == "" {
+		b.makeStartable(j)
+		return true
+	}
+	b.wait(j)
+	return true
+}
+
+// makeStartable makes a job startable, unless it must be checked out first.
+func (b *Block) makeStartable(j *Job) {
+	b.Count++
+	if b.Suspect > 0 && j.From != store.AmongRunning && store.TimeOf(j.ID).UnixMicro() <= b.Since {
+		b.Suspect--
+		b.doubt(j)
+		return
+	}
+	b.makeReady(j)
+}
+
+// makeReady makes a job that counts already startable, unless this worker does not handle its kind.
+func (b *Block) makeReady(j *Job) {
+	if g := b.host.Stranger(j.Kind); g != nil {
+		b.Count--
+		b.setAside(g, j)
+		return
+	}
+	b.ready.Put(j.Place(), j)
+}
+
+// Admit makes a job startable that has a row of its own: it was taken over.
+func (b *Block) Admit(j *Job) {
+	b.Count++
+	b.Weigh(j)
+	b.makeReady(j)
+}
+
+// Readmit makes a job startable that has got a row of its own, and counts already.
+func (b *Block) Readmit(j *Job) { b.makeReady(j) }
+
+// doubt keeps a job that was read for its trial, behind those of its rank.
+func (b *Block) doubt(j *Job) {
+	at, _ := slices.BinarySearchFunc(b.doubted, RankOf(j.Line), func(o *Job, rank int) int {
+		return cmp.Or(cmp.Compare(RankOf(o.Line), rank), -1)
+	})
+	b.doubted = slices.Insert(b.doubted, at, j)
+}
+
+// Doubted returns the number of jobs that wait for their trials.
+func (b *Block) Doubted() int { return len(b.doubted) }
+
+// Try takes out the next job of a rank that waits for its trial; nil: there is none.
+func (b *Block) Try(rank int) *Job {
+	if len(b.doubted) == 0 || RankOf(b.doubted[0].Line) != rank {
+		return nil
+	}
+	j := b.doubted[0]
+	b.doubted = b.doubted[1:]
+	return j
+}
+
+// Pop begins the most urgent job that may start, and sets aside those that the limit of their kind
+// holds back.
+func (b *Block) Pop() *Job {
+	for p := range b.ready {
+		j := b.fromAside(p)
+		for j == nil && more(&b.ready, p) {
+			j = b.ready.Take(p)
+			switch g := b.host.Gate(j.Kind); {
+			case !b.host.Opens(g):
+				b.Count--
+				b.setAside(g, j)
+				j = nil
+			case j.Unloaded:
+				b.unloaded = append(b.unloaded, j)
+				j = nil
+			default:
+				b.Count--
+			}
+		}
+		if j != nil {
+			b.Engage(j)
+			return j
+		}
+	}
+	return nil
+}
+
+// more reports whether a list has a job of a priority.
+func more(l *list, priority int) bool {
+	_, has := l.First(priority)
+	return has
+}
+
+// Engage has a job begin that was taken out of the lists.
+func (b *Block) Engage(j *Job) {
+	j.Phase = PhaseRunning
+	b.Unweigh(j)
+	if j.From != store.AmongRunning {
+		b.Active++
+	}
+}
+
+// Disengage records that a job that has begun no longer runs here without a row of its own.
+func (b *Block) Disengage(j *Job) {
+	if j.Running() && j.From != store.AmongRunning {
+		b.Active--
+	}
+}
+
+// fromAside takes a job that was set aside and may go on.
+func (b *Block) fromAside(priority int) *Job {
+	for g, s := range b.aside {
+		if b.host.Opens(g) {
+			for j := s.Take(priority); j != nil; j = s.Take(priority) {
+				if !j.Unloaded {
+					return j
+				}
+				b.Count++
+				b.unloaded = append(b.unloaded, j)
+			}
+		}
+	}
+	return nil
+}
+
+func (b *Block) setAside(g *limit.Limiter, j *Job) {
+	if b.aside == nil {
+		b.aside = map[*limit.Limiter]*list{}
+	}
+	if b.aside[g] == nil {
+		b.aside[g] = &list{}
+	}
+	b.aside[g].Put(j.Place(), j)
+	b.host.Held(j)
+	b.shed(j)
+	if b.terms.PerCaller && !b.Serving { // a caller that asks for other kinds waits for what is behind
+		b.evict()
+	}
+}
+
+// Aside iterates over the number of jobs that wait at each limiter.
+func (b *Block) Aside() iter.Seq2[*limit.Limiter, int] {
+	return func(yield func(*limit.Limiter, int) bool) {
+		for g, s := range b.aside {
+			if !yield(g, s.Len()) {
+				return
+			}
+		}
+	}
+}
+
+// atLimits returns how many jobs wait at limiters.
+func (b *Block) atLimits() (n int) {
+	for _, s := range b.aside {
+		n += s.Len()
+	}
+	return n
+}
+
+// HasReady reports whether to call Pop. It may still find none, because the limit of a job's kind
+// is checked when the job is taken.
+func (b *Block) HasReady() bool {
+	for g, s := range b.aside {
+		if b.host.Opens(g) && s.Len() > 0 {
+			return true
+		}
+	}
+	return b.ready.Len() > 0
+}
+
+// Head returns the place of the first of the block's jobs that may start, if there is one.
+func (b *Block) Head() (h Place, ok bool) {
+	for p := range b.ready {
+		h, ok = b.ready.First(p)
+		for g, s := range b.aside {
+			if first, has := s.First(p); has && b.host.Opens(g) && (!ok || first.Before(h)) {
+				h, ok = first, true
+			}
+		}
+		if ok {
+			return h, true
+		}
+	}
+	return h, false
+}
+
+// Unstarted iterates over the jobs that could start, or could start except for a limit.
+func (b *Block) Unstarted() iter.Seq[*Job] {
+	return func(yield func(*Job) bool) {
+		for _, j := range b.unloaded {
+			if !yield(j) {
+				return
+			}
+		}
+		for _, s := range slices.Concat([]*list{&b.ready}, slices.Collect(maps.Values(b.aside))) {
+			for j := range s.All() {
+				if !yield(j) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Seen returns a job that was read and is not forgotten, or nil.
+func (b *Block) Seen(id int64) *Job { return b.seen[id] }
+
+// Known returns how many jobs that is.
+func (b *Block) Known() int { return len(b.seen) }
+
+// AllSeen iterates over them. Jobs may be added and removed meanwhile.
+func (b *Block) AllSeen() iter.Seq[*Job] { return maps.Values(b.seen) }
+
+// Idle reports that no job of the block is running and no outcome is waiting to be written. closing says
+// that the worker is being stopped.
+func (b *Block) Idle(closing bool) bool {
+	if b.terms.AtMostOnce && len(b.seen) > 0 {
+		return false // their rows are gone already
+	}
+	return b.Active == 0 && b.settled() && !b.Serving && !b.Unended(closing)
+}
+
+// Exhausted reports whether the block has nothing left for this worker.
+func (b *Block) Exhausted() bool {
+	if b.ready.Len() > 0 || len(b.unloaded) > 0 || len(b.doubted) > 0 || b.Active > 0 ||
+		b.Reads.Unseen || b.Reads.Full || b.Reads.Dirty || b.Serving || len(b.resumed) > 0 {
+		return false
+	}
+	for g, s := range b.aside {
+		if !g.Barred() && s.Len() > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// HoldsSome reports whether unfinished jobs of the block are known.
+func (b *Block) HoldsSome() bool {
+	waits := b.Count + b.Active + b.Withheld + len(b.seen) + len(b.keyQueues) + b.atLimits()
+	ends := len(b.Acks) + len(b.Moves) + len(b.Missed) + len(b.forget) + len(b.lost) + len(b.Refusals)
+	put := len(b.skipped) + len(b.gated) + len(b.resumed)
+	return waits+ends+put > 0
+}
+
+// Open reports whether jobs of the block may be read.
+func (b *Block) Open() bool { return !b.Gone && !b.Leaving && b.host.Active() }
+
+// Startable reports whether jobs that were read may be started: even in a block that is to be
+// handed over, if their rows are gone already.
+func (b *Block) Startable() bool { return b.Open() || b.terms.AtMostOnce && !b.Gone }
+
+// Recount counts the jobs that were read and not started again. They differ from Count after a mistake only. jobs that
+// are being checked out are in no list, so nothing is counted while a flusher serves the block.
+func (b *Block) Recount() (was, is int) {
+	if b.Serving {
+		return b.Count, b.Count
+	}
+	n := b.ready.Len() + len(b.unloaded) + len(b.doubted)
+	for _, m := range b.Moves {
+		if m.Out() && m.Of().Phase == PhaseRead {
+			n++
+		}
+	}
+	for _, r := range b.Refusals {
+		if r.Out() && !r.Job.HasEnded() {
+			n++
+		}
+	}
+	was, b.Count = b.Count, n
+	return was, n
+}
+
+// remove removes a waiting job whose row is gone.
+func (b *Block) remove(j *Job) {
+	same := func(o *Job) bool { return o == j }
+	n := len(b.doubted)
+	b.doubted = slices.DeleteFunc(b.doubted, same)
+	b.Count -= n - len(b.doubted)
+	n = len(b.unloaded)
+	b.unloaded = slices.DeleteFunc(b.unloaded, same)
+	b.Count -= n - len(b.unloaded)
+	if b.ready.Remove(j.Priority, j) {
+		b.Count--
+	}
+	b.Unweigh(j)
+	for _, s := range b.aside {
+		s.Remove(j.Priority, j)
+	}
+	if l := b.keyQueues[j.Line]; j.Line != "" && l != nil {
+		l.Remove(j)
+	}
+	j.Phase = PhaseEnded
+	b.forget = append(b.forget, j.ID)
+	b.ReleaseIfHeld(j.Line, j.ID)
+}
+
+// Drop forgets all jobs of a block that is gone. What is owed stays.
+func (b *Block) Drop() {
+	b.stock = stock{seen: b.seen, keyQueues: map[string]*keyQueue{}, Since: b.Since, Suspect: b.Suspect, Active: b.Active}
+	b.Missed = nil
+	b.Lighten()
+}
+
+// Lighten stops counting the payloads of a block that is gone.
+func (b *Block) Lighten() {
+	b.terms.Held -= b.held
+	b.held = 0
+}

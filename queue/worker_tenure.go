@@ -1,0 +1,138 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/block"
+	"github.com/dbcron/dbcron/queue/internal/limit"
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
+
+// A tenure is a block that this worker has leased: its jobs in memory, what it owes to the database, and the rest of what
+// the worker knows of it. No other worker reads the block meanwhile, so its jobs are neither locked nor
+// marked. The worker's mu guards it.
+type tenure struct {
+	block.Block
+	q       *workQueue
+	divided int
+	fence   int64
+	from    instant.Instant // when it was taken
+	fifo    bool            // its jobs run one after the other
+
+	queued   bool       // a flusher will serve it
+	spot     block.Spot // its position among its queue's blocks with ready jobs
+	failures int        // consecutive failures of reads or writes
+	retryAt  instant.Instant
+	due      int64           // when the next delayed job is due, in µs; 0: none known
+	stirred  bool            // it is not still: see worker_rounds.go
+	swept    instant.Instant // last read of its delayed jobs from the beginning
+
+	had     string             // the worker that had it before, if that was lost
+	accused int                // from its row: how many of its workers died in a row
+	stuck   map[int64]*refusal // delayed jobs that cannot be moved to another block; of share
+
+	deleted   int  // jobs deleted by this worker: see worker_sentinel.go
+	sentinels bool // the sentinels are there
+
+	forKind string          // according to its row: see worker_kinds.go
+	heir    string          // the kind for which it is handed over
+	waiting instant.Instant // since when jobs wait here that only others handle; 0: none do
+	strand  string          // the kind of a checked out job that others are to adopt
+	barred  map[string]bool // keys behind jobs left in their table by a worker that removes what it reads
+	leaves  instant.Instant // since when it is leaving
+	kept    instant.Instant // when it was taken, or kept, beyond the worker's share; 0: never
+}
+
+// wholeEvery is the interval between reads of a whole block, unless a test is in haste.
+const wholeEvery = time.Minute
+
+// newTenure returns a block of a queue that this worker is about to have.
+func newTenure(q *workQueue) *tenure {
+	b := &tenure{q: q}
+	b.Block = block.New(blockHost{b}, &q.w.terms)
+	return b
+}
+
+// at returns the block's position.
+func (b *tenure) at() store.BlockID { return store.BlockID{Queue: b.q.id, Divided: b.divided} }
+
+// A blockLease is a block, and under what it is leased.
+type blockLease struct {
+	store.BlockID
+	fence int64
+	node  string
+}
+
+// lease returns the lease of a block that a worker has under a name.
+func (b *tenure) lease(node string) blockLease { return blockLease{b.at(), b.fence, node} }
+
+// wants reports whether a flusher has work here. mu is held.
+func (b *tenure) wants(at instant.Instant) bool {
+	return b.Wants(block.Now{At: at, Leased: at < b.q.w.lease.deadline})
+}
+
+// idle reports that no job of the block is running and no outcome is waiting to be written. mu is held.
+func (b *tenure) idle() bool { return b.Idle(b.q.w.closing) }
+
+// now returns what plans depend on. mu is held.
+func (w *Worker) now(at instant.Instant) block.Now {
+	return block.Now{At: at, Closed: w.c.clock.closed(at), Leased: at < w.lease.deadline, Size: w.reads.size}
+}
+
+// A blockHost is the worker as one of its blocks sees it. mu is held.
+type blockHost struct{ b *tenure }
+
+func (h blockHost) Active() bool { return h.b.q.set.State == "active" }
+
+func (h blockHost) Gate(kind string) *limit.Limiter { return h.b.q.limiterOf(kind) }
+
+func (h blockHost) Stranger(kind string) *limit.Limiter {
+	if h.b.q.w.choice.knows(kind) {
+		return nil
+	}
+	return h.b.q.stranger(kind)
+}
+
+func (h blockHost) Opens(l *limit.Limiter) bool { return h.b.q.opens(l) }
+
+func (h blockHost) IsOut(id int64) bool {
+	return h.b.q.w.out[store.JobID{BlockID: h.b.at(), ID: id}] != nil
+}
+
+func (h blockHost) Held(j *block.Job) {
+	w := h.b.q.w
+	w.parkAtLimit(deliveryOf(j))
+	w.limits.Wake()
+}
+
+func (h blockHost) Shed(j *block.Job) {
+	d := deliveryOf(j)
+	d.Payload, d.saved = nil, nil
+}
+
+func (h blockHost) Owes() { h.b.q.w.enlist(h.b) }
+
+// deliveryOf returns the worker's view of a job of its blocks.
+func deliveryOf(j *block.Job) *Delivery {
+	d, _ := j.Of.(*Delivery)
+	return d
+}
+
+// deliveriesOf does so for a list.
+func deliveriesOf(list []*block.Job) []*Delivery {
+	all := make([]*Delivery, len(list))
+	for i, j := range list {
+		all[i] = deliveryOf(j)
+	}
+	return all
+}
+
+// jobsOf returns the blocks' view of jobs.
+func jobsOf(list []*Delivery) []*block.Job {
+	all := make([]*block.Job, len(list))
+	for i, d := range list {
+		all[i] = &d.state
+	}
+	return all
+}
