@@ -147,7 +147,7 @@ var mutants = []mutant{
 	},
 	{
 		"a lease of a run counts from the answer to its renewal", "schedule", "scheduler/lease.go",
-		"			e.extend(deadline)\n", "			e.extend(s.deadline())\n", "overlap", 200,
+		"			e.extend(deadline)\n", "			e.extend(max(deadline, s.deadline()))\n", "overlap", 200,
 	},
 	{
 		"a lost run goes on", "schedule", "scheduler/lease.go",
