@@ -43,6 +43,7 @@ type world struct {
 	drawn   []*row           // not committed yet
 	next    map[string]int64 // by line: the job that could begin already when an end was refused
 	stolen  bool             // another worker has the block
+	putBack bool             // and jobs of the stolen one's line were put back since: reads do not ask who has the block
 }
 
 // A row is a job in the database.
@@ -169,8 +170,14 @@ func (w *world) plan(is fate) {
 		barred[j.Line] = j.Line != "" && (barred[j.Line] || w.deaf[j.ID])
 	}
 	if p.Reads {
+		var of [Priorities + 1]int // what was put back is read up to a limit for each priority
 		for _, r := range w.sorted(store.AmongReady) {
-			if r.id > p.Read.After[r.priority] && len(f.Fresh) < p.Read.Limit {
+			n := len(f.Fresh)
+			if p.Read.Back {
+				n = of[r.priority]
+			}
+			if r.id > p.Read.After[r.priority] && n < p.Read.Limit {
+				of[r.priority]++
 				f.Fresh = append(f.Fresh, w.job(r, &p.Room))
 				f.Got = Fetched{len(f.Fresh), Place{r.priority, r.id}}
 			}
@@ -261,6 +268,7 @@ func (w *world) apply() {
 	b.ForgetDeleted(p)
 	b.Sift(p, w.found)
 	b.Take(p, w.found, w.at, time.Millisecond)
+	w.putBack = w.putBack || w.stolen && b.HasPutBack("b")
 }
 
 func (w *world) setAside(s Step, tried bool) {
@@ -320,7 +328,7 @@ func (w *world) begin() {
 		t.Fatalf("%d begins, and is done", j.ID)
 	case j.Unloaded:
 		t.Fatalf("%d begins without its payload", j.ID)
-	case j.Line != "" && len(first) > 0 && first[0] != j.ID && w.rows[j.ID] != nil:
+	case j.Line != "" && len(first) > 0 && first[0] != j.ID && w.rows[j.ID] != nil && (!w.putBack || j.Line != "b"):
 		t.Fatalf("%d of line %s begins, and it is the turn of %d", j.ID, j.Line, first[0])
 	case j.Line != "" && w.next[j.Line] != 0 && w.next[j.Line] != j.ID && w.rows[j.ID] != nil:
 		t.Fatalf("%d of line %s begins, behind an end that is refused", j.ID, j.Line)
@@ -366,6 +374,7 @@ func (w *world) endElsewhere(id int64) {
 // steal has another worker take the block, and begin a job that waits here.
 func (w *world) steal(id int64) {
 	w.stolen, w.rows[id].from = true, store.AmongRunning
+	w.putBack = w.b.HasPutBack("b")
 }
 
 // lose ends the block here, and takes it again: whatever others have begun they have handed back.
@@ -385,7 +394,7 @@ func (w *world) lose() {
 		w.t.Fatalf("%d bytes of a lost block are counted", w.b.terms.Held)
 	}
 	b := New(w.host, w.b.terms)
-	w.b, w.stolen, w.trip = &b, false, nil
+	w.b, w.stolen, w.putBack, w.trip = &b, false, false, nil
 	clear(w.begun)
 	clear(w.aside)
 	clear(w.next)
@@ -434,7 +443,7 @@ func (w *world) look() {
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t)
-		lines, kinds := []string{"", "", "a", "b"}, []string{"free", "free", "limited"}
+		lines, kinds := []string{"", "a", "a", "b"}, []string{"free", "free", "limited"}
 		one := func(t *rapid.T, set map[int64]*Job) (int64, bool) {
 			if len(set) == 0 {
 				return 0, false
@@ -488,18 +497,47 @@ func TestModel(t *testing.T) {
 				w.plan(rapid.SampledFrom([]fate{succeeds, succeeds, fails, unheard}).Draw(t, "fate"))
 			},
 			"apply": func(*rapid.T) { w.apply() },
-			"begin": func(t *rapid.T) { w.begin() },
+			"begin": func(t *rapid.T) {
+				for range rapid.IntRange(1, 3).Draw(t, "n") {
+					w.begin()
+				}
+			},
+			"trip": func(*rapid.T) {
+				w.plan(succeeds)
+				w.apply()
+			},
+			"work": func(t *rapid.T) {
+				for range rapid.IntRange(1, 4).Draw(t, "n") {
+					w.pass(time.Millisecond)
+					w.plan(succeeds)
+					w.apply()
+					w.begin()
+					if id, ok := one(t, w.begun); ok {
+						w.deaf[id] = rapid.IntRange(0, 5).Draw(t, "refused") == 0
+						w.end(id, rapid.IntRange(0, 5).Draw(t, "fails") == 0)
+					}
+				}
+			},
 			"end": func(t *rapid.T) {
 				if id, ok := one(t, w.begun); ok {
+					w.deaf[id] = w.deaf[id] || rapid.IntRange(0, 3).Draw(t, "refused") == 0
 					w.end(id, rapid.IntRange(0, 3).Draw(t, "fails") == 0)
 				}
 			},
-			"refuse": func(t *rapid.T) {
-				if id, ok := one(t, w.begun); ok {
-					w.deaf[id] = true
+			"fill": func(*rapid.T) { // trips until no more is read: the block may be crowded then
+				for range 300 {
+					if w.pass(time.Millisecond); !w.b.Wants(w.now()) {
+						return
+					}
+					w.plan(succeeds)
+					w.apply()
 				}
 			},
-			"accept": func(*rapid.T) { clear(w.deaf) },
+			"accept": func(t *rapid.T) {
+				if rapid.IntRange(0, 2).Draw(t, "accept") == 0 {
+					clear(w.deaf)
+				}
+			},
 			"cancel": func(t *rapid.T) {
 				if len(w.rows) == 0 {
 					return
@@ -521,6 +559,9 @@ func TestModel(t *testing.T) {
 		})
 		w.lost, w.host.opens[w.gate] = false, true
 		w.pass(Window)
+		if w.stolen { // its lease ends here, at the latest
+			w.lose()
+		}
 		clear(w.deaf)
 		for i, left := 0, len(w.rows); len(w.rows) > 0 || len(w.begun) > 0 || w.trip != nil; i++ {
 			if len(w.rows) != left {
