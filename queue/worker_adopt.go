@@ -85,7 +85,7 @@ func (w *Worker) passes(o *orphan) bool {
 // queueUp has a job that was taken over begin when it is its turn. mu is held.
 func (w *Worker) queueUp(d *Delivery) {
 	b := d.b
-	d.state.Size = d.bytes()
+	d.weigh()
 	b.Admit(&d.state)
 	w.offer(b, 1)
 }

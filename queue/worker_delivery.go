@@ -108,6 +108,10 @@ func (d *Delivery) comesFrom(b *tenure) {
 	d.state = block.Job{ID: d.ID, Priority: d.Priority, Kind: d.Kind, Line: line, Order: d.ID, Of: d, Size: d.bytes()}
 }
 
+// weigh tells the block the size of what the job carries now: a handler may have dropped its payload, or saved its
+// progress. Handlers that have not returned may still write the payload.
+func (d *Delivery) weigh() { d.state.Size = d.bytes() }
+
 // bytes returns the size of the job's payload and its last snapshot.
 func (d *Delivery) bytes() int {
 	n := len(d.Payload)

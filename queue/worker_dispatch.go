@@ -293,7 +293,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 		return
 	}
 	inPlace := d.state.Running() && d.state.From != tableRunning
-	d.state.Phase, d.state.Size = block.PhaseEnded, d.bytes()
+	d.state.Phase = block.PhaseEnded
 	w.lease.clears(d)
 	w.exitLimits(d)
 	b := d.b
@@ -312,6 +312,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	removed := w.opt.AtMostOnce && d.state.From != tableRunning // its row, before it began
 	if what == handed && !removed && (!b.Gone || d.state.From == tableRunning) {
 		if m, ok := w.handsBack(d, err, after); ok {
+			d.weigh()
 			b.Move(m)
 			w.enlist(b)
 			w.tellClosing()
@@ -329,6 +330,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 			"queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 		w.endRemoved(d, buried, err)
 	default:
+		d.weigh()
 		b.Move(w.moveFor(d, what, after, err, detail))
 	}
 	w.enlist(b)
@@ -362,6 +364,7 @@ func (w *Worker) endDone(d *Delivery, what verdict, err error, removed bool) {
 		w.endRemoved(d, what, err)
 		return
 	}
+	d.weigh()
 	d.b.Finish(&d.state)
 	if !w.opt.AckEach { // otherwise its key is released when its end is committed
 		w.release(d)

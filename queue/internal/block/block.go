@@ -283,17 +283,6 @@ func (b *Block) atLimits() (n int) {
 	return n
 }
 
-// HasReady reports whether to call Pop. It may still find none, because the limit of a job's kind
-// is checked when the job is taken.
-func (b *Block) HasReady() bool {
-	for g, s := range b.aside {
-		if b.host.Opens(g) && s.Len() > 0 {
-			return true
-		}
-	}
-	return b.ready.Len() > 0
-}
-
 // Head returns the place of the first of the block's jobs that may start, if there is one.
 func (b *Block) Head() (h Place, ok bool) {
 	for p := range b.ready {

@@ -48,6 +48,12 @@ func newBlock(batch int) *Block {
 	return &b
 }
 
+// HasReady reports whether some job of a block may begin, as far as limits are known.
+func (b *Block) HasReady() bool {
+	_, ok := b.Head()
+	return ok
+}
+
 func ready(id int64, line string) *Job { return &Job{ID: id, Priority: normal, Line: line, Order: id} }
 
 // now is an instant at which no id is drawn any more of times before us.
