@@ -12,6 +12,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/share"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -538,9 +539,9 @@ func TestWhoIsLive(t *testing.T) {
 				t.Errorf("job of the %s one: %+v", name, r)
 			}
 		}
-		on, err := sqlrun.Select(t.Context(), &db.Session, store.ListWorkers, sqlrun.Args{"queues": []int64{1}}, func(rows *sql.Rows) (r workerRow, err error) {
+		on, err := sqlrun.Select(t.Context(), &db.Session, store.ListWorkers, sqlrun.Args{"queues": []int64{1}}, func(rows *sql.Rows) (r share.Worker, err error) {
 			var kinds sql.NullString
-			return r, rows.Scan(new(int), &r.node, &r.busy, &r.inTime, &r.drained, &r.by, &kinds)
+			return r, rows.Scan(new(int), &r.Node, &r.Busy, &r.InTime, &r.Drained, &r.By, &kinds)
 		})
 		must(t, err)
 		if got := fmt.Sprint(on); got != "[{late 0 false false   <nil>} {live 0 true false   <nil>}]" {

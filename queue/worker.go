@@ -14,6 +14,7 @@ import (
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/limit"
+	"github.com/dbcron/dbcron/queue/internal/share"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -186,8 +187,8 @@ type kindHandlers struct {
 type kindChoice struct {
 	*core
 	selective bool                       // it does not handle all kinds
-	handled   *kindSet                   // the kinds that it handles, if it picks
-	wanted    *kindSet                   // the kinds wanted now; nil: all
+	handled   *share.KindSet             // the kinds that it handles, if it picks
+	wanted    *share.KindSet             // the kinds wanted now; nil: all
 	unknown   map[kindOf]instant.Instant // kinds that nobody handles: since when, or -1 once logged
 }
 
@@ -216,13 +217,13 @@ type workQueue struct {
 	surplus  bool                           // as logged: it has more workers than blocks
 	convicts map[conviction]instant.Instant // since when a job that would be a dead letter waits
 	orphans  map[store.JobID]bool           // orphans: running jobs in this worker's name without a Delivery
-	vacant   map[int]vacancy                // blocks that were free at the last check
+	vacant   share.Vacancies                // blocks that were free at the last check
 	limits   *limit.Queue                   // its limiters
 
-	othersKinds    *limit.Limiter // holds jobs of kinds that only others handle; see worker_kinds.go
-	unhandledKinds *limit.Limiter // holds jobs of kinds that nobody handles
-	unnamedKinds   *limit.Limiter // holds jobs of kinds that no caller of the Receiver has named
-	others         []*kindSet     // the kinds that the other workers handle
+	othersKinds    *limit.Limiter   // holds jobs of kinds that only others handle; see worker_kinds.go
+	unhandledKinds *limit.Limiter   // holds jobs of kinds that nobody handles
+	unnamedKinds   *limit.Limiter   // holds jobs of kinds that no caller of the Receiver has named
+	others         []*share.KindSet // the kinds that the other workers handle
 
 	heap      block.Heap[*tenure] // blocks with ready jobs, the oldest first: see worker_order.go
 	listed    bool                // it is in the worker's list of queues with such blocks
@@ -271,7 +272,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 		terms: block.Terms{
 			Batch: opt.Batch, AtMostOnce: opt.AtMostOnce, Whole: wholeEvery, Room: block.Room{Size: opt.ReadAhead, Readers: opt.Connections},
 		},
-		reads: reads, slow: slow, proven: provenAfter, appeal: appealFor, rotate: rotation,
+		reads: reads, slow: slow, proven: provenAfter, appeal: appealFor, rotate: share.Rotation,
 		patience: patience, returns: returnGrace, starves: starvedAfter, miscounted: miscounted,
 		wakeups:      wakeups{tick: make(chan struct{}, 1), called: make(chan struct{}, 1)},
 		handlerSlots: handlerSlots{taken: map[*Delivery]bool{}},

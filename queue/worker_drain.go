@@ -108,7 +108,7 @@ func (w *Worker) left(ctx context.Context) (bool, error) {
 	ask := make([]*sqlrun.Stmt, len(queues))
 	picks := w.choice.selective
 	if picks {
-		kinds = w.choice.handled.list()
+		kinds = w.choice.handled.List()
 	}
 	for i, q := range queues {
 		ask[i] = store.PendingOf(q.set.FIFO, picks)

@@ -1,16 +1,13 @@
 package queue
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue/internal/limit"
-	"github.com/dbcron/dbcron/queue/internal/store"
+	"github.com/dbcron/dbcron/queue/internal/share"
 )
 
 // Workers that do not handle all kinds. A worker announces the kinds that it handles in its row
@@ -41,68 +38,15 @@ const (
 	maxUnknown = 100
 )
 
-// A kindSet is a set of kinds. nil means all.
-type kindSet struct {
-	text string // as in a row
-	has  map[string]bool
-}
-
-func newKindSet(kinds []string) *kindSet {
-	kinds = slices.Compact(slices.Sorted(slices.Values(kinds)))
-	s := &kindSet{has: map[string]bool{}}
-	for _, kind := range kinds {
-		s.has[kind] = true
-	}
-	text, _ := json.Marshal(append([]string{}, kinds...)) // strings always encode
-	s.text = string(text)
-	return s
-}
-
-// takes reports whether a kind is in the set. The empty kind stands for a limit of all kinds.
-func (s *kindSet) takes(kind string) bool { return s == nil || kind == "" || s.has[kind] }
-
-// list returns the kinds in order.
-func (s *kindSet) list() []string { return slices.Sorted(maps.Keys(s.has)) }
-
-// kindSets caches the sets that rows recently had: each text is parsed once, and the same text
-// gives the same set.
-type kindSets struct {
-	mu  sync.Mutex
-	all map[string]*kindSet
-}
-
-// read parses the kinds in a row. It returns nil, which means all kinds, for an empty text, and
-// for one that was written by hand and is not such a list.
-func (c *kindSets) read(text string) *kindSet {
-	if text == "" {
-		return nil
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if s, ok := c.all[text]; ok {
-		return s
-	}
-	var s *kindSet
-	if kinds, ok := store.Kinds(text); ok {
-		s = newKindSet(kinds)
-		s.text = text
-	}
-	if c.all == nil || len(c.all) >= 1000 {
-		c.all = map[string]*kindSet{}
-	}
-	c.all[text] = s
-	return s
-}
-
 // pick sets which kinds a worker handles that has handlers for some only. mu is held.
 func (w *Worker) pick() {
 	if w.others == nil && !w.opt.BuryUnknown && w.unasked == nil && !w.alone {
-		w.choice.selective, w.choice.handled = true, newKindSet(slices.Collect(maps.Keys(w.handlers)))
+		w.choice.selective, w.choice.handled = true, share.NewKindSet(slices.Collect(maps.Keys(w.handlers)))
 	}
 }
 
 // knows reports whether the worker handles a kind, if only by burying its jobs. mu is held.
-func (k *kindChoice) knows(kind string) bool { return !k.selective || k.handled.takes(kind) }
+func (k *kindChoice) knows(kind string) bool { return !k.selective || k.handled.Takes(kind) }
 
 // announces returns the kinds that the worker handles, as text for its row and as an argument.
 func (k *kindChoice) announces() (text string, arg any) {
@@ -111,77 +55,16 @@ func (k *kindChoice) announces() (text string, arg any) {
 	if !k.selective {
 		return "", nil
 	}
-	return k.handled.text, k.handled.text
-}
-
-// A part is the set of blocks that some workers share: those that handle the kinds of their rows,
-// or all.
-type part struct {
-	workers     []workerRow
-	rows        []store.BlockRow
-	of          map[int]bool // its blocks; nil: all
-	offset      int          // so that different workers have one block more of each part
-	share, mine int
-}
-
-// has reports whether a block belongs to the part.
-func (p *part) has(divided int) bool { return p.of == nil || p.of[divided] }
-
-// partsOf divides the blocks of a queue into parts. A block that was left to the handlers of a
-// kind belongs to these, while there are any.
-func partsOf(all []workerRow, rows []store.BlockRow) []*part {
-	chosen := func(r store.BlockRow) bool { return r.ForKind != "" }
-	picks := func(r workerRow) bool { return r.kinds != nil }
-	if !slices.ContainsFunc(rows, chosen) || !slices.ContainsFunc(all, picks) {
-		return []*part{{workers: all, rows: rows}}
-	}
-	by, parts := map[string]*part{}, []*part(nil)
-	for _, r := range rows {
-		workers := all
-		if r.ForKind != "" {
-			workers = whoDo(r.ForKind, all)
-		}
-		names := make([]string, len(workers))
-		for i := range workers {
-			names[i] = workers[i].node
-		}
-		key := strings.Join(names, "\n")
-		p := by[key]
-		if p == nil {
-			p = &part{workers: workers, of: map[int]bool{}, offset: len(parts)}
-			by[key], parts = p, append(parts, p)
-		}
-		p.rows, p.of[r.Divided] = append(p.rows, r), true
-	}
-	return parts
-}
-
-// whoDo returns the workers that handle a kind, with those that move jobs and take all blocks;
-// or all workers if none handles it.
-func whoDo(kind string, all []workerRow) (some []workerRow) {
-	found := false
-	for _, r := range all {
-		does := r.inTime && !r.drained && r.kinds.takes(kind)
-		if does || r.busy == busyMoving {
-			found = found || does
-			some = append(some, r)
-		}
-	}
-	if !found {
-		return all
-	}
-	return some
+	return k.handled.Text, k.handled.Text
 }
 
 // noteKinds records the kinds that the other workers handle.
-func (k *kindChoice) noteKinds(q *workQueue, all []workerRow, name string) {
+func (k *kindChoice) noteKinds(q *workQueue, all []share.Worker, name string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	var others []*kindSet
-	for _, r := range all {
-		if k.selective && r.node != name && r.inTime && !r.drained && r.busy != busyMoving {
-			others = append(others, r.kinds)
-		}
+	var others []*share.KindSet
+	if k.selective {
+		others = share.KindsOfOthers(all, name)
 	}
 	if !slices.Equal(others, q.others) {
 		q.others = others
@@ -193,7 +76,7 @@ func (k *kindChoice) noteKinds(q *workQueue, all []workerRow, name string) {
 
 // othersDo reports whether another worker of the queue handles a kind. mu is held.
 func (q *workQueue) othersDo(kind string) bool {
-	return slices.ContainsFunc(q.others, func(s *kindSet) bool { return s.takes(kind) })
+	return slices.ContainsFunc(q.others, func(s *share.KindSet) bool { return s.Takes(kind) })
 }
 
 // stranger returns the limiter that holds back jobs of kinds that this worker does not handle.
@@ -326,7 +209,7 @@ func (k *kindChoice) leavesRow(b *tenure, d *Delivery) bool {
 	switch {
 	case !k.selective:
 		return false
-	case k.handled.takes(d.Kind):
+	case k.handled.Takes(d.Kind):
 		return line != "" && b.barred[line]
 	}
 	if b.q.stranger(d.Kind) == b.q.othersKinds {

@@ -31,7 +31,7 @@ func (q *workQueue) limiterOf(kind string) *limit.Limiter {
 
 // opens reports whether a job may pass a limiter: its kind is wanted, and the limit allows it. mu is held.
 func (q *workQueue) opens(l *limit.Limiter) bool {
-	return l == nil || q.w.choice.wanted.takes(l.Kind) && l.Open()
+	return l == nil || q.w.choice.wanted.Takes(l.Kind) && l.Open()
 }
 
 // passLimits records that a job passes its limiters. mu is held.
@@ -105,7 +105,7 @@ func (w *Worker) setLimit(q *workQueue, kind string, to store.Limit) *limit.Limi
 	if made {
 		l.Admit(w.countRunning(q, kind))
 	}
-	if free > 0 && w.choice.wanted.takes(kind) {
+	if free > 0 && w.choice.wanted.Takes(kind) {
 		w.reopen(q, l, free)
 	}
 	return l
@@ -198,7 +198,7 @@ func (s limited) Demand(l *limit.Limiter) (d limit.Demand) {
 			d.Ready += b.Count
 		}
 		for kind, waits := range b.Aside() {
-			if kind == l || l.Kind == "" && !kind.Barred() && w.choice.wanted.takes(kind.Kind) {
+			if kind == l || l.Kind == "" && !kind.Barred() && w.choice.wanted.Takes(kind.Kind) {
 				d.Aside[kind] += waits
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/block"
+	"github.com/dbcron/dbcron/queue/internal/share"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -49,9 +50,9 @@ var ErrNoRoom = errors.New("queue: no room for jobs")
 // A wanted is a caller that waits for jobs.
 type wanted struct {
 	limit int
-	room  Room     // nil: it has all the room
-	crowd bool     // there was none
-	kinds *kindSet // nil: all
+	room  Room           // nil: it has all the room
+	crowd bool           // there was none
+	kinds *share.KindSet // nil: all
 	got   []*Delivery
 	size  int             // total size of their payloads
 	since instant.Instant // when it got the first job; 0: none yet
@@ -134,7 +135,7 @@ func (r *Receiver) ReceiveWithin(ctx context.Context, limit int, wait time.Durat
 				return nil, invalid("kinds", "%v", err)
 			}
 		}
-		o.kinds = newKindSet(kinds)
+		o.kinds = share.NewKindSet(kinds)
 	}
 	over, err := r.queueUp(o)
 	if err != nil {
@@ -208,7 +209,7 @@ const (
 )
 
 // noteKinds records the kinds that a caller asks for. mu is held.
-func (r *Receiver) noteKinds(asked *kindSet) error {
+func (r *Receiver) noteKinds(asked *share.KindSet) error {
 	at, w := instant.Now(), r.w
 	if asked == nil {
 		r.anyKind = at
@@ -216,7 +217,7 @@ func (r *Receiver) noteKinds(asked *kindSet) error {
 		return nil
 	}
 	var fresh []string
-	for kind := range asked.has {
+	for _, kind := range asked.List() {
 		if _, ok := r.kinds[kind]; !ok {
 			fresh = append(fresh, kind)
 		}
@@ -225,7 +226,7 @@ func (r *Receiver) noteKinds(asked *kindSet) error {
 		return invalid("kinds", "those who claim from this queue here have named %d others, and there may be %d; claim without kinds",
 			len(r.kinds), maxKinds)
 	}
-	for kind := range asked.has {
+	for _, kind := range asked.List() {
 		r.kinds[kind] = at
 	}
 	if len(fresh) > 0 {
@@ -254,7 +255,7 @@ const restKind = " rest"
 // choose sets the kinds that the Receiver handles: those that were recently asked for, and all of
 // them if nobody has named any, or if a caller asks for any kind. mu is held.
 func (r *Receiver) choose() {
-	w, does := r.w, (*kindSet)(nil)
+	w, does := r.w, (*share.KindSet)(nil)
 	if r.anyKind == 0 || since(r.anyKind) >= kindsFor {
 		var kinds []string
 		for kind, at := range r.kinds {
@@ -263,10 +264,10 @@ func (r *Receiver) choose() {
 			}
 		}
 		if len(kinds) > 0 {
-			does = newKindSet(kinds)
+			does = share.NewKindSet(kinds)
 		}
 	}
-	if (does == nil) == !w.choice.selective && (does == nil || does.text == w.choice.handled.text) {
+	if (does == nil) == !w.choice.selective && (does == nil || does.Text == w.choice.handled.Text) {
 		return
 	}
 	w.choice.selective, w.choice.handled = does != nil, does
@@ -279,7 +280,7 @@ func (r *Receiver) choose() {
 }
 
 // ask makes jobs of some kinds be taken; nil means all. mu is held.
-func (w *Worker) wantKinds(kinds *kindSet) {
+func (w *Worker) wantKinds(kinds *share.KindSet) {
 	if w.choice.wanted == kinds {
 		return
 	}

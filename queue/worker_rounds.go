@@ -12,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/queue/internal/block"
+	"github.com/dbcron/dbcron/queue/internal/share"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -60,7 +61,7 @@ type rounds struct {
 
 // A cadence schedules the rounds of a queue.
 type cadence struct {
-	roster    []workerRow     // its workers, as last read
+	roster    []share.Worker  // its workers, as last read
 	rounded   instant.Instant // when its last round began; 0: never
 	told      instant.Instant // when a bell announced that there may be something to share
 	unsettled instant.Instant // until then it has frequent rounds
@@ -190,11 +191,11 @@ func idsOfQueues(queues []*workQueue) []int {
 
 // noteRoster notes who works on a queue. Where this worker is alone nobody hands over or takes
 // anything but itself. mu is held.
-func (w *Worker) noteRoster(q *workQueue, all []workerRow) {
-	if slices.EqualFunc(all, q.roster, workerRow.same) {
+func (w *Worker) noteRoster(q *workQueue, all []share.Worker) {
+	if slices.EqualFunc(all, q.roster, share.Worker.Same) {
 		return
 	}
-	if q.roster = all; len(all) != 1 || all[0].node != w.lease.node {
+	if q.roster = all; len(all) != 1 || all[0].Node != w.lease.node {
 		q.unsettled = instant.Now().Add(settlesIn)
 	}
 }
@@ -255,7 +256,7 @@ func (w *Worker) restate() (changed bool) {
 	busy := w.findBusy() || w.starved.is
 	says := ""
 	if w.choice.selective {
-		says = w.choice.handled.text
+		says = w.choice.handled.Text
 	}
 	changed = busy != w.isBusy || says != w.said || w.starved.is != w.hungry
 	w.isBusy, w.said, w.hungry = busy, says, w.starved.is

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -10,38 +9,17 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/share"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// How workers share the blocks of a queue. In each round (see worker_rounds.go) a worker reads which
-// workers there are and who has which block, and computes from that how many blocks are its own. Shares
-// are equal; the workers with one block more take turns, so that no block stays forever with the
-// worker that has the most. A worker with too many blocks hands over those that it has had
-// longest, and one with too few takes free ones. A worker whose handler slots are all taken by
-// long jobs counts as busy, and leaves its share to workers that are not busy, if there are any.
+// How a worker does what package share computes.
 
 // shareEvery is the interval between rounds of an active queue.
 const shareEvery = 500 * time.Millisecond
 
 // settingsEvery is the interval between two reads of a queue's settings.
 const settingsEvery = 2 * time.Second
-
-type workerRow struct {
-	node   string
-	busy   int // 1: busy with long jobs; or busyMoving, or busyStarved
-	inTime bool
-
-	drained bool // it is drained
-	by      string
-
-	says  string   // the kinds that it handles, as in its row
-	kinds *kindSet // nil: all
-}
-
-// same reports whether two rows are equal.
-func (r workerRow) same(o workerRow) bool {
-	return r.node == o.node && r.busy == o.busy && r.inTime == o.inTime && r.drained == o.drained && r.by == o.by && r.says == o.says
-}
 
 // noteRound records that the worker has its share of the blocks.
 func (w *Worker) noteRound(err error) {
@@ -91,7 +69,7 @@ func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string)
 // shareOne shares the blocks of a queue, by what a survey says: it marks those that are to be handed
 // over, and returns which it may take.
 func (w *Worker) shareOne(
-	ctx context.Context, q *workQueue, all []workerRow, rows []store.BlockRow, name string,
+	ctx context.Context, q *workQueue, all []share.Worker, rows []store.BlockRow, name string,
 ) (claims []*allotment, failed error) {
 	if forgotten := w.check(q, rows, name); len(forgotten) > 0 {
 		failed = errors.Join(failed, w.handOver(ctx, forgotten, name))
@@ -100,32 +78,27 @@ func (w *Worker) shareOne(
 	if err != nil {
 		return nil, errors.Join(failed, err)
 	}
-	round := int(w.c.clock.now() / w.rotate.Microseconds())
+	turn := int(w.c.clock.now() / w.rotate.Microseconds())
 	drained := w.lease.noteDrained(all, name)
 	w.noteSurplus(q, all, len(rows))
 	w.choice.noteKinds(q, all, name)
-	parts := partsOf(all, rows)
+	parts := share.Parts(all, rows)
+	stays, lacks := !share.OthersMove(all, name) && !drained, map[*share.Part]int{}
 	for _, p := range parts {
-		p.share = target(p.workers, name, len(p.rows), round+p.offset)
-		p.mine = w.surrender(q, p, !othersMove(all, name) && !drained)
+		n := p.Target(name, turn)
+		lacks[p] = n - w.surrender(q, p, n, stays)
 	}
 	w.yield(q)
 	vacant := w.vacantBlocks(q, all, name, rows)
 	for _, p := range parts {
-		claims = append(claims, &allotment{q: q, free: freeBlocks(p.rows), vacant: vacant, n: p.share - p.mine})
+		claims = append(claims, &allotment{q, share.Allotment{Free: share.Free(p.Rows), Vacant: vacant, Lacks: lacks[p]}})
 	}
 	return claims, failed
 }
 
 // noteSurplus logs once that a queue has too few blocks for its workers.
-func (w *Worker) noteSurplus(q *workQueue, all []workerRow, blocks int) {
-	n := 0
-	for i := range all {
-		if all[i].inTime && !all[i].drained {
-			n++
-		}
-	}
-	surplus := n > blocks && blocks > 0
+func (w *Worker) noteSurplus(q *workQueue, all []share.Worker, blocks int) {
+	n, surplus := share.IsSurplus(all, blocks)
 	if surplus && !q.surplus {
 		w.log.Warn("the queue has more workers than blocks, so some of them are idle; add blocks: dbcron queue resize",
 			"queue", q.name, "workers", n, "blocks", blocks)
@@ -134,19 +107,19 @@ func (w *Worker) noteSurplus(q *workQueue, all []workerRow, blocks int) {
 }
 
 // noteDrained notices that somebody has drained or undrained this worker.
-func (l *nodeLease) noteDrained(all []workerRow, name string) bool {
-	at := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name })
+func (l *nodeLease) noteDrained(all []share.Worker, name string) bool {
+	at := slices.IndexFunc(all, func(r share.Worker) bool { return r.Node == name })
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch drained := l.drained != nil; {
-	case at < 0 || all[at].drained == drained:
+	case at < 0 || all[at].Drained == drained:
 		return drained
 	case drained:
 		l.drained = nil
 		l.log.Info("no longer drained: it takes jobs again", "node", name)
 	default:
-		l.drained = &all[at].by
-		l.log.Info("drained: it takes no more jobs, and finishes those that it has begun", "node", name, "by", all[at].by)
+		l.drained = &all[at].By
+		l.log.Info("drained: it takes no more jobs, and finishes those that it has begun", "node", name, "by", all[at].By)
 	}
 	return l.drained != nil
 }
@@ -167,17 +140,17 @@ func (w *Worker) announceAndView(ctx context.Context, due []*workQueue, name str
 			all := s.workers[q.id]
 			w.noteRoster(q, all)
 			q.busy = w.isBusy
-			at, busy := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name }), 0
-			if q.busy || at >= 0 && all[at].drained { // workers of 0.1 know the former, and not the latter
+			at, busy := slices.IndexFunc(all, func(r share.Worker) bool { return r.Node == name }), 0
+			if q.busy || at >= 0 && all[at].Drained { // workers of 0.1 know the former, and not the latter
 				busy = 1
 			}
 			if w.hungry {
-				busy = busyStarved
+				busy = share.Starved
 			}
 			switch {
 			case at < 0:
 				fresh = append(fresh, sqlrun.Args{"queue": q.id, "node": name, "busy": busy, "does": kinds})
-			case all[at].busy != busy || all[at].says != says:
+			case all[at].Busy != busy || all[at].Says != says:
 				other[busy] = append(other[busy], q.id)
 			}
 		}
@@ -217,7 +190,7 @@ func (w *Worker) tellOthers(ctx context.Context, name string, fresh []sqlrun.Arg
 }
 
 // colleagues lists the workers of a queue, including this one.
-func (w *Worker) colleagues(ctx context.Context, q *workQueue) ([]workerRow, error) {
+func (w *Worker) colleagues(ctx context.Context, q *workQueue) ([]share.Worker, error) {
 	found, err := w.c.readWorkers(ctx, []int{q.id})
 	return found[q.id], err
 }
@@ -236,30 +209,6 @@ func (w *Worker) meet(q *workQueue, set *store.Queue) {
 			w.offer(b, b.Count)
 		}
 	}
-}
-
-// rotation is how long a worker has one block more than others, before another one has it.
-const rotation = 10 * time.Second
-
-// target returns how many of n blocks a worker should have in a turn: none while another one
-// moves jobs, and none if it is drained.
-func target(all []workerRow, name string, n, round int) int {
-	all = slices.DeleteFunc(slices.Clone(all), func(r workerRow) bool { return !r.inTime || r.drained })
-	if othersMove(all, name) {
-		return 0
-	}
-	if slices.ContainsFunc(all, func(r workerRow) bool { return r.busy == 0 }) {
-		all = slices.DeleteFunc(all, func(r workerRow) bool { return r.busy != 0 })
-	}
-	at := slices.IndexFunc(all, func(r workerRow) bool { return r.node == name })
-	if at < 0 {
-		return 0
-	}
-	share := n / len(all)
-	if (at+round)%len(all) < n%len(all) {
-		share++
-	}
-	return share
 }
 
 // expelLate declares processes lost if their blocks or permits are needed.
@@ -331,34 +280,29 @@ func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgot
 	return forgotten
 }
 
-// surrender marks the blocks of a part that exceed the share for hand-over, quiet ones first,
-// then the oldest, and returns how many stay. With keeps, blocks that it took because nobody else
-// did stay for a while.
-func (w *Worker) surrender(q *workQueue, p *part, keeps bool) (stay int) {
+// surrender marks the blocks of a part that exceed the worker's n for hand-over, and returns how many stay. With keeps, blocks
+// that it took because nobody else did stay for a while.
+func (w *Worker) surrender(q *workQueue, p *share.Part, n int, keeps bool) (stay int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := instant.Now()
-	var mine []*tenure
+	var held []share.Held
 	for _, b := range q.blocks {
 		if b.Leaving && at.Sub(b.leaves) >= leaveWithin {
 			w.remain(b, at)
 		}
-		switch {
-		case b.Leaving || !p.has(b.divided):
-		case keeps && (b.kept != 0 && at.Sub(b.kept) < keepFor || b.Unended(w.closing)): // otherwise ended jobs would run again
-			stay++
-		default:
-			mine = append(mine, b)
+		if !b.Leaving {
+			held = append(held, share.Held{
+				Divided: b.divided, Active: b.Active, Since: b.Since,
+				Beyond: b.beyond, Stays: keeps && (b.kept != 0 && at.Sub(b.kept) < keepFor || b.Unended(w.closing)), // otherwise ended jobs would run again
+			})
 		}
 	}
-	slices.SortFunc(mine, func(a, b *tenure) int {
-		return cmp.Or(cmp.Compare(a.Active, b.Active), cmp.Compare(a.Since, b.Since))
-	})
-	surplus := min(max(0, stay+len(mine)-p.share), len(mine))
-	for _, b := range mine[:surplus] {
-		w.leave(b)
+	gone, stay := p.GiveUp(held, n)
+	for _, divided := range gone {
+		w.leave(q.blocks[divided])
 	}
-	return stay + len(mine) - surplus
+	return stay
 }
 
 // leaveWithin is how long a running worker waits for a block to become idle for hand-over;
@@ -386,7 +330,7 @@ func (w *Worker) remain(b *tenure, at instant.Instant) {
 	if w.closing || w.lease.drained != nil {
 		return
 	}
-	b.Leaving, b.kept, b.heir = false, at, ""
+	b.Leaving, b.kept, b.beyond, b.heir = false, at, false, ""
 	w.offer(b, b.Count)
 	w.suspectMore()
 	w.enlist(b)

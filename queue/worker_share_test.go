@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 )
@@ -549,10 +548,7 @@ func TestDrainedLeavesVacantBlocks(t *testing.T) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			rounds = w.sharings
-			for divided, v := range w.queues[0].vacant {
-				v.from = instant.Now().Add(-2 * vacantAfter)
-				w.queues[0].vacant[divided] = v
-			}
+			w.queues[0].vacant = w.queues[0].vacant.Earlier(2 * vacantAfter)
 			return len(w.queues[0].vacant) > 0
 		})
 		eventually(t, "it has looked at them", func() bool {

@@ -18,9 +18,6 @@ const (
 	// starvedAfter is how long no handler may begin or end, and no connection be free, for handlers to
 	// count as waiting for each other's connections.
 	starvedAfter = 10 * time.Second
-
-	// busyStarved is how such a worker announces itself to the others, for which it is busy.
-	busyStarved = 3
 )
 
 // A starvation is what a worker knows of handlers that wait for connections.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/share"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -21,7 +22,7 @@ const maxSurveyed = 500
 // A survey is what the tables say about some queues: their workers, then the holders of their
 // blocks, and then the checked out jobs. Workers share it, and do not change it.
 type view struct {
-	workers map[int][]workerRow
+	workers map[int][]share.Worker
 	blocks  map[int][]store.BlockRow
 	running map[int][]runningRow
 	failed  error // why the checked out jobs are unknown
@@ -42,11 +43,11 @@ func (b *membership) same(o *membership) bool {
 // A commons has the questions that the workers of a client ask together.
 type commons struct {
 	views       *gatherer[int, *view]
-	rosters     *gatherer[int, map[int][]workerRow]
+	rosters     *gatherer[int, map[int][]share.Worker]
 	memberships *gatherer[struct{}, membership]
 	looks       *gatherer[lookRow, map[store.BlockID]bool]
 	renews      *gatherer[renewal, map[renewal]bool]
-	sets        kindSets
+	sets        share.KindSets
 }
 
 func (s *commons) init(c *Client) {
@@ -80,16 +81,16 @@ func (c *Client) readView(ctx context.Context, queues []int) (*view, error) {
 }
 
 // readWorkers returns the workers of some queues.
-func (c *Client) readWorkers(ctx context.Context, queues []int) (map[int][]workerRow, error) {
-	found := map[int][]workerRow{}
+func (c *Client) readWorkers(ctx context.Context, queues []int) (map[int][]share.Worker, error) {
+	found := map[int][]share.Worker{}
 	for part := range slices.Chunk(queues, maxSurveyed) {
 		_, err := sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.ListWorkers, sqlrun.Args{"queues": store.IDList(part)},
 			func(rows *sql.Rows) (none struct{}, err error) {
-				var r workerRow
+				var r share.Worker
 				var queue int
 				var kinds sql.NullString
-				err = rows.Scan(&queue, &r.node, &r.busy, &r.inTime, &r.drained, &r.by, &kinds)
-				r.says, r.kinds = kinds.String, c.commons.sets.read(kinds.String)
+				err = rows.Scan(&queue, &r.Node, &r.Busy, &r.InTime, &r.Drained, &r.By, &kinds)
+				r.Says, r.Kinds = kinds.String, c.commons.sets.Read(kinds.String)
 				found[queue] = append(found[queue], r)
 				return none, err
 			})

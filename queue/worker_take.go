@@ -5,89 +5,38 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"math/rand/v2"
 	"slices"
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/share"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
-
-// Which free blocks a worker takes: those of its share at once, and after a moment also those of
-// another worker's share that nobody has taken. That worker may be dead and not yet expired,
-// unable to take blocks, or a row that outlives its process: no block waits for it while another
-// worker has room.
 
 // vacantAfter is how long a block is free before a worker takes it beyond its share: longer than
 // its rightful worker needs to find it.
 const vacantAfter = 3 * shareEvery
 
-// A vacancy is a block that was free when the worker read the blocks.
-type vacancy struct {
-	fence int64
-	from  instant.Instant // when it was first seen free
-}
-
-// freeBlocks lists the blocks that anybody may take: those that have waited longest first,
-// and of those that were never had, any.
-func freeBlocks(rows []store.BlockRow) []store.BlockRow {
-	free := slices.DeleteFunc(slices.Clone(rows), func(r store.BlockRow) bool { return !r.Free() })
-	rand.Shuffle(len(free), func(i, j int) { free[i], free[j] = free[j], free[i] })
-	slices.SortStableFunc(free, func(a, b store.BlockRow) int { return cmp.Compare(a.LockAt, b.LockAt) })
-	return free
-}
-
 // vacantBlocks returns the blocks that have been free for so long that they are taken beyond the
 // worker's share.
-func (w *Worker) vacantBlocks(q *workQueue, all []workerRow, name string, rows []store.BlockRow) (vacant map[int]bool) {
+func (w *Worker) vacantBlocks(q *workQueue, all []share.Worker, name string, rows []store.BlockRow) (vacant map[int]bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	at, had := instant.Now(), q.vacant
-	q.vacant, vacant = map[int]vacancy{}, map[int]bool{}
-	may := !q.busy && !w.closing && w.lease.drained == nil && !othersMove(all, name)
-	for _, r := range rows {
-		if !r.Free() {
-			continue
-		}
-		v := had[r.Divided]
-		if v.from == 0 || v.fence != r.Fence {
-			v = vacancy{r.Fence, at}
-		}
-		q.vacant[r.Divided] = v
-		vacant[r.Divided] = may && at.Sub(v.from) >= vacantAfter
+	at := instant.Now()
+	q.vacant = q.vacant.Note(rows, at)
+	if !q.busy && !w.closing && w.lease.drained == nil && !share.OthersMove(all, name) {
+		vacant = q.vacant.Over(at, vacantAfter)
 	}
 	return vacant
 }
 
-// othersMove reports whether somebody else is to have all blocks of a queue, to move jobs.
-func othersMove(all []workerRow, name string) bool {
-	return slices.ContainsFunc(all, func(r workerRow) bool { return r.inTime && r.busy == busyMoving && r.node != name })
-}
-
-// A claim is what a worker may take of a part of a queue's blocks.
+// An allotment is what a worker may take of a part of a queue's blocks.
 type allotment struct {
-	q      *workQueue
-	free   []store.BlockRow // those that are left, in the order in which it takes them
-	vacant map[int]bool     // these it takes beyond its share
-	n      int              // how many it lacks
+	q *workQueue
+	share.Allotment
 }
 
-// pick takes those out of the list that are to be tried next.
-func (c *allotment) next() (picked []*candidate) {
-	n, left := c.n, c.free[:0]
-	for _, r := range c.free {
-		if n <= 0 && !c.vacant[r.Divided] {
-			left = append(left, r)
-			continue
-		}
-		n--
-		picked = append(picked, &candidate{of: c, row: r})
-	}
-	c.free = left
-	return picked
-}
-
-// A bid is for a block that a worker tries to take.
+// A candidate is a block that a worker tries to take.
 type candidate struct {
 	of  *allotment
 	row store.BlockRow
@@ -122,7 +71,9 @@ func (w *Worker) takeFreeBlocks(ctx context.Context, claims []*allotment, name s
 	for {
 		var all []*candidate
 		for _, c := range claims {
-			all = append(all, c.next()...)
+			for _, row := range c.Next() {
+				all = append(all, &candidate{of: c, row: row})
+			}
 		}
 		if len(all) == 0 {
 			return failed
@@ -170,11 +121,8 @@ func (w *Worker) noteTaken(all []*candidate) {
 		}
 		q, divided := x.of.q, x.row.Divided
 		delete(q.vacant, divided)
-		if x.of.n--; x.of.n >= 0 {
-			continue
-		}
-		if b := q.blocks[divided]; b != nil {
-			b.kept = instant.Now()
+		if b := q.blocks[divided]; x.of.Took() && b != nil {
+			b.kept, b.beyond = instant.Now(), true
 		}
 	}
 }

@@ -42,6 +42,7 @@ type tenure struct {
 	barred  map[string]bool // keys behind jobs left in their table by a worker that removes what it reads
 	leaves  instant.Instant // since when it is leaving
 	kept    instant.Instant // when it was taken, or kept, beyond the worker's share; 0: never
+	beyond  bool            // it was taken beyond the share, since nobody else has
 }
 
 // wholeEvery is the interval between reads of a whole block, unless a test is in haste.

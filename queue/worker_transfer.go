@@ -13,6 +13,7 @@ import (
 	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/share"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -22,9 +23,6 @@ import (
 // move as they are. Each transaction ends with a locking read of the fences of the blocks that
 // it reaches. If the process dies, its blocks are taken over like those of any worker; some
 // jobs have been moved, others not.
-
-// busyMoving is how such a worker announces itself to the others: see target.
-const busyMoving = 2
 
 // moveLease is how long the workers of both queues wait if it dies.
 const moveLease = 10 * time.Second
@@ -155,7 +153,7 @@ func (t *transfer) run(ctx context.Context) error {
 // takeAll takes all blocks of both queues, as soon as the others leave them.
 func (t *transfer) takeAll(ctx context.Context) error {
 	for _, q := range t.w.queues {
-		args := sqlrun.Args{"rows": []sqlrun.Args{{"queue": q.id, "node": t.node, "busy": busyMoving, "does": nil}}}
+		args := sqlrun.Args{"rows": []sqlrun.Args{{"queue": q.id, "node": t.node, "busy": share.Moving, "does": nil}}}
 		if _, err := t.w.db.Exec(ctx, store.RegisterWorker, args); err != nil {
 			return err
 		}
@@ -166,8 +164,8 @@ func (t *transfer) takeAll(ctx context.Context) error {
 			return err
 		}
 		for _, r := range others {
-			if r.busy == busyMoving && r.inTime && r.node != t.node {
-				return fmt.Errorf("%w: %s moves jobs of queue %q; try again when it has ended", ErrState, r.node, q.name)
+			if r.Busy == share.Moving && r.InTime && r.Node != t.node {
+				return fmt.Errorf("%w: %s moves jobs of queue %q; try again when it has ended", ErrState, r.Node, q.name)
 			}
 		}
 	}

@@ -260,7 +260,7 @@ func (w *Worker) adjourn(at instant.Instant) {
 // popLone returns the job that is to run alone when it may begin. mu is held.
 func (w *Worker) popLone() *Delivery {
 	t, at := &w.lone, instant.Now()
-	if t.d == nil || !t.marked || t.began || t.d.ctx.over || at >= w.lease.deadline || !w.choice.wanted.takes(t.d.Kind) {
+	if t.d == nil || !t.marked || t.began || t.d.ctx.over || at >= w.lease.deadline || !w.choice.wanted.Takes(t.d.Kind) {
 		return nil
 	}
 	t.began = true
