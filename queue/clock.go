@@ -223,3 +223,6 @@ func (c *clock) take(n int) (first, now int64) {
 
 // micros returns an instant in µs.
 func micros(at instant.Instant) int64 { return at.Sub(0).Microseconds() }
+
+// since returns the time elapsed since an instant.
+func since(at instant.Instant) time.Duration { return instant.Now().Sub(at) }

@@ -112,3 +112,14 @@ func lateFrom(rows []jobRow) map[int]int64 {
 	}
 	return first
 }
+
+// stale reports whether rows got their blocks from settings so old that a generation unknown to
+// them may have begun.
+func stale(rows []jobRow) bool {
+	for i := range rows {
+		if q := rows[i].of; (i == 0 || rows[i-1].of != q) && since(q.At) > store.ResizeAfter-store.SettingsAge/4 {
+			return true
+		}
+	}
+	return false
+}

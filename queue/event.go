@@ -2,14 +2,10 @@ package queue
 
 import (
 	"cmp"
-	"errors"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
 // Values of the Outcome of an [Event].
@@ -22,11 +18,6 @@ const (
 	EventCancelled = "cancelled" // removed while it ran
 	EventLost      = "lost"      // it no longer belongs to this worker: another one runs it, or has done it
 )
-
-var eventNames = map[verdict]string{
-	done: EventDone, discard: EventDiscarded, failed: EventFailed, retryIn: EventFailed, snoozed: EventSnoozed,
-	buried: EventDead, lost: EventLost,
-}
 
 // An Event is the end of an attempt at a job, after its outcome was committed.
 type Event struct {
@@ -102,28 +93,12 @@ type eventHub struct {
 	all  []*Events
 }
 
-// tell sends an event to all receivers that want it and have room. mu of the worker is held, so it
-// never blocks.
-func (h *eventHub) tell(d *Delivery, what verdict, err error, after time.Duration) {
-	if !h.some.Load() || what == handed {
-		return
-	}
-	event := Event{Job: d.Job, ID: d.ID, Attempt: d.Attempt, Outcome: eventNames[what], Err: asReturned(err), After: after}
-	switch {
-	case errors.Is(d.ctx.cause, errCancelled) && d.state.Tx != block.TxCompleted:
-		event.Outcome, event.Err, event.After = EventCancelled, errCancelled, 0
-	case what == done && d.discarded():
-		event.Outcome, event.Err = EventDiscarded, errors.New(d.reason)
-	case what == buried:
-		event.After = 0
-	}
-	if d.began != 0 {
-		event.Took = cmp.Or(d.stopped, instant.Now()).Sub(d.began)
-	}
+// tell sends an event to all receivers that want it and have room. It never blocks: workers call it with their mutexes held.
+func (h *eventHub) tell(event Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, e := range h.all {
-		if len(e.opt.Kinds) > 0 && !slices.Contains(e.opt.Kinds, d.Kind) || len(e.opt.Outcomes) > 0 &&
+		if len(e.opt.Kinds) > 0 && !slices.Contains(e.opt.Kinds, event.Kind) || len(e.opt.Outcomes) > 0 &&
 			!slices.Contains(e.opt.Outcomes, event.Outcome) {
 			continue
 		}

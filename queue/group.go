@@ -12,7 +12,6 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -305,21 +304,4 @@ func scanResult(rows *sql.Rows) (r Result, err error) {
 		r.Result = json.RawMessage(made.String)
 	}
 	return r, err
-}
-
-// SetResult sets the job's result, as JSON, for the callback of its group. It is stored when the
-// job is done. The last call counts.
-func (d *Delivery) SetResult(v any) error {
-	if d.Group == 0 {
-		return invalid("result", "the job is of no group, so that nobody would read it")
-	}
-	text, err := jobfield.EncodeResult(v)
-	if err != nil {
-		return invalid("result", "%v", err)
-	}
-	w := d.b.q.w
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	d.result = text
-	return nil
 }

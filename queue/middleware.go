@@ -9,30 +9,11 @@ import (
 	"github.com/dbcron/dbcron/internal/barrier"
 )
 
-// A Middleware wraps handlers: see [Worker.Use].
-type Middleware func(next Handler) Handler
-
 // An Enqueuer enqueues jobs, and returns the outcome of each.
 type Enqueuer func(ctx context.Context, jobs []Job) ([]Enqueued, error)
 
 // An EnqueueMiddleware wraps the enqueueing of jobs: see [Client.Use].
 type EnqueueMiddleware func(next Enqueuer) Enqueuer
-
-// Use adds middleware around all handlers that are set after the call, the first outermost.
-func (w *Worker) Use(m ...Middleware) { w.middleware = append(w.middleware, m...) }
-
-// wrapped wraps a handler in the middleware. The worker's mutex is not held.
-func (known *kindHandlers) wrapped(h Handler) (Handler, error) {
-	_, bad := barrier.Do(func() {
-		for _, m := range slices.Backward(known.middleware) {
-			h = m(h)
-		}
-	})
-	if bad != nil {
-		return nil, invalid("middleware", "%v", bad)
-	}
-	return h, nil
-}
 
 // Use adds middleware around everything that enqueues jobs with this client: Enqueue, EnqueueMany
 // and EnqueueTx, the jobs of groups, and the copies of publications, but not the callbacks of

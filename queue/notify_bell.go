@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +15,7 @@ import (
 )
 
 // bells tell workers which blocks have new jobs: workers of this process at once, those of others
-// by a notification where the engine has them, or else by their doorbells (see notify_doorbell.go).
+// by a notification where the engine has them, or else by their doorbells (see worker_bell.go).
 // A lost bell costs time, not jobs: workers also poll.
 //
 // Notifications are sent apart from the inserts, since PostgreSQL commits only one transaction at a
@@ -26,7 +25,7 @@ type bells struct {
 	hub    *bell.Hub // shared by all users of the database in this process
 
 	mu      sync.Mutex
-	workers map[*Worker]bool
+	workers map[listener]bool
 	pending map[int]map[int]bool // blocks by queue
 	late    map[int]int64        // by queue, the first id of those that were committed late
 	telling bool
@@ -35,6 +34,15 @@ type bells struct {
 	proof  instant.Instant // when something was last heard, or a ping sent
 	ears   chan struct{}   // holds the token of the worker that listens
 	others bell.Ringer
+}
+
+// A listener is a worker as the bells see it.
+type listener interface {
+	ringRows(rows []jobRow)       // these were committed by this client
+	ringFrom(queue int, id int64) // jobs were committed late, from an id on
+	heard(payload string)         // another process says so
+	notified(at instant.Instant)  // the database notifies
+	relistened()                  // what was told while nobody listened is lost
 }
 
 // While jobs are few, others are notified at once. The more jobs arrive in a second, the longer the
@@ -68,7 +76,7 @@ func (f *flow) pace() time.Duration {
 }
 
 func (b *bells) init(c *Client) {
-	b.client, b.hub, b.workers, b.pending = c, bell.Of(c.db), map[*Worker]bool{}, map[int]map[int]bool{}
+	b.client, b.hub, b.workers, b.pending = c, bell.Of(c.db), map[listener]bool{}, map[int]map[int]bool{}
 	b.late = map[int]int64{}
 	b.ears = make(chan struct{}, 1)
 }
@@ -76,13 +84,13 @@ func (b *bells) init(c *Client) {
 // channel is the notification channel of this database and prefix.
 func (b *bells) channel() string { return bell.Channel(b.client.db) }
 
-func (b *bells) add(w *Worker) {
+func (b *bells) add(w listener) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.workers[w] = true
 }
 
-func (b *bells) remove(w *Worker) {
+func (b *bells) remove(w listener) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.workers, w)
@@ -186,17 +194,6 @@ func (b *bells) announce(ctx context.Context, queues ...int) {
 	b.say(ctx, payload)
 }
 
-// sharedQueues returns the queues that a payload says may have blocks to share.
-func sharedQueues(payload string) (queues []int, ok bool) {
-	list := strings.Split(payload, ";")
-	for _, text := range list[1:] {
-		if id, err := strconv.Atoi(text); err == nil {
-			queues = append(queues, id)
-		}
-	}
-	return queues, list[0] == bell.Share
-}
-
 // hearAgain is the silence after which a process rings itself: a dead connection is silent, too.
 // Anything heard counts for heardFor.
 const (
@@ -204,22 +201,13 @@ const (
 	heardFor  = 3 * hearAgain
 )
 
-// hearing reports whether bells currently tell this worker what others do. mu is held.
-func (w *Worker) hearing() bool {
-	if w.bell != nil { // others know of the doorbell once they have read its row
-		return since(w.bell.hung) > 2*bell.Age
-	}
-	return w.db.Dialect.Listen != nil && w.hears != 0 && since(w.hears) < heardFor
-}
-
 // relisten has the worker look into all queues and groups: what was told while nobody listened is
 // lost.
 func (b *bells) relisten() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for w := range b.workers {
-		w.tellRounds()
-		w.lookSoon()
+		w.relistened()
 	}
 }
 
@@ -271,9 +259,7 @@ func (b *bells) notified(payload string) {
 	defer b.mu.Unlock()
 	b.proof = instant.Now()
 	for w := range b.workers {
-		w.mu.Lock()
-		w.hears = b.proof
-		w.mu.Unlock()
+		w.notified(b.proof)
 		w.heard(payload)
 	}
 }
@@ -295,45 +281,5 @@ func (c *Client) told(payload string) {
 	defer c.bells.mu.Unlock()
 	for w := range c.bells.workers {
 		w.heard(payload)
-	}
-}
-
-// heard makes a worker act on a message.
-func (w *Worker) heard(payload string) {
-	queues, shares := sharedQueues(payload)
-	switch {
-	case payload == bell.Ping:
-	case shares:
-		w.tellRounds(queues...)
-		w.limits.AskAgain()
-	case strings.HasPrefix(payload, bell.Ended):
-		w.ends.heardEnds(bell.GroupIDs(payload))
-	default:
-		w.heardJobs(payload)
-		signal(w.called) // whatever it waits for may be over
-	}
-}
-
-// heardJobs rings the bells of the blocks named in a notification.
-func (w *Worker) heardJobs(payload string) {
-	for part := range strings.SplitSeq(payload, ";") {
-		id, list, ok := strings.Cut(part, ":")
-		queue, err := strconv.Atoi(id)
-		if !ok || err != nil {
-			continue
-		}
-		if list == "" {
-			w.ringAll(queue)
-			continue
-		}
-		if first, ok := bell.FromID(list); ok {
-			w.ringFrom(queue, first)
-			continue
-		}
-		for block := range strings.SplitSeq(list, ",") {
-			if divided, err := strconv.Atoi(block); err == nil {
-				w.ring(queue, divided)
-			}
-		}
 	}
 }

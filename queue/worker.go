@@ -79,42 +79,6 @@ type WorkerOptions struct {
 	LogDone map[string]slog.Level
 }
 
-// A Handler processes a job. Its return value is the job's outcome: nil, an error, or the result
-// of RetryAfter, Snooze, Discard or Bury. ctx ends when the job's timeout is over, when the job
-// no longer belongs to this worker, and when the worker has been stopped and its grace is over;
-// its cause says which.
-type Handler func(ctx context.Context, d *Delivery) error
-
-// A kindHandler processes the jobs of a kind.
-type kindHandler struct {
-	one   Handler
-	many  BatchHandler
-	batch BatchOptions
-	retry RetryPolicy
-
-	gathered []*gathering // incomplete batches
-	full     int          // number of batches that need not wait
-}
-
-// A RetryPolicy overrides the queue's policy for a kind. Zero fields keep the queue's settings.
-type RetryPolicy struct {
-	MaxAttempts int           // failed attempts after which a job is dead
-	Delay       time.Duration // delay before the second attempt; doubles with each further one
-	MaxDelay    time.Duration // maximum delay between two attempts
-	Timeout     time.Duration // of an attempt, unless the job has one of its own; the handler has to heed its context
-
-	// Stall is how long an attempt may go without progress. Its context then ends with
-	// [ErrStalled], and whatever the handler returns after that counts as a failure, so the job
-	// is retried. Each call of [Delivery.SetProgress] or [Checkpoint] is progress. Zero means no
-	// limit.
-	Stall time.Duration
-
-	// Backoff, if set, returns the delay after a failed attempt (from 1) that ended with err,
-	// instead of Delay and MaxDelay. It may be called concurrently. It is not called where the
-	// handler has decided itself: see [RetryAfter].
-	Backoff func(attempt int, err error) time.Duration
-}
-
 // A Worker processes the jobs of some queues, which it shares with any number of other processes.
 // It is safe for concurrent use.
 type Worker struct {
@@ -171,15 +135,6 @@ type core struct {
 	mu     quietMutex
 	queues []*workQueue
 	base   context.Context // parent of the jobs' contexts
-}
-
-// kindHandlers has the handlers by kind. They do not change once the worker runs.
-type kindHandlers struct {
-	handlers   map[string]*kindHandler
-	others     *kindHandler // for all other kinds; nil: see BuryUnknown
-	middleware []Middleware
-	kinds      map[string]string // their names, each stored once
-	gathers    int               // number of incomplete batches
 }
 
 // A kindChoice says which kinds the worker handles, and which ones others are known to handle:
@@ -314,68 +269,6 @@ func (w *Worker) assemble() {
 	w.sweeper = sweeper{core: &w.core, life: &w.lifetime}
 }
 
-// Handle sets the handler of a kind. It returns an error if the kind has a handler already, or if
-// the worker is running.
-func (w *Worker) Handle(kind string, h Handler) error { return w.HandleWith(kind, RetryPolicy{}, h) }
-
-// HandleWith is Handle with a retry policy for the kind.
-func (w *Worker) HandleWith(kind string, p RetryPolicy, h Handler) error {
-	one, err := w.wrapped(h)
-	if err != nil {
-		return err
-	}
-	return w.handle(kind, &kindHandler{one: one, retry: p})
-}
-
-// HandleOthers sets the handler of all kinds without a handler of their own. Without it the
-// worker leaves such jobs alone (see [WorkerOptions.BuryUnknown]). It returns an error as Handle
-// does.
-func (w *Worker) HandleOthers(h Handler) error {
-	one, err := w.wrapped(h)
-	if err != nil {
-		return err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.handleOthers(&kindHandler{one: one})
-}
-
-// handleOthers sets the handler of the other kinds. mu is held.
-func (w *Worker) handleOthers(h *kindHandler) error {
-	switch {
-	case w.started:
-		return invalid("kind", "the other kinds: the worker runs already")
-	case w.others != nil:
-		return invalid("kind", "the other kinds have a handler already")
-	}
-	w.others = h
-	return nil
-}
-
-// handlerOf returns the handler of a kind, or nil if there is none.
-func (known *kindHandlers) handlerOf(kind string) *kindHandler {
-	if h := known.handlers[kind]; h != nil {
-		return h
-	}
-	return known.others
-}
-
-func (w *Worker) handle(kind string, h *kindHandler) error {
-	if err := sqlrun.CheckName(kind); err != nil {
-		return invalid("kind", "%v", err)
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.started:
-		return invalid("kind", "%q: the worker runs already", kind)
-	case w.handlers[kind] != nil:
-		return invalid("kind", "%q has a handler already", kind)
-	}
-	w.handlers[kind], w.kinds[kind] = h, kind
-	return nil
-}
-
 // Run processes jobs until ctx ends. Then it starts no more jobs, hands over the blocks in which
 // nothing runs, gives running jobs their grace, cancels those that continue after it, and hands
 // those over, too. It then returns nil. It returns an error only if it could not begin, or [ErrStuck];
@@ -460,61 +353,6 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	w.again.Flush()
 	close(w.ended)
 	return err
-}
-
-// ring reports that a block may have new jobs.
-func (w *Worker) ring(queue, divided int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, q := range w.queues {
-		if q.id == queue {
-			w.rouse(q.blocks[divided])
-		}
-	}
-}
-
-func (w *Worker) ringAll(queue int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, q := range w.queues {
-		if q.id == queue {
-			for _, b := range q.blocks {
-				w.rouse(b)
-			}
-		}
-	}
-}
-
-// ringFrom reports that jobs were committed late, from an id on.
-func (w *Worker) ringFrom(queue int, id int64) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, q := range w.queues {
-		if q.id == queue {
-			for _, b := range q.blocks {
-				b.ReadFrom(id)
-			}
-		}
-	}
-}
-
-func (w *Worker) ringRows(rows []jobRow) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, q := range w.queues {
-		for i := range rows {
-			r := &rows[i]
-			if r.queue != q.id {
-				continue
-			}
-			b := q.blocks[r.divided]
-			if b != nil && r.runAt != 0 {
-				w.setDue(b, r.runAt)
-				continue
-			}
-			w.rouse(b)
-		}
-	}
 }
 
 // rouse marks a block that may have new jobs. mu is held.

@@ -418,10 +418,12 @@ func (box *outbox) conclude(d *Delivery, at reading, what verdict, err error, af
 		box.settled(d, nil)
 		box.tally.count(d, what, at)
 	}
-	box.c.events.tell(d, what, err, after)
+	if box.c.events.some.Load() && what != handed {
+		box.c.events.tell(eventOf(d, what, err, after))
+	}
 	switch what {
 	case done, discard, buried, lost: // an answer that was lost may have ended it
-		box.ends.noteEnd(d)
+		box.ends.noteEnd(d.Group)
 	case failed, retryIn, snoozed, handed:
 	}
 }

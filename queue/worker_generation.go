@@ -20,17 +20,6 @@ import (
 // its generation, whoever enqueues it: of two jobs of a key, the earlier one is never in the
 // later generation.
 
-// stale reports whether rows got their blocks from settings so old that a generation unknown to
-// them may have begun.
-func stale(rows []jobRow) bool {
-	for i := range rows {
-		if q := rows[i].of; (i == 0 || rows[i-1].of != q) && since(q.At) > store.ResizeAfter-store.SettingsAge/4 {
-			return true
-		}
-	}
-	return false
-}
-
 // current returns the blocks to work on: those of all generations that have begun or, in a queue with keys, of the
 // oldest one only. It retires a generation that has no jobs left and will get none: all
 // producers have known of the next one for long enough.

@@ -3,7 +3,6 @@ package queue
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -71,9 +70,6 @@ type wakeups struct {
 	tick     chan struct{}   // signals to look after the blocks now
 	bell     *doorbell       // nil: it has none
 }
-
-// since returns the time elapsed since an instant.
-func since(at instant.Instant) time.Duration { return instant.Now().Sub(at) }
 
 // begin waits for the database, reads the settings of the queues, creates missing ones, and
 // registers the worker.
@@ -283,54 +279,6 @@ func (l *nodeLease) renew(ctx context.Context, name string) (bool, error) {
 		err = errNodeHeld
 	}
 	return goes, err
-}
-
-// A renewal is a lease to be renewed.
-type renewal struct {
-	node  string
-	lease time.Duration
-}
-
-// renewAll renews the leases of several workers, and returns whether they continue. A worker whose row
-// another transaction holds is not in the answer.
-func (c *Client) renewAll(ctx context.Context, all []renewal) (map[renewal]bool, error) {
-	goes, byLease := map[renewal]bool{}, map[time.Duration][]string{}
-	for _, r := range all {
-		byLease[r.lease] = append(byLease[r.lease], r.node)
-	}
-	for lease, names := range byLease {
-		slices.Sort(names)
-		n, err := c.renewSome(ctx, lease, names)
-		if err != nil {
-			return nil, err
-		}
-		for _, name := range names {
-			one := n
-			if int(n) < len(names) && len(names) > 1 { // a lease has expired, or its row is locked
-				if one, err = c.renewSome(ctx, lease, []string{name}); err != nil {
-					return nil, err
-				}
-			}
-			if one == 0 {
-				err := c.dbOf(ctx).Get(ctx, store.NodeLives, sqlrun.Args{"node": name}, new(string))
-				if err == nil {
-					continue // the others have been renewed
-				}
-				if !errors.Is(err, sql.ErrNoRows) {
-					return nil, err
-				}
-			}
-			goes[renewal{name, lease}] = one > 0
-		}
-	}
-	return goes, nil
-}
-
-// errNodeHeld means that a lease could not be renewed although it has not ended.
-var errNodeHeld = errors.New("another transaction holds this worker's row of dbcron_node")
-
-func (c *Client) renewSome(ctx context.Context, lease time.Duration, names []string) (int64, error) {
-	return c.dbOf(ctx).Exec(ctx, store.Heartbeat, sqlrun.Args{"nodes": names, "lease": lease.Microseconds()})
 }
 
 // renewed records a renewal. What waited because the lease was nearly over continues.

@@ -179,7 +179,7 @@ func (w *Worker) recordRead(t *trip) {
 		for _, j := range list {
 			w.supersede(deliveryOf(j))
 			if w.opt.AtMostOnce {
-				w.ends.noteEnd(deliveryOf(j))
+				w.ends.noteEnd(deliveryOf(j).Group)
 			}
 		}
 	}

@@ -2,13 +2,10 @@ package queue
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
-	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -18,9 +15,6 @@ import (
 // bells announce new jobs, and on how many blocks the worker has.
 
 const (
-	// maxLooked is the maximum number of blocks per statement.
-	maxLooked = 2000
-
 	// lookCost limits the growth of the intervals for each block that a worker has, and
 	// lookCostHeard where bells announce new jobs: so polling costs at most a fraction of a
 	// processor, however many blocks there are.
@@ -34,12 +28,6 @@ const (
 	// unannounced job: programs that enqueue jobs need not ring.
 	doubtsBells = 5 * time.Minute
 )
-
-// A lookRow is a block, and the ids above which to look in it, by priority.
-type lookRow struct {
-	at    store.BlockID
-	after block.Cursor
-}
 
 // poll looks for new jobs until ctx ends.
 func (w *Worker) poll(ctx context.Context) {
@@ -181,48 +169,4 @@ func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err err
 		}
 	}
 	return found, nil
-}
-
-// lookAbove returns the blocks that have jobs above some ids. Workers of a client that move
-// jobs to each other may ask about the same block; the answer is then about either.
-func (c *Client) lookAbove(ctx context.Context, rows []lookRow) (map[store.BlockID]bool, error) {
-	there, db := map[store.BlockID]bool{}, c.dbOf(ctx)
-	for part := range slices.Chunk(rows, maxLooked) {
-		if db.Dialect.SkipLocked == "" { // deleted rows cost readers nothing, so this is cheap
-			queues := map[int]bool{}
-			var ids []int
-			for _, row := range part {
-				if !queues[row.at.Queue] {
-					queues[row.at.Queue] = true
-					ids = append(ids, row.at.Queue)
-				}
-			}
-			some, err := sqlrun.Select(ctx, &db.Session, store.LookForAny, sqlrun.Args{"queues": store.IDList(ids)}, store.ScanID)
-			if err != nil {
-				return nil, err
-			}
-			if len(some) == 0 {
-				continue
-			}
-		}
-		args := make([]sqlrun.Args, len(part))
-		for i, row := range part {
-			args[i] = sqlrun.Args{
-				"queue": row.at.Queue, "block": row.at.Divided,
-				"after1": row.after[1], "after2": row.after[2], "after3": row.after[3], "after4": row.after[4],
-			}
-		}
-		// In a pipeline, so that its plans are cached.
-		err := db.Pipeline(ctx, &sqlrun.Step{
-			Stmt: store.LookFor, Args: sqlrun.Args{"rows": args},
-			Scan: func(row *sqlrun.Row) error {
-				there[store.BlockID{Queue: int(row.Int(0)), Divided: int(row.Int(1))}] = true
-				return nil
-			},
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return there, nil
 }

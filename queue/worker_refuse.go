@@ -312,7 +312,7 @@ func (w *Worker) recordConsumed(t *trip) {
 	for i, d := range t.consumed {
 		w.relieve(d)
 		if t.mine[i] {
-			w.ends.noteEnd(d)
+			w.ends.noteEnd(d.Group)
 			t.b.Add(&d.state)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // Rounds: when a worker looks after which of its queues. A round reads the same few statements
-// for all queues that are due: see worker_survey.go. So an idle worker costs the same for one
+// for all queues that are due: see survey.go. So an idle worker costs the same for one
 // queue and for hundreds.
 //
 // An active queue has a round every shareEvery; and so, for a while, has a queue whose workers

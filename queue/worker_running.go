@@ -16,34 +16,6 @@ import (
 
 // Jobs that are checked out, by this worker and by others, and the keys that wait for them.
 
-// A runningRow is a job that some worker has checked out.
-type runningRow struct {
-	queue, divided     int
-	id                 int64
-	kind               string
-	key, state, lockBy string
-	charged            string // whose losses count in crashes: see worker_return.go
-	crashes, losses    int
-	live, inTime, left bool
-}
-
-// died reports whether the row's worker is taken to have died with the job: it did not hand it over,
-// and has not said that it lives.
-func (r *runningRow) died() bool { return r.state != rowHanded && !r.left }
-
-// found returns the row as it is to be after it was taken over from a worker that has ended.
-func (r runningRow) found() runningRow {
-	switch {
-	case r.state == rowHanded:
-	case r.left:
-		r.losses++
-	default:
-		r.crashes++
-		r.charged = charge(r.charged, r.lockBy)
-	}
-	return r
-}
-
 // at returns the job's identification.
 func (r *runningRow) at(q *workQueue) store.JobID {
 	return store.JobID{BlockID: store.BlockID{Queue: q.id, Divided: r.divided}, ID: r.id}
@@ -326,4 +298,21 @@ func (w *Worker) letGo(ctx context.Context, b *tenure, keys map[string]block.Tur
 		}
 	}
 	return nil
+}
+
+// died reports whether the row's worker is taken to have died with the job: it did not hand it over,
+// and has not said that it lives.
+func (r *runningRow) died() bool { return r.state != rowHanded && !r.left }
+
+// found returns the row as it is to be after it was taken over from a worker that has ended.
+func (r runningRow) found() runningRow {
+	switch {
+	case r.state == rowHanded:
+	case r.left:
+		r.losses++
+	default:
+		r.crashes++
+		r.charged = charge(r.charged, r.lockBy)
+	}
+	return r
 }

@@ -2,7 +2,6 @@ package queue
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -23,7 +22,6 @@ import (
 // after the poll: the next poll finds it.
 
 const (
-
 	// waitsAfter is how long a worker gets no job before it marks itself as waiting.
 	waitsAfter = 100 * time.Millisecond
 
@@ -31,49 +29,7 @@ const (
 	// wait; waitingLook is that of a waiting one, if it has few blocks.
 	leastLook   = 20 * time.Millisecond
 	waitingLook = time.Second
-
-	// attentionAge is how old a client's knowledge of waiting workers may be.
-	attentionAge = 100 * time.Millisecond
 )
-
-// attention is a client's knowledge of waiting workers.
-type attention struct {
-	mu     sync.Mutex
-	at     instant.Instant // when it was read; 0: never
-	some   bool            // a worker waited then
-	may    bool            // and might be notified
-	asking bool
-}
-
-// someWait reports whether a worker may wait. If the client does not know, a goroutine finds out
-// for later callers: a caller's transaction may have the last connection of the pool.
-func (c *Client) someWait() bool {
-	a := &c.attention
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.at != 0 && since(a.at) < attentionAge {
-		return a.some && a.may
-	}
-	if !a.asking {
-		a.asking = true
-		go c.askWhoWaits()
-	}
-	return a.may
-}
-
-func (c *Client) askWhoWaits() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	at, n, may := instant.Now(), 0, 0
-	err := c.db.Get(ctx, store.AnyWaits, nil, &n, &may)
-	a := &c.attention
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.asking = false
-	if err == nil {
-		a.at, a.some, a.may = at, n > 0, may == 1
-	}
-}
 
 // A waitingMark is the state of waiting of a worker that hears notifications. It belongs to the
 // polling goroutine.

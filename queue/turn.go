@@ -18,3 +18,11 @@ func (t turn) take(ctx context.Context) (end func(), err error) {
 		return nil, ctx.Err()
 	}
 }
+
+// signal wakes a goroutine. If it is busy, several signals count as one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/share"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -18,6 +20,9 @@ import (
 
 // maxSurveyed is the approximate number of queues per statement.
 const maxSurveyed = 500
+
+// maxLooked is the maximum number of blocks per statement that looks for jobs in them.
+const maxLooked = 2000
 
 // A survey is what the tables say about some queues: their workers, then the holders of their
 // blocks, and then the checked out jobs. Workers share it, and do not change it.
@@ -195,4 +200,113 @@ func limitsByQueue(ctx context.Context, on *sqlrun.Session, names map[int]string
 		limits[rows[i].QueueID] = append(limits[rows[i].QueueID], rows[i])
 	}
 	return limits, nil
+}
+
+// renewAll renews the leases of several workers, and returns whether they continue. A worker whose row
+// another transaction holds is not in the answer.
+func (c *Client) renewAll(ctx context.Context, all []renewal) (map[renewal]bool, error) {
+	goes, byLease := map[renewal]bool{}, map[time.Duration][]string{}
+	for _, r := range all {
+		byLease[r.lease] = append(byLease[r.lease], r.node)
+	}
+	for lease, names := range byLease {
+		slices.Sort(names)
+		n, err := c.renewSome(ctx, lease, names)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			one := n
+			if int(n) < len(names) && len(names) > 1 { // a lease has expired, or its row is locked
+				if one, err = c.renewSome(ctx, lease, []string{name}); err != nil {
+					return nil, err
+				}
+			}
+			if one == 0 {
+				err := c.dbOf(ctx).Get(ctx, store.NodeLives, sqlrun.Args{"node": name}, new(string))
+				if err == nil {
+					continue // the others have been renewed
+				}
+				if !errors.Is(err, sql.ErrNoRows) {
+					return nil, err
+				}
+			}
+			goes[renewal{name, lease}] = one > 0
+		}
+	}
+	return goes, nil
+}
+
+// A renewal is a lease to be renewed.
+type renewal struct {
+	node  string
+	lease time.Duration
+}
+
+// errNodeHeld means that a lease could not be renewed although it has not ended.
+var errNodeHeld = errors.New("another transaction holds this worker's row of dbcron_node")
+
+func (c *Client) renewSome(ctx context.Context, lease time.Duration, names []string) (int64, error) {
+	return c.dbOf(ctx).Exec(ctx, store.Heartbeat, sqlrun.Args{"nodes": names, "lease": lease.Microseconds()})
+}
+
+// A lookRow is a block, and the ids above which to look in it, by priority.
+type lookRow struct {
+	at    store.BlockID
+	after block.Cursor
+}
+
+// lookAbove returns the blocks that have jobs above some ids. Workers of a client that move
+// jobs to each other may ask about the same block; the answer is then about either.
+func (c *Client) lookAbove(ctx context.Context, rows []lookRow) (map[store.BlockID]bool, error) {
+	there, db := map[store.BlockID]bool{}, c.dbOf(ctx)
+	for part := range slices.Chunk(rows, maxLooked) {
+		if db.Dialect.SkipLocked == "" { // deleted rows cost readers nothing, so this is cheap
+			queues := map[int]bool{}
+			var ids []int
+			for _, row := range part {
+				if !queues[row.at.Queue] {
+					queues[row.at.Queue] = true
+					ids = append(ids, row.at.Queue)
+				}
+			}
+			some, err := sqlrun.Select(ctx, &db.Session, store.LookForAny, sqlrun.Args{"queues": store.IDList(ids)}, store.ScanID)
+			if err != nil {
+				return nil, err
+			}
+			if len(some) == 0 {
+				continue
+			}
+		}
+		args := make([]sqlrun.Args, len(part))
+		for i, row := range part {
+			args[i] = sqlrun.Args{
+				"queue": row.at.Queue, "block": row.at.Divided,
+				"after1": row.after[1], "after2": row.after[2], "after3": row.after[3], "after4": row.after[4],
+			}
+		}
+		// In a pipeline, so that its plans are cached.
+		err := db.Pipeline(ctx, &sqlrun.Step{
+			Stmt: store.LookFor, Args: sqlrun.Args{"rows": args},
+			Scan: func(row *sqlrun.Row) error {
+				there[store.BlockID{Queue: int(row.Int(0)), Divided: int(row.Int(1))}] = true
+				return nil
+			},
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return there, nil
+}
+
+// A runningRow is a job that some worker has checked out.
+type runningRow struct {
+	queue, divided     int
+	id                 int64
+	kind               string
+	key, state, lockBy string
+	charged            string // whose losses count in crashes: see worker_return.go
+	crashes, losses    int
+	live, inTime, left bool
 }
