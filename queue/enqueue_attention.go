@@ -9,7 +9,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// attentionAge is how old a client's knowledge of waiting workers may be: see worker_waiting.go.
+// attentionAge is how old a client's knowledge of waiting workers may be: see holder_waiting.go.
 const attentionAge = 100 * time.Millisecond
 
 // attention is a client's knowledge of waiting workers.

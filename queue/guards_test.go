@@ -454,12 +454,12 @@ func TestTake(t *testing.T) {
 		}
 		rows = append(rows, sqlrun.Args{"queue": 2, "block": 11, "seen": 5, "was": "FREE", "died": 0})
 		for _, n := range []int{7, 0} { // the second time the fence is another
-			w := &Worker{core: core{db: db.DB}}
+			h := &holder{core: &core{db: db.DB}}
 			byID := map[store.BlockID]*candidate{}
 			for _, row := range rows {
 				byID[store.BlockID{Queue: row["queue"].(int), Divided: row["block"].(int)}] = &candidate{}
 			}
-			got, err := w.mark(t.Context(), sqlrun.Args{"node": "me", "batch": 7}, rows, byID)
+			got, err := h.mark(t.Context(), sqlrun.Args{"node": "me", "batch": 7}, rows, byID)
 			if err != nil || len(got) != n {
 				t.Errorf("%d blocks were taken, not %d: %v", len(got), n, err)
 			}
@@ -680,7 +680,7 @@ func TestMovesOfALostBlock(t *testing.T) {
 
 // blockThree is block 3 of the world as a worker has it.
 func blockThree(w *Worker) *tenure {
-	b := newTenure(&workQueue{w: w, id: 1, name: "q", set: &store.Queue{}})
+	b := newTenure(&workQueue{h: &w.holder, id: 1, name: "q", set: &store.Queue{}})
 	b.divided, b.fence = 3, 5
 	return b
 }
@@ -890,7 +890,7 @@ func TestRecall(t *testing.T) {
 		)
 		w := worker(t, client(t, db, Options{}), WorkerOptions{})
 		for range 4 {
-			must(t, recallAll(t, w, &workQueue{w: w, id: 1, name: "q", set: &store.Queue{ID: 1}}))
+			must(t, recallAll(t, w, &workQueue{h: &w.holder, id: 1, name: "q", set: &store.Queue{ID: 1}}))
 		}
 		wantRows(t, db, "blocks", `SELECT divided, generation, fence FROM {prefix}queue_block WHERE queue_id = 1 ORDER BY divided`,
 			"0 0 0", "1 0 0", "2 0 0", "3 1 5", "5 1 5")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -371,4 +372,15 @@ func adminOf(c *Client) *admin.Client {
 
 func countsOf(ready, delayed, running, dead, limit int) admin.Counts {
 	return admin.Counts{Ready: ready, Delayed: delayed, Running: running, Dead: dead, Limit: limit}
+}
+
+// workerOf returns the worker that holds a block.
+func workerOf(b *tenure) *Worker { return b.q.h.tenants.(*Worker) }
+
+// bareWorker returns a worker without a database, whose parts know each other.
+func bareWorker(opt WorkerOptions) *Worker {
+	w := &Worker{core: core{c: &Client{}, opt: opt}}
+	w.log, w.lines = w.mu.logger(slog.Default())
+	w.assemble()
+	return w
 }

@@ -24,7 +24,7 @@ import (
 func TestJobsStayInTheirTables(t *testing.T) {
 	t.Parallel()
 	dbtest.Network.Each(t, func(t *testing.T, db *dbtest.DB) {
-		pool, move, home, other := tenants(t, db)
+		pool, move, home, other := homes(t, db)
 		own, err := engines.Wrap(t.Context(), pool, dialect.Options{})
 		must(t, err)
 		c := client(t, &dbtest.DB{DB: own}, Options{})
@@ -64,9 +64,9 @@ func make60() (jobs []Job) {
 	return jobs
 }
 
-// tenants returns a pool of the program's own in a database with two homes for tables, and a function that
+// homes returns a pool of the program's own in a database with two homes for tables, and a function that
 // moves the connection that is used next to one of them.
-func tenants(t *testing.T, db *dbtest.DB) (pool *sql.DB, move func(to string) error, home, other string) {
+func homes(t *testing.T, db *dbtest.DB) (pool *sql.DB, move func(to string) error, home, other string) {
 	t.Helper()
 	use, create, like := "USE ", "CREATE DATABASE ", "CREATE TABLE %s.%s LIKE %[3]s.%[2]s"
 	home = db.Home()

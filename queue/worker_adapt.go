@@ -27,15 +27,6 @@ const (
 	slowFor = 5 * time.Second
 )
 
-// A batchSize is the number of jobs of a block to read at once.
-type batchSize struct {
-	adapts bool
-	size   int             // if more than opt.Batch
-	begun  int             // jobs begun when it was last chosen
-	at     instant.Instant // when it was last chosen
-	fast   instant.Instant // when the worker was last fast enough for it
-}
-
 // adapt recomputes how many jobs to read at once. mu is held.
 func (w *Worker) adapt(at instant.Instant) {
 	if !w.reads.adapts || at.Sub(w.reads.at) < adaptEvery {

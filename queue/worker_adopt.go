@@ -70,7 +70,7 @@ func (w *Worker) adoptOne(ctx context.Context, o *orphan, name string) (alone bo
 	}
 	return false, w.adopt(ctx, o, b, name, why, why.state(), func(d *Delivery) {
 		if why == accused { // it waits for a limit
-			w.parkAtLimit(d)
+			w.parkAtLimit(&d.state)
 		}
 		w.queueUp(d)
 	})

@@ -287,7 +287,7 @@ func TestBatchInPieces(t *testing.T) {
 		byHand(t, db, `INSERT INTO {prefix}job_running (queue_id, divided, id, kind, job_key, lock_by, state) VALUES (1, 0, 44, 'x', 'k', 'other', 'running'), (1, 0, 41, 'x', 'l', 'other', 'running')`)
 		byHand(t, db, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, kind, job_key, hold_key) VALUES (1, 0, 43, {now}, 'x', 'k', 'k'), (1, 0, 42, {now}, 'x', 'k', 'k')`)
 		w := worker(t, c, WorkerOptions{})
-		b := newTenure(&workQueue{w: w, id: 1})
+		b := newTenure(&workQueue{h: &w.holder, id: 1})
 		must(t, w.holdBusyKeys(t.Context(), []*tenure{b}))
 		away := func(id int64) block.Turn { return block.Turn{ID: id, Away: true} }
 		for line, want := range map[string][]block.Turn{"k": {away(42), away(43), away(44)}, "l": {away(41)}} {

@@ -28,7 +28,7 @@ import (
 // AttemptLimit returns the number of failed attempts after which the job is dead, from the job or its
 // queue.
 func (d *Delivery) AttemptLimit() int {
-	w := d.b.q.w
+	w := d.worker()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.policy(d).MaxAttempts

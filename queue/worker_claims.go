@@ -27,7 +27,7 @@ type ClaimOutcome struct {
 
 // Claim returns what another process needs to record the outcome of a received job.
 func (d *Delivery) Claim() Claim {
-	w := d.b.q.w
+	w := d.worker()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return Claim{

@@ -19,7 +19,7 @@ import (
 // of one key. tx is as for [Client.EnqueueTx]. After an [ErrLost] the transaction must be rolled
 // back: the job has been done elsewhere. The handler commits, and returns nil.
 func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
-	w, b := d.b.q.w, d.b
+	w, b := d.worker(), d.b
 	if w.opt.AtMostOnce {
 		return invalid("complete", "a worker that removes jobs before they are done cannot complete them")
 	}

@@ -71,9 +71,15 @@ type waiter struct {
 	fate  error
 }
 
+// worker returns the worker that has the job.
+func (d *Delivery) worker() *Worker {
+	w, _ := d.b.q.h.tenants.(*Worker)
+	return w
+}
+
 // isStored reports whether the job is in a table: see Worker.attempt. It takes mu.
 func (d *Delivery) isStored() bool {
-	w := d.b.q.w
+	w := d.worker()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return d.state.From != tableNone
@@ -139,7 +145,7 @@ func (d *Delivery) Decode(v any) error {
 // usual timeout. It does not revive a context that has ended: call it in time. It is not
 // progress: see [RetryPolicy.Stall].
 func (d *Delivery) Extend(more time.Duration) {
-	w := d.b.q.w
+	w := d.worker()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d.over = instant.Now().Add(more)
@@ -149,7 +155,7 @@ func (d *Delivery) Extend(more time.Duration) {
 // the database any more: what the job has started outside of this process should end within that
 // time. It grows again with each renewal of the worker's lease, and is 0 when the job was lost.
 func (d *Delivery) Left() time.Duration {
-	w := d.b.q.w
+	w := d.worker()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
@@ -226,4 +232,28 @@ func (c *jobContext) Err() error {
 	}
 	c.mu.Unlock()
 	return c.real().Err()
+}
+
+// deliveryOf returns the worker's view of a job of its blocks.
+func deliveryOf(j *block.Job) *Delivery {
+	d, _ := j.Of.(*Delivery)
+	return d
+}
+
+// deliveriesOf does so for a list.
+func deliveriesOf(list []*block.Job) []*Delivery {
+	all := make([]*Delivery, len(list))
+	for i, j := range list {
+		all[i] = deliveryOf(j)
+	}
+	return all
+}
+
+// jobsOf returns the blocks' view of jobs.
+func jobsOf(list []*Delivery) []*block.Job {
+	all := make([]*block.Job, len(list))
+	for i, d := range list {
+		all[i] = &d.state
+	}
+	return all
 }

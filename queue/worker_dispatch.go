@@ -166,7 +166,7 @@ func (w *Worker) begins(b *tenure, d *Delivery, at instant.Instant) {
 	d.began = at
 	w.begun++
 	w.passLimits(b.q, d)
-	if limit := b.timeout(d); limit > 0 {
+	if limit := w.timeout(b, d); limit > 0 {
 		d.over = at.Add(limit)
 	}
 	if w.opt.AckEach {
@@ -176,12 +176,12 @@ func (w *Worker) begins(b *tenure, d *Delivery, at instant.Instant) {
 
 // timeout returns the timeout of an attempt: that of the job, its kind, or its queue. That of the job is cut to what the queue
 // takes: the job may be older than the setting, or written by hand.
-func (b *tenure) timeout(d *Delivery) time.Duration {
+func (known *kindHandlers) timeout(b *tenure, d *Delivery) time.Duration {
 	limit := d.Timeout
 	if longest := b.q.set.LongestTimeout(); longest > 0 {
 		limit = min(limit, longest)
 	}
-	if h := b.q.w.handlerOf(d.Kind); h != nil {
+	if h := known.handlerOf(d.Kind); h != nil {
 		limit = cmp.Or(limit, h.retry.Timeout)
 	}
 	return cmp.Or(limit, b.q.set.Timeout)
@@ -294,7 +294,7 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	}
 	inPlace := d.state.Running() && d.state.From != tableRunning
 	d.state.Phase = block.PhaseEnded
-	w.lease.clears(d)
+	w.clears(d)
 	w.exitLimits(d)
 	b := d.b
 	d.handBack()

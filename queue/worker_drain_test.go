@@ -77,8 +77,8 @@ func TestRunOnce(t *testing.T) {
 
 // isOut reports whether a job has a row of its own.
 func (d *Delivery) isOut() bool {
-	d.b.q.w.mu.Lock()
-	defer d.b.q.w.mu.Unlock()
+	d.worker().mu.Lock()
+	defer d.worker().mu.Unlock()
 	return d.state.From == tableRunning
 }
 

@@ -318,3 +318,25 @@ func only(list []*Delivery, ids map[int64]bool) (kept []*Delivery) {
 	}
 	return kept
 }
+
+// leavesRow reports whether a worker that removes what it reads leaves a job in its table: it
+// does not handle the kind, or the job is behind one of its key that it has left. mu is held.
+func (k *kindChoice) leavesRow(b *tenure, d *Delivery) bool {
+	line := d.line()
+	switch {
+	case !k.selective:
+		return false
+	case k.handled.Takes(d.Kind):
+		return line != "" && b.barred[line]
+	}
+	if b.q.stranger(d.Kind) == b.q.othersKinds {
+		b.strand = d.Kind
+	}
+	if line != "" {
+		if b.barred == nil {
+			b.barred = map[string]bool{}
+		}
+		b.barred[line] = true
+	}
+	return true
+}

@@ -21,7 +21,7 @@ func (d *Delivery) SetResult(v any) error {
 	if err != nil {
 		return invalid("result", "%v", err)
 	}
-	w := d.b.q.w
+	w := d.worker()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d.result = text

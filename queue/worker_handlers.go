@@ -2,11 +2,13 @@ package queue
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/share"
 )
 
 // A Handler processes a job. Its return value is the job's outcome: nil, an error, or the result
@@ -134,3 +136,10 @@ func (w *Worker) handle(kind string, h *kindHandler) error {
 
 // A Middleware wraps handlers: see [Worker.Use].
 type Middleware func(next Handler) Handler
+
+// pick sets which kinds a worker handles that has handlers for some only. mu is held.
+func (w *Worker) pick() {
+	if w.others == nil && !w.opt.BuryUnknown && w.unasked == nil && !w.alone {
+		w.choice.selective, w.choice.handled = true, share.NewKindSet(slices.Collect(maps.Keys(w.handlers)))
+	}
+}

@@ -45,10 +45,10 @@ func (w *Worker) attempt(ctx context.Context, jobs []Job, number int) (all []rig
 		d := &Delivery{
 			Job: j, ID: id, Attempt: number, times: times{began: instant.Now()},
 		}
-		d.comesFrom(newTenure(&workQueue{w: w, name: j.Queue, set: &set}))
+		d.comesFrom(newTenure(&workQueue{h: &w.holder, name: j.Queue, set: &set}))
 		d.state.From, d.state.Phase = tableNone, block.PhaseRunning
 		d.ctx.base = ctx
-		if limit := d.b.timeout(d); limit > 0 {
+		if limit := w.timeout(d.b, d); limit > 0 {
 			d.over = d.began.Add(limit)
 		}
 		if d.over != 0 || w.stallOf(d) > 0 {

@@ -39,7 +39,7 @@ func TestNoJobBeginsWithoutTheLease(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBlock(100)
-			w := b.q.w
+			w := workerOf(b)
 			w.assemble()
 			w.log, w.c, w.base = quiet(), &Client{}, t.Context()
 			b.q.blocks = map[int]*tenure{0: b}

@@ -18,22 +18,6 @@ const (
 	throughKind
 )
 
-// limiterOf returns the limiter for the jobs of a kind, or nil if there is none.
-func (q *workQueue) limiterOf(kind string) *limit.Limiter {
-	if !q.limits.Limited() || kind == "" {
-		return nil
-	}
-	if l := q.limits.Of(kind); l != nil || !q.w.terms.PerCaller {
-		return l
-	}
-	return q.unnamedKinds // see worker_kinds.go
-}
-
-// opens reports whether a job may pass a limiter: its kind is wanted, and the limit allows it. mu is held.
-func (q *workQueue) opens(l *limit.Limiter) bool {
-	return l == nil || q.w.choice.wanted.Takes(l.Kind) && l.Open()
-}
-
 // passLimits records that a job passes its limiters. mu is held.
 func (w *Worker) passLimits(q *workQueue, d *Delivery) {
 	limits := q.limits

@@ -276,20 +276,3 @@ func (w *Worker) logMoved(m *move) {
 
 // repeatOf returns what failures that are logged once have in common.
 func repeatOf(d *Delivery, why string) string { return d.Queue + "\n" + d.Kind + "\n" + why }
-
-// setDue schedules a look at a block's delayed jobs when one is due. mu is held.
-func (w *Worker) setDue(b *tenure, us int64) {
-	now := w.c.clock.now()
-	if b.due > now && b.due <= us {
-		return
-	}
-	b.due = us
-	time.AfterFunc(max(0, time.Duration(us-now)*time.Microsecond)+time.Millisecond, func() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if !b.Gone {
-			b.IsDue()
-			w.enlist(b)
-		}
-	})
-}

@@ -1,11 +1,7 @@
 package queue
 
 import (
-	"slices"
-	"time"
-
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
 // Which job a worker begins next. It serves its queues in turn, one job each. Within a queue it
@@ -17,25 +13,9 @@ import (
 // more, which reading ahead mostly prevents. They wait at most for patience, so that a hanging
 // read delays no other block.
 
-// patience is how long a queue waits for blocks that are about to be read.
-const patience = 250 * time.Millisecond
-
-// Spot returns the block's position among those of its queue that have ready jobs.
-func (b *tenure) Spot() *block.Spot { return &b.spot }
-
-// unread reports whether a block without startable jobs is about to be read: its first jobs, or
-// those after b.Reads.ReadTo.
-func (b *tenure) unread() bool {
-	return !b.spot.Listed && (b.Reads.Unseen || b.Reads.Full) && b.readable()
-}
-
-// readable reports whether the block is read as soon as there is reason to.
-func (b *tenure) readable() bool {
-	return b.Open() && b.failures == 0 && b.HasRoom() && !b.Crowded()
-}
-
 // list inserts a block into its queue's heap, or moves it there. mu is held.
-func (q *workQueue) list(b *tenure) {
+func (slots *handlerSlots) list(b *tenure) {
+	q := b.q
 	h, ok := b.Head()
 	if !ok {
 		return
@@ -43,7 +23,7 @@ func (q *workQueue) list(b *tenure) {
 	q.heap.Set(b, h)
 	if !q.listed {
 		q.listed = true
-		q.w.runnable = append(q.w.runnable, q)
+		slots.runnable = append(slots.runnable, q)
 	}
 }
 
@@ -90,7 +70,6 @@ func (w *Worker) popReady() *Delivery {
 
 // pop takes the next job of a queue out of its block. mu is held.
 func (q *workQueue) pop(at instant.Instant) (*Delivery, *tenure) {
-	w := q.w
 	for len(q.heap) > 0 {
 		b := q.heap[0]
 		h, ok := b.Head()
@@ -103,7 +82,7 @@ func (q *workQueue) pop(at instant.Instant) (*Delivery, *tenure) {
 			continue
 		}
 		if !q.opens(q.limits.Own()) {
-			w.limits.Wake()
+			q.h.limits.Wake()
 			return nil, nil
 		}
 		if q.waitsFor(h, at) {
@@ -111,7 +90,7 @@ func (q *workQueue) pop(at instant.Instant) (*Delivery, *tenure) {
 		}
 		j := b.Pop()
 		if b.HasRoom() || b.Lacks() {
-			w.enlist(b)
+			q.h.enlist(b)
 		}
 		if next, ok := b.Head(); ok {
 			q.heap.Set(b, next)
@@ -123,73 +102,4 @@ func (q *workQueue) pop(at instant.Instant) (*Delivery, *tenure) {
 		}
 	}
 	return nil, nil
-}
-
-// waitsFor reports whether a job whose turn has come waits for blocks that are about to be read,
-// or taken, and may have an older one. mu is held.
-func (q *workQueue) waitsFor(h block.Place, at instant.Instant) bool {
-	if q.known || q.w.alone {
-		return false
-	}
-	if !q.joining && !q.olderUnread(h) {
-		q.waitsFrom = 0
-		return false
-	}
-	if q.waitsFrom == 0 {
-		q.waitsFrom = at
-	}
-	q.waits = at.Sub(q.waitsFrom) < q.w.patience
-	return q.waits
-}
-
-// olderUnread reports whether a block that is about to be read may have an older job. It notes
-// if there is none that is about to be read. mu is held.
-func (q *workQueue) olderUnread(h block.Place) bool {
-	q.known = true
-	if len(q.heap) == len(q.blocks) {
-		return false
-	}
-	older := false
-	for _, b := range q.blocks {
-		if b.unread() {
-			q.known, older = false, older || b.Reads.Unseen || b.Reads.ReadTo.Before(h)
-		}
-	}
-	return older
-}
-
-// neediest removes and returns the block that a flusher serves next: alternately the first one,
-// and the one with the fewest jobs left among those that have more to read, since the others will
-// wait for it. mu is held.
-func (w *Worker) neediest() *tenure {
-	at := 0
-	if w.needs = !w.needs; w.needs {
-		least := max(w.opt.Batch, w.reads.size) / 2
-		for i, b := range w.serve {
-			if b.Reads.Full && b.Count < least && b.readable() {
-				at, least = i, b.Count
-			}
-		}
-	}
-	b := w.serve[at]
-	if at == 0 {
-		w.serve = w.serve[1:]
-	} else {
-		w.serve = slices.Delete(w.serve, at, at+1)
-	}
-	return b
-}
-
-// recheck releases jobs that wait for blocks of the queue to be read, unless they still have to.
-// mu is held.
-func (q *workQueue) recheck() {
-	q.known = false
-	if !q.waits {
-		return
-	}
-	if q.w.unasked == nil && len(q.heap) > 0 && q.waitsFor(q.heap[0].spot.First, instant.Now()) {
-		return
-	}
-	q.waits = false
-	q.w.work.Broadcast()
 }

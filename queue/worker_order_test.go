@@ -69,8 +69,9 @@ func inTurn(jobs []Job, ids []int64) (want []int64) {
 // A block that cannot be read delays the others for a moment only, and one that was not read
 // yet, or has more, until it was read.
 func TestOlderUnread(t *testing.T) {
-	w, q := &Worker{patience: patience}, &workQueue{set: &store.Queue{Settings: store.Settings{State: "active"}}, blocks: map[int]*tenure{}}
-	w.opt.Batch, w.queues, q.w = 100, []*workQueue{q}, w
+	w, q := bareWorker(WorkerOptions{}), &workQueue{set: &store.Queue{Settings: store.Settings{State: "active"}}, blocks: map[int]*tenure{}}
+	w.patience = patience
+	w.opt.Batch, w.queues, q.h = 100, []*workQueue{q}, &w.holder
 	w.work.L, w.chores.L, w.lease.deadline = &w.mu, &w.mu, instant.Now().Add(longWait)
 	for i := range 2 {
 		b := newBlock(100)
@@ -108,12 +109,12 @@ func TestOlderUnread(t *testing.T) {
 
 // A worker does the jobs of its queues by turns, however old those of one of them are.
 func TestQueuesByTurns(t *testing.T) {
-	w := &Worker{}
+	w := bareWorker(WorkerOptions{})
 	w.opt.Batch, w.lease.deadline = 100, instant.Now().Add(longWait)
 	w.work.L, w.chores.L = &w.mu, &w.mu
 	for i := range 2 {
 		b := newBlock(100)
-		b.q.w, b.q.name = w, fmt.Sprint(i)
+		b.q.h, b.q.name = &w.holder, fmt.Sprint(i)
 		for n := range 3 {
 			d := ready(b, int64(1000*i+n+1))
 			d.Queue = b.q.name

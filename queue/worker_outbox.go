@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -58,9 +57,6 @@ type outbox struct {
 	*core
 	life *lifetime
 
-	chores   sync.Cond                 // wakes flushers that wait for blocks
-	serve    []*tenure                 // blocks that need a flusher
-	needs    bool                      // the last one was chosen because it was neediest
 	remnants map[*tenure]bool          // blocks that are gone, with unwritten outcomes
 	out      map[store.JobID]*Delivery // checked out jobs whose rows have this worker's present name
 	rows     map[store.JobID]*Delivery // running rows under that name, until they are deleted
@@ -219,7 +215,7 @@ func (box *outbox) enlistGone(b *tenure) {
 	if len(b.Acks)+len(b.Moves) > 0 {
 		box.remnants[b] = true
 	}
-	box.enlist(b)
+	b.q.h.enlist(b)
 }
 
 // recordEnds records the deleted jobs. mu is held.
@@ -243,6 +239,3 @@ func (w *Worker) recordEnds(t *trip) {
 	}
 	clear(t.ended) // release the memory of jobs that are done
 }
-
-// nudge wakes a flusher for the blocks at once.
-func (wake *wakeups) nudge() { signal(wake.tick) }

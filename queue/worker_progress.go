@@ -41,7 +41,7 @@ const longestState = 1 << 20
 // second or so, not with each record. On SQLite do not call it while a transaction of the
 // handler's is open, because it would wait for that.
 func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
-	w := d.b.q.w
+	w := d.worker()
 	w.mu.Lock()
 	d.progressed = instant.Now() // whatever happens: the handler makes progress
 	w.mu.Unlock()
@@ -98,7 +98,7 @@ func orLost(ctx context.Context, err error) error {
 // Progress returns the progress that was stored last, in this attempt or an earlier one; it is
 // zero if nothing was stored.
 func (d *Delivery) Progress() Progress {
-	w := d.b.q.w
+	w := d.worker()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if d.saved == nil {

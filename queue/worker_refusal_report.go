@@ -37,6 +37,8 @@ type refusalBook struct {
 	all   map[store.JobID]*refusal // current refusals
 	gone  map[store.JobID]string   // rows to remove, and the worker's name in them
 	wake  chan struct{}
+
+	stuck map[*tenure]map[int64]*refusal // delayed jobs that cannot be moved to another block, by id
 }
 
 // noteRefusal records that a job was refused again. mu is held.

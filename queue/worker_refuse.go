@@ -47,9 +47,9 @@ const (
 // refuses reports whether err says that the same would be refused again, for a reason that may lie
 // in a single job: a stranger's transaction may hold its row. A worker that does everything itself leaves
 // that to its caller.
-func (f *flusher) refuses(err error) bool {
-	held := f.db.Dialect.LockTimeout
-	return !f.alone && err != nil && (refuses(f.db.Dialect, err) || held != nil && held(err))
+func (k *core) refuses(err error) bool {
+	held := k.db.Dialect.LockTimeout
+	return !k.alone && err != nil && (refuses(k.db.Dialect, err) || held != nil && held(err))
 }
 
 func refuses(d *sqlrun.Dialect, err error) bool {
@@ -242,7 +242,7 @@ func (w *Worker) setAside(x refusedEnd) {
 	switch {
 	case out:
 		d.state.Row = block.RowFree
-		w.parkAtLimit(d)
+		w.parkAtLimit(&d.state)
 	case !x.consumes:
 		b.Unweigh(&d.state)
 		tellWaiter(d, fmt.Errorf("%w: %s", ErrRefused, r.why()))
@@ -355,30 +355,35 @@ func (box *outbox) forsake(b *tenure) {
 	if len(b.Refusals) > 0 {
 		box.remnants[b] = true
 	}
-	for id := range b.stuck {
+	for id := range box.book.stuck[b] {
 		box.unstick(b, id)
 	}
 }
 
 // stick records that a delayed job cannot be moved to another block. mu is held.
 func (book *refusalBook) stick(b *tenure, row *laterRow, err error) {
-	r := b.stuck[row.id]
+	r := book.stuck[b][row.id]
 	if r == nil {
 		d := &Delivery{Job: Job{Queue: b.q.name, Kind: row.kind}, ID: row.id}
 		d.comesFrom(b)
 		r = &refusal{Refusal: block.Refusal{Job: &d.state}, moves: true}
-		if b.stuck == nil {
-			b.stuck = map[int64]*refusal{}
+		if book.stuck[b] == nil {
+			book.stuck[b] = map[int64]*refusal{}
 		}
-		b.stuck[row.id] = r
+		book.stuck[b][row.id] = r
+		b.stuck = len(book.stuck[b])
 	}
 	book.refuseAgain(r, err)
 }
 
 // unstick records that it was moved, or is not to be. mu is held.
 func (box *outbox) unstick(b *tenure, id int64) {
-	if r := b.stuck[id]; r != nil {
-		delete(b.stuck, id)
+	all := box.book.stuck[b]
+	if r := all[id]; r != nil {
+		delete(all, id)
+		if b.stuck = len(all); b.stuck == 0 {
+			delete(box.book.stuck, b)
+		}
 		box.book.forgetRefusal(r)
 	}
 }
@@ -389,5 +394,5 @@ func (box *outbox) tryFinally(b *tenure) {
 	for _, r := range b.Refusals {
 		r.Next = 0
 	}
-	box.enlist(b)
+	b.q.h.enlist(b)
 }

@@ -390,7 +390,7 @@ func TestRefusedForward(t *testing.T) {
 		where("21 5", "22 3", "23 5", "24 5", "25 5")
 		allow()
 		w.mu.Lock()
-		b.stuck[22].Next = 0
+		w.book.stuck[b][22].Next = 0
 		w.mu.Unlock()
 		forward()
 		where("21 5", "22 5", "23 5", "24 5", "25 5")
@@ -420,7 +420,7 @@ func TestTwinsAreTold(t *testing.T) {
 		wantRows(t, db, "why", `SELECT id FROM {prefix}job_refused WHERE error LIKE 'a delayed job has the same id, 22, in block 5%'`, "22")
 		byHand(t, db, `DELETE FROM {prefix}job_delayed WHERE divided = 5 AND id = 22`)
 		w.mu.Lock()
-		b.stuck[22].Next = 0
+		w.book.stuck[b][22].Next = 0
 		w.mu.Unlock()
 		forward()
 		wantRows(t, db, "jobs", `SELECT id, divided FROM {prefix}job_delayed ORDER BY id`, "21 5", "22 5")

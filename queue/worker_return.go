@@ -89,9 +89,9 @@ func (p *bygones) clear(d *Delivery) {
 }
 
 // clears records a job that ends after it was lost: it did not end the process. mu is held.
-func (l *nodeLease) clears(d *Delivery) {
+func (w *Worker) clears(d *Delivery) {
 	if d.ctx.cause != nil && errors.Is(d.ctx.cause, ErrLost) && d.began != 0 {
-		l.past.clear(d)
+		w.past.clear(d)
 	}
 }
 
@@ -118,7 +118,7 @@ func (w *Worker) takeBack(ctx context.Context, q *workQueue, running []runningRo
 			continue
 		}
 		w.mu.Lock()
-		n, others, proven := w.lease.past.mine(r.at(q), r.charged)
+		n, others, proven := w.past.mine(r.at(q), r.charged)
 		w.mu.Unlock()
 		if n == 0 {
 			continue
@@ -165,10 +165,4 @@ func (w *Worker) appeals(q *workQueue, r *runningRow) bool {
 		q.convicts[of] = at
 	}
 	return at.Sub(q.convicts[of]) < w.appeal
-}
-
-// A conviction is of a job, for the loss of a worker. That worker may take it back, and the next one has its own time.
-type conviction struct {
-	job  store.JobID
-	node string
 }

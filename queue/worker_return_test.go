@@ -118,7 +118,7 @@ func survives(t *testing.T, db *dbtest.DB, state string, deaf bool) {
 			eventually(t, "it has ended", func() bool {
 				f.w.mu.Lock()
 				defer f.w.mu.Unlock()
-				return len(f.w.lease.past.proven) > 0
+				return len(f.w.past.proven) > 0
 			})
 		}
 		f.off.Store(false)
@@ -207,7 +207,7 @@ func TestCheckedOutTooLate(t *testing.T) {
 			}
 			f.w.mu.Lock()
 			out, row := f.w.out[d.at()], f.w.rows[d.at()]
-			_, proven := f.w.lease.past.proven[d.at()]
+			_, proven := f.w.past.proven[d.at()]
 			f.w.mu.Unlock()
 			if out == nil || out == d || row != out || !proven {
 				t.Errorf("late %v: it has %p as out, and the row is that of %p; the lost one is %p, and proven: %v", late, out, row, d, proven)
@@ -256,7 +256,7 @@ func TestReturnsWithoutBlocks(t *testing.T) {
 		start(t, w)
 		drainNode(t, db, w)
 		w.mu.Lock()
-		w.lease.past.lost("host:1:before")
+		w.past.lost("host:1:before")
 		w.mu.Unlock()
 		ghost(t, db, "other", time.Hour)
 		for id, row := range []string{"suspect', 'other', 1, 'before", "running', '" + nameOf(w) + "', 0, '"} {

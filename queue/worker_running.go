@@ -1,11 +1,10 @@
 package queue
 
 import (
-	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -19,77 +18,6 @@ import (
 // at returns the job's identification.
 func (r *runningRow) at(q *workQueue) store.JobID {
 	return store.JobID{BlockID: store.BlockID{Queue: q.id, Divided: r.divided}, ID: r.id}
-}
-
-func (w *Worker) readHeld(ctx context.Context, b *tenure) ([]block.HeldKey, error) {
-	return sqlrun.Select(ctx, &w.db.Session, store.HeldKeys, sqlrun.Args{"queue": b.q.id, "divided": b.divided},
-		func(rows *sql.Rows) (h block.HeldKey, err error) {
-			return h, rows.Scan(&h.ID, &h.Line)
-		})
-}
-
-// holdBusyKeys finds the keys of blocks whose jobs have to wait for a job that runs elsewhere, or for a
-// retry. Running ones are read first, so a job that becomes delayed meanwhile is seen there. Several
-// jobs of a key were a batch, of which some may still run and some wait: they go in order,
-// wherever they are.
-func (w *Worker) holdBusyKeys(ctx context.Context, all []*tenure) error {
-	byID, keys := map[store.BlockID]*tenure{}, map[*tenure][]block.HeldKey{}
-	var queues []int
-	for _, b := range all {
-		byID[b.at()] = b
-		queues = append(queues, b.q.id)
-	}
-	slices.Sort(queues)
-	for part := range slices.Chunk(slices.Compact(queues), maxSurveyed) {
-		running, err := w.c.readRunning(ctx, part)
-		if err != nil {
-			return err
-		}
-		for _, r := range running {
-			if b := byID[store.BlockID{Queue: r.queue, Divided: r.divided}]; b != nil && b.lineOf(r.key) != "" {
-				keys[b] = append(keys[b], block.HeldKey{ID: r.id, Line: r.key})
-			}
-		}
-	}
-	holding, err := w.holding(ctx, all)
-	if err != nil {
-		return err
-	}
-	for _, b := range holding {
-		waiting, err := w.readHeld(ctx, b)
-		if err != nil {
-			return err
-		}
-		keys[b] = append(keys[b], waiting...)
-	}
-	for b, held := range keys {
-		slices.SortFunc(held, func(a, b block.HeldKey) int { return cmp.Compare(a.ID, b.ID) })
-		for _, h := range held {
-			b.Hold(b.lineOf(h.Line), h.ID)
-		}
-	}
-	return nil
-}
-
-// holding lists those of some blocks in which jobs wait for a retry, and others of their keys for them.
-func (w *Worker) holding(ctx context.Context, all []*tenure) (some []*tenure, err error) {
-	if len(all) == 1 {
-		return all, nil
-	}
-	byID, rows := map[store.BlockID]*tenure{}, make([]sqlrun.Args, len(all))
-	for i, b := range all {
-		byID[b.at()], rows[i] = b, sqlrun.Args{"queue": b.q.id, "block": b.divided}
-	}
-	for part := range slices.Chunk(rows, maxLooked) {
-		err = errors.Join(err, w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
-			Stmt: store.HoldingBlocks, Args: sqlrun.Args{"rows": part},
-			Scan: func(row *sqlrun.Row) error {
-				some = append(some, byID[store.BlockID{Queue: int(row.Int(0)), Divided: int(row.Int(1))}])
-				return nil
-			},
-		}))
-	}
-	return some, err
 }
 
 // A orphanSearch is what a round has found in the blocks of its queues.
@@ -315,4 +243,30 @@ func (r runningRow) found() runningRow {
 		r.charged = charge(r.charged, r.lockBy)
 	}
 	return r
+}
+
+// A snapshot is what a worker knew of its jobs before it read the tables.
+type snapshot struct {
+	out     map[store.JobID]*Delivery // checked out
+	foreign map[*tenure]map[string]block.Turn
+}
+
+// takeSnapshot records what is known of the jobs of some queues.
+func (w *Worker) takeSnapshot(due []*workQueue) snapshot {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	g := snapshot{out: maps.Clone(w.out), foreign: map[*tenure]map[string]block.Turn{}}
+	for _, q := range due {
+		for _, b := range q.blocks {
+			for _, key := range b.Lines() {
+				if turn, held := b.Holder(key); held && turn.Away && !b.Leaving {
+					if g.foreign[b] == nil {
+						g.foreign[b] = map[string]block.Turn{}
+					}
+					g.foreign[b][key] = turn
+				}
+			}
+		}
+	}
+	return g
 }

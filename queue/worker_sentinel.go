@@ -52,22 +52,3 @@ func (w *Worker) recordDeletions(t *trip) {
 		b.deleted += len(t.fresh) + len(t.ripe)
 	}
 }
-
-// retire removes the blocks of a drained generation, and then their sentinels: whoever places
-// some has locked the block's row before.
-func (w *Worker) retire(ctx context.Context, q *workQueue, generation sqlrun.Args, blocks []store.BlockRow) error {
-	return w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		if _, err := tx.Exec(ctx, store.RetireBlocks, generation); err != nil || !w.db.Dialect.PassesEnds {
-			return err
-		}
-		for _, r := range blocks {
-			args := store.SentinelArgs(q.id, r.Divided)
-			for _, stmt := range []*sqlrun.Stmt{store.RemoveReadySentinels, store.RemoveDelayedSentinel} {
-				if _, err := tx.Exec(ctx, stmt, args); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-}

@@ -21,12 +21,6 @@ import (
 // waits for it. Each other end of its attempt leaves the count at 0: done, failed, snoozed, handed back
 // later, or the death of its worker.
 
-// A stopping is why and when jobs are handed back. mu is held for all of it.
-type stopping struct {
-	at       instant.Instant // when the worker was told to stop; 0: it was not
-	suspects int             // the jobs that had begun soon before, and were under way when the grace was over; 0: not counted
-}
-
 // begunSoon reports whether a job had begun soon before the stop, and how long before. One that has a slot and waits
 // there to run alone has not begun. mu is held.
 func (w *Worker) begunSoon(d *Delivery) (after time.Duration, ok bool) {

@@ -182,7 +182,7 @@ func TestStopsInARow(t *testing.T) {
 			wantStops(t, db, id, 2)
 			if ends == nil {
 				(&stopped{ends: func(ctx context.Context, d *Delivery, _ <-chan struct{}) error {
-					w := d.b.q.w
+					w := d.worker()
 					w.mu.Lock()
 					d.began = d.began.Add(-pace.Soon)
 					w.mu.Unlock()

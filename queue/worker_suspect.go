@@ -81,17 +81,12 @@ type trialPlaces struct {
 	lone    loneTrials
 }
 
-// suspicion is how many jobs of a block are under suspicion when its worker, which
-// read so many at a time, has died so many times in a row: as many as it may have
-// read and not finished, and more each time.
-func suspicion(reads, times int) int { return 2 * max(1, reads) << min(times-1, 10) }
-
 // trialOf returns the trial that a checked out job needs when this worker takes it over. mu is held.
 func (w *Worker) trialOf(q *workQueue, r runningRow) trial {
 	switch {
 	case w.opt.Isolated || r.state == rowHanded && r.crashes == 0:
 		return trusted
-	case r.left && (r.state == rowRunning || w.lease.past.knows(r.at(q), r.lockBy)): // its process lives
+	case r.left && (r.state == rowRunning || w.past.knows(r.at(q), r.lockBy)): // its process lives
 		return trusted
 	case r.state == rowRunning, r.state == rowStuck, r.state == rowHanded: // a worker that hands a job over may not have begun its trial
 		return survivor
@@ -149,8 +144,8 @@ func (w *Worker) suspectMore() {
 // bench takes away the place of a job on trial that waits for a limit, since that may take
 // any time, and has others come on trial. When it begins there may be more of them than
 // otherwise. mu is held.
-func (w *Worker) parkAtLimit(d *Delivery) {
-	if w.vacate(d) {
+func (w *Worker) parkAtLimit(j *block.Job) {
+	if w.vacate(deliveryOf(j)) {
 		w.admitMore()
 	}
 }
@@ -227,7 +222,7 @@ func (box *outbox) checkOut(d *Delivery, crashes int) *move {
 		m.delay = -since(d.began)
 	}
 	d.b.Move(m)
-	box.enlist(d.b)
+	d.b.q.h.enlist(d.b)
 	return m
 }
 

@@ -124,3 +124,44 @@ func (s *sweeper) purge(ctx context.Context, outdated *sqlrun.Stmt, args sqlrun.
 	}
 	return nil
 }
+
+// recall recreates retired blocks for jobs that arrived in them late: their producer was
+// suspended for long.
+func (s *sweeper) recall(ctx context.Context, q *workQueue, rows []store.BlockRow) error {
+	var gaps []sqlrun.Args
+	last := -1
+	for _, r := range rows {
+		if r.Divided > last+1 {
+			gaps = append(gaps, sqlrun.Args{"above": last, "below": r.Divided})
+		}
+		last = r.Divided
+	}
+	if len(gaps) == 0 {
+		return nil
+	}
+	found := map[int]bool{}
+	err := s.db.Pipeline(ctx, &sqlrun.Step{ // so that its plan is cached
+		Stmt: store.StrayBlocks, Args: sqlrun.Args{"queue": q.id, "gaps": gaps},
+		Scan: func(row *sqlrun.Row) error {
+			for column := range 2 {
+				if !row.Null(column) {
+					found[int(row.Int(column))] = true
+				}
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	for divided := range found {
+		_, err = s.db.Exec(ctx, store.CreateBlocks, sqlrun.Args{"rows": []sqlrun.Args{{
+			"queue": q.id, "divided": divided,
+			"generation": 0, "fifo": "no",
+		}}})
+		if err != nil && !s.db.Dialect.Duplicate(err) { // another worker may have been first
+			return err
+		}
+	}
+	return nil
+}

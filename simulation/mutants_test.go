@@ -31,7 +31,7 @@ type mutant struct {
 var mutants = []mutant{
 	// Queues: leases.
 	{
-		"a worker relies on its lease for an hour", "queue", "queue/worker_lease.go",
+		"a worker relies on its lease for an hour", "queue", "queue/holder_lease.go",
 		"return asked.Add(usable(l.opt.Lease))", "return asked.Add(time.Hour)", "late", 60,
 	},
 	{
@@ -76,11 +76,11 @@ var mutants = []mutant{
 		"	b.Hold(line, id)\n	b.Part(line, id)\n	b.Missed = append(b.Missed, HeldKey{id, line})\n", "	b.Release(line, id)\n", "order", 200,
 	},
 	{
-		"blocks of a generation that has not begun are taken", "queue", "queue/worker_generation.go",
+		"blocks of a generation that has not begun are taken", "queue", "queue/holder_generation.go",
 		"return r.Generation > max(begun, oldest) })", "return r.Generation > max(begun, 1000) })", "order", 40,
 	},
 	{
-		"a generation is retired while jobs of it may come", "queue", "queue/worker_generation.go",
+		"a generation is retired while jobs of it may come", "queue", "queue/holder_generation.go",
 		"if empty && time.Duration(age)*time.Microsecond > store.ResizeAfter+2*Window {", "if _ = time.Duration(age); empty {", "order", 200,
 	},
 	// Queues: jobs that are found.

@@ -9,7 +9,7 @@ import (
 )
 
 // Jobs of kinds that the worker does not handle wait as for a limit that never opens: at a barrier. See
-// queue/worker_kinds.go.
+// queue/holder_kinds.go.
 
 // barrier returns what holds back a job of a kind: a barrier, or the limiter of its kind; or nil.
 func (b *Block) barrier(kind string) *limit.Limiter {

@@ -242,8 +242,8 @@ func TestStillBlocks(t *testing.T) {
 func TestDueRows(t *testing.T) {
 	b, due, leaving := newBlock(1), newBlock(1), newBlock(1)
 	b.Dues.Ripe, due.Dues.Ripe, leaving.Dues.Ripe, leaving.Leaving = false, true, false, true
-	q := &workQueue{w: b.q.w, blocks: map[int]*tenure{1: b, 2: due, 3: leaving}}
-	rows := b.q.w.dueRows([]*workQueue{q})
+	q := &workQueue{h: b.q.h, blocks: map[int]*tenure{1: b, 2: due, 3: leaving}}
+	rows := b.q.h.dueRows([]*workQueue{q})
 	if len(rows) != 1 || rows[0].b != b {
 		t.Errorf("a round looks at %d blocks", len(rows))
 	}

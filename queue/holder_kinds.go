@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -38,13 +37,6 @@ const (
 	maxUnknown = 100
 )
 
-// pick sets which kinds a worker handles that has handlers for some only. mu is held.
-func (w *Worker) pick() {
-	if w.others == nil && !w.opt.BuryUnknown && w.unasked == nil && !w.alone {
-		w.choice.selective, w.choice.handled = true, share.NewKindSet(slices.Collect(maps.Keys(w.handlers)))
-	}
-}
-
 // knows reports whether the worker handles a kind, if only by burying its jobs. mu is held.
 func (k *kindChoice) knows(kind string) bool { return !k.selective || k.handled.Takes(kind) }
 
@@ -69,7 +61,7 @@ func (k *kindChoice) noteKinds(q *workQueue, all []share.Worker, name string) {
 	if !slices.Equal(others, q.others) {
 		q.others = others
 		for _, b := range q.blocks {
-			q.w.sortAnew(b)
+			q.h.sortAnew(b)
 		}
 	}
 }
@@ -88,7 +80,7 @@ func (q *workQueue) stranger(kind string) *limit.Limiter {
 	if q.othersDo(kind) {
 		return q.othersKinds
 	}
-	w := q.w
+	w := q.h
 	if w.choice.unknown == nil {
 		w.choice.unknown = map[kindOf]instant.Instant{}
 	}
@@ -120,24 +112,24 @@ func (k *kindChoice) tellUnknown(q *workQueue) {
 
 // sortAnew sorts the jobs of a block that have not begun again, after the kinds that this
 // worker or others handle have changed. mu is held.
-func (w *Worker) sortAnew(b *tenure) {
-	w.offer(b, b.SortAnew(b.q.othersKinds, b.q.unhandledKinds, b.q.unnamedKinds))
-	w.enlist(b)
+func (h *holder) sortAnew(b *tenure) {
+	h.tenants.offer(b, b.SortAnew(b.q.othersKinds, b.q.unhandledKinds, b.q.unnamedKinds))
+	h.enlist(b)
 }
 
 // yield marks the blocks of a queue that should go to workers that handle other kinds.
-func (w *Worker) yield(q *workQueue) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if !w.choice.selective {
+func (h *holder) yield(q *workQueue) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.choice.selective {
 		return
 	}
-	w.choice.tellUnknown(q)
+	h.choice.tellUnknown(q)
 	at := instant.Now()
 	for _, b := range q.blocks {
 		if kind, goes := yields(b, at); goes {
 			b.heir = kind
-			w.leave(b)
+			h.leave(b)
 		}
 	}
 }
@@ -170,17 +162,17 @@ func (b *tenure) forOthers() string {
 }
 
 // nudgeIfExhausted wakes a flusher for a block that goes to other workers. mu is held.
-func (w *Worker) nudgeIfExhausted(b *tenure) {
-	if w.choice.selective && b.Exhausted() {
+func (h *holder) nudgeIfExhausted(b *tenure) {
+	if h.choice.selective && b.Exhausted() {
 		if _, goes := yields(b, instant.Now()); goes {
-			w.nudge()
+			h.nudge()
 		}
 	}
 }
 
 // unstrand forgets the jobs that wait to be adopted, so that they are checked again. mu is held.
 func (q *workQueue) unstrand() {
-	if q.w.opt.AtMostOnce { // jobs left in the table
+	if q.h.opt.AtMostOnce { // jobs left in the table
 		return
 	}
 	for _, b := range q.blocks {
@@ -202,24 +194,11 @@ func (k *kindChoice) strands(q *workQueue, r *runningRow) bool {
 	return true
 }
 
-// leavesRow reports whether a worker that removes what it reads leaves a job in its table: it
-// does not handle the kind, or the job is behind one of its key that it has left. mu is held.
-func (k *kindChoice) leavesRow(b *tenure, d *Delivery) bool {
-	line := d.line()
-	switch {
-	case !k.selective:
-		return false
-	case k.handled.Takes(d.Kind):
-		return line != "" && b.barred[line]
-	}
-	if b.q.stranger(d.Kind) == b.q.othersKinds {
-		b.strand = d.Kind
-	}
-	if line != "" {
-		if b.barred == nil {
-			b.barred = map[string]bool{}
-		}
-		b.barred[line] = true
-	}
-	return true
+// A kindChoice says which kinds the worker handles, and which ones others are known to handle.
+type kindChoice struct {
+	*core
+	selective bool                       // it does not handle all kinds
+	handled   *share.KindSet             // the kinds that it handles, if it picks
+	wanted    *share.KindSet             // the kinds wanted now; nil: all
+	unknown   map[kindOf]instant.Instant // kinds that nobody handles: since when, or -1 once logged
 }

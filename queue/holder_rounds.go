@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/internal/trouble"
-	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/share"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -71,45 +69,45 @@ type cadence struct {
 }
 
 // share looks after the blocks of all queues.
-func (w *Worker) share(ctx context.Context) {
-	defer close(w.shared)
+func (h *holder) share(ctx context.Context) {
+	defer close(h.life.shared)
 	var trials sync.WaitGroup // which take jobs over, too
 	defer trials.Wait()
-	trials.Go(func() { w.tryAlone(ctx) })
-	trouble := trouble.New(w.log, "sharing the blocks")
+	trials.Go(func() { h.tenants.tryAlone(ctx) })
+	trouble := trouble.New(h.log, "sharing the blocks")
 	for nudged := true; ; {
-		w.mu.Lock()
-		name, closing := w.lease.node, w.closing
-		w.mu.Unlock()
+		h.mu.Lock()
+		name, closing := h.lease.node, h.life.closing
+		h.mu.Unlock()
 		if closing {
 			return // drain does the rest
 		}
 		again := shareEvery
 		if name != "" {
-			err := w.runDueRounds(ctx, name, nudged)
+			err := h.runDueRounds(ctx, name, nudged)
 			if ctx.Err() == nil {
 				trouble.Note(err)
 			}
-			again = w.nextRound()
+			again = h.nextRound()
 		}
 		nudged = false
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.stopping:
+		case <-h.life.stopping:
 		case <-time.After(inStep(again)):
-		case <-w.tick:
+		case <-h.tick:
 			nudged = true
 		}
 	}
 }
 
 // nextRound returns how long to wait before the next round.
-func (w *Worker) nextRound() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (h *holder) nextRound() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	again := shareEvery
-	for _, q := range w.queues {
+	for _, q := range h.queues {
 		if q.joining {
 			return 0
 		}
@@ -122,22 +120,22 @@ func (w *Worker) nextRound() time.Duration {
 
 // runDueRounds runs a round of the queues that are due. nudged reports whether something has
 // happened in those that are not idle.
-func (w *Worker) runDueRounds(ctx context.Context, name string, nudged bool) error {
-	failed := w.checkPeers(ctx)
-	due := w.dueQueues(nudged)
+func (h *holder) runDueRounds(ctx context.Context, name string, nudged bool) error {
+	failed := h.checkPeers(ctx)
+	due := h.dueQueues(nudged)
 	if len(due) == 0 {
 		return failed
 	}
-	failed = errors.Join(failed, w.shareQueues(ctx, due, name))
-	w.noteShare(due)
-	w.noteRound(failed)
+	failed = errors.Join(failed, h.shareQueues(ctx, due, name))
+	h.noteShare(due)
+	h.noteRound(failed)
 	return failed
 }
 
 // noteShare records that the worker has taken blocks of some queues.
-func (w *Worker) noteShare(due []*workQueue) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (h *holder) noteShare(due []*workQueue) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, q := range due {
 		q.joining = false
 		q.recheck()
@@ -146,37 +144,37 @@ func (w *Worker) noteShare(due []*workQueue) {
 
 // checkPeers checks once a second whether the other processes are the same. If not, it looks for
 // a while which of its queues are affected.
-func (w *Worker) checkPeers(ctx context.Context) error {
-	w.mu.Lock()
-	at, queues, was := instant.Now(), w.queues, w.membership
-	w.mu.Unlock()
+func (h *holder) checkPeers(ctx context.Context) error {
+	h.mu.Lock()
+	at, queues, was := instant.Now(), h.queues, h.membership
+	h.mu.Unlock()
 	if at.Sub(was.at) >= pulseEvery-shareEvery/4 {
-		w.c.bells.prove(ctx)
-		now, err := w.c.commons.memberships.get(ctx, struct{}{})
+		h.c.bells.prove(ctx)
+		now, err := h.c.commons.memberships.get(ctx, struct{}{})
 		if err != nil {
 			return err
 		}
-		w.mu.Lock()
+		h.mu.Lock()
 		if !was.same(&now) {
-			w.alert = at.Add(alertFor)
+			h.alert = at.Add(alertFor)
 		}
-		w.membership = now
-		w.mu.Unlock()
+		h.membership = now
+		h.mu.Unlock()
 	}
-	w.mu.Lock()
-	alert := at < w.alert
-	w.mu.Unlock()
+	h.mu.Lock()
+	alert := at < h.alert
+	h.mu.Unlock()
 	if !alert {
 		return nil
 	}
-	found, err := w.c.commons.rosters.get(ctx, idsOfQueues(queues)...)
+	found, err := h.c.commons.rosters.get(ctx, idsOfQueues(queues)...)
 	if err != nil {
 		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, q := range queues {
-		w.noteRoster(q, found[q.id])
+		h.noteRoster(q, found[q.id])
 	}
 	return nil
 }
@@ -191,35 +189,32 @@ func idsOfQueues(queues []*workQueue) []int {
 
 // noteRoster notes who works on a queue. Where this worker is alone nobody hands over or takes
 // anything but itself. mu is held.
-func (w *Worker) noteRoster(q *workQueue, all []share.Worker) {
+func (h *holder) noteRoster(q *workQueue, all []share.Worker) {
 	if slices.EqualFunc(all, q.roster, share.Worker.Same) {
 		return
 	}
-	if q.roster = all; len(all) != 1 || all[0].Node != w.lease.node {
+	if q.roster = all; len(all) != 1 || all[0].Node != h.lease.node {
 		q.unsettled = instant.Now().Add(settlesIn)
 	}
 }
 
 // dueQueues returns the queues that are due, and records their rounds.
-func (w *Worker) dueQueues(nudged bool) (due []*workQueue) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	at, every := instant.Now(), w.idleEvery()
-	if changed := w.restate(); changed {
-		for _, q := range w.queues {
+func (h *holder) dueQueues(nudged bool) (due []*workQueue) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at, every := instant.Now(), h.idleEvery()
+	if changed := h.restate(); changed {
+		for _, q := range h.queues {
 			q.rounded = 0
 		}
 	}
-	idle, mine := 0, map[*workQueue]bool{}
-	for _, d := range w.out {
-		mine[d.b.q] = true
-	}
-	for _, q := range w.queues {
+	idle, mine := 0, h.tenants.queuesOut()
+	for _, q := range h.queues {
 		since := at.Sub(q.rounded)
 		switch {
 		case q.told > q.rounded && since >= toldEvery-shareEvery/20:
 		case q.told > q.set.At && since >= shareEvery/2 && at.Sub(q.set.At) >= settingsEvery:
-		case w.happens(q, at, mine) && (nudged || since >= shareEvery*3/4):
+		case h.happens(q, at, mine) && (nudged || since >= shareEvery*3/4):
 		case (q.rounded == 0 || since >= every) && idle < maxRound:
 			idle++
 		default:
@@ -232,19 +227,19 @@ func (w *Worker) dueQueues(nudged bool) (due []*workQueue) {
 }
 
 // happens reports whether a queue is active. mu is held.
-func (w *Worker) happens(q *workQueue, at instant.Instant, out map[*workQueue]bool) bool {
+func (h *holder) happens(q *workQueue, at instant.Instant, out map[*workQueue]bool) bool {
 	return q.rounded != 0 && (q.stirs > 0 || at < q.unsettled || q.waits || out[q] ||
 		len(q.orphans) > 0 || len(q.vacant) > 0 || len(q.set.Generations) > 1)
 }
 
 // idleEvery returns the interval between rounds of an idle queue: it grows with the number of
 // rows to read, and is longer where bells announce what others do. mu is held.
-func (w *Worker) idleEvery() time.Duration {
+func (h *holder) idleEvery() time.Duration {
 	n := 0
-	for _, q := range w.queues {
+	for _, q := range h.queues {
 		n += max(1, q.set.Blocks)
 	}
-	if w.hearing() {
+	if h.hearing() {
 		return min(max(4*shareEvery, time.Duration(n)*3*time.Millisecond), seldomRound)
 	}
 	return min(max(shareEvery, time.Duration(n)*250*time.Microsecond), seldomRound)
@@ -252,79 +247,59 @@ func (w *Worker) idleEvery() time.Duration {
 
 // restate reports whether the others have to be told something new about this worker: whether
 // it is busy with long jobs, or which kinds it handles. mu is held.
-func (w *Worker) restate() (changed bool) {
-	busy := w.findBusy() || w.starved.is
+func (h *holder) restate() (changed bool) {
+	long, starved := h.tenants.areBusy()
+	busy := long || starved
 	says := ""
-	if w.choice.selective {
-		says = w.choice.handled.Text
+	if h.choice.selective {
+		says = h.choice.handled.Text
 	}
-	changed = busy != w.isBusy || says != w.said || w.starved.is != w.hungry
-	w.isBusy, w.said, w.hungry = busy, says, w.starved.is
+	changed = busy != h.isBusy || says != h.said || starved != h.hungry
+	h.isBusy, h.said, h.hungry = busy, says, starved
 	return changed
 }
 
-// findBusy reports whether the worker is busy with long jobs. mu is held.
-func (w *Worker) findBusy() bool {
-	if w.unasked != nil {
-		return w.unasked()
-	}
-	long := 0
-	for _, unit := range w.slots {
-		if len(unit) > 0 && unit[0].state.From == tableRunning {
-			long++
-		}
-	}
-	if w.longs++; long < len(w.slots) || long == 0 {
-		w.longs = 0
-	}
-	return w.longs >= longTicks
-}
-
-// longTicks is the number of consecutive checks that must find all slots taken by long jobs for
-// a worker to count as busy: if the jobs end soon, the change is not worth it.
-const longTicks = 3
-
 // tellRounds records that some queues may have something to share; none means all.
-func (w *Worker) tellRounds(queues ...int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (h *holder) tellRounds(queues ...int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	at := instant.Now()
 	if len(queues) == 0 {
-		for _, q := range w.queues {
+		for _, q := range h.queues {
 			q.told = at
 		}
 	}
 	for _, id := range queues {
-		for _, q := range w.queues {
+		for _, q := range h.queues {
 			if q.id == id {
 				q.told = at
 			}
 		}
 	}
-	w.nudge()
+	h.nudge()
 }
 
 // stir makes a block be watched until it is still. mu is held.
-func (w *Worker) stir(b *tenure) {
+func (h *holder) stir(b *tenure) {
 	if b.stirred || b.Gone {
 		return
 	}
 	b.stirred = true
-	if w.stirred == nil {
-		w.stirred = map[*tenure]bool{}
+	if h.stirred == nil {
+		h.stirred = map[*tenure]bool{}
 	}
-	w.stirred[b] = true
+	h.stirred[b] = true
 	if b.q.stirs++; b.q.stirs == 1 && b.q.rounded != 0 && since(b.q.set.At) >= settingsEvery {
-		w.nudge() // its knowledge of the queue is old, and jobs may begin
+		h.nudge() // its knowledge of the queue is old, and jobs may begin
 	}
 }
 
 // calm stops watching a block that is still. mu is held.
-func (w *Worker) calm(b *tenure) {
+func (h *holder) calm(b *tenure) {
 	if b.stirred {
 		b.stirred = false
 		b.q.stirs--
-		delete(w.stirred, b)
+		delete(h.stirred, b)
 	}
 }
 
@@ -336,38 +311,12 @@ func (b *tenure) still() bool { return !b.agitated() && !b.HoldsSome() && b.Read
 func (b *tenure) agitated() bool {
 	return b.Reads.Dirty || b.Dues.Ripe || b.Reads.Full || b.Reads.Unseen || b.Serving || b.queued || b.Leaving || b.Reads.Shaken || b.Left ||
 		b.Reads.Whole == 0 || b.Reads.Again != 0 || b.failures > 0 || b.accused > 0 || b.Suspect > 0 ||
-		b.waiting != 0 || len(b.stuck) > 0 || len(b.barred) > 0 || b.kept != 0 || b.strand != ""
-}
-
-// A snapshot is what a worker knew of its jobs before it read the tables.
-type snapshot struct {
-	out     map[store.JobID]*Delivery // checked out
-	foreign map[*tenure]map[string]block.Turn
-}
-
-// takeSnapshot records what is known of the jobs of some queues.
-func (w *Worker) takeSnapshot(due []*workQueue) snapshot {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	g := snapshot{out: maps.Clone(w.out), foreign: map[*tenure]map[string]block.Turn{}}
-	for _, q := range due {
-		for _, b := range q.blocks {
-			for _, key := range b.Lines() {
-				if turn, held := b.Holder(key); held && turn.Away && !b.Leaving {
-					if g.foreign[b] == nil {
-						g.foreign[b] = map[string]block.Turn{}
-					}
-					g.foreign[b][key] = turn
-				}
-			}
-		}
-	}
-	return g
+		b.waiting != 0 || b.stuck > 0 || len(b.barred) > 0 || b.kept != 0 || b.strand != ""
 }
 
 // refreshSettings reads settings and limits of queues again if they are old. If that fails, the
 // previous ones stay in effect.
-func (w *Worker) refreshSettings(ctx context.Context, due []*workQueue) error {
+func (h *holder) refreshSettings(ctx context.Context, due []*workQueue) error {
 	names := map[int]string{}
 	for _, q := range due {
 		if since(q.set.At) >= settingsEvery {
@@ -377,31 +326,31 @@ func (w *Worker) refreshSettings(ctx context.Context, due []*workQueue) error {
 	if len(names) == 0 {
 		return nil
 	}
-	sets, limits, err := w.c.settingsOf(ctx, names)
+	sets, limits, err := h.c.settingsOf(ctx, names)
 	for _, q := range due {
 		if set := sets[q.id]; set != nil {
-			w.meet(q, set)
+			h.meet(q, set)
 		}
 		if bounds, read := limits[q.id]; read {
-			w.meetLimits(q, bounds)
+			h.tenants.meetLimits(q, bounds)
 		}
 	}
 	return err
 }
 
 // lookForDue looks when the next delayed job of each block of some queues is due.
-func (w *Worker) lookForDue(ctx context.Context, due []*workQueue) error {
-	return w.lookForNext(ctx, w.dueRows(due))
+func (h *holder) lookForDue(ctx context.Context, due []*workQueue) error {
+	return h.lookForNext(ctx, h.dueRows(due))
 }
 
 // dueRows lists the blocks to look at. While jobs of a block are due and not read, it is read anyway:
 // a look would only find a job that was read and is not done yet, send the reads back to the horizon,
 // and walk over everything deleted on MariaDB, which does not use the time for the range.
-func (w *Worker) dueRows(due []*workQueue) (rows []dueRow) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (h *holder) dueRows(due []*workQueue) (rows []dueRow) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	at := instant.Now()
-	upto := w.now(at).DuesUpto()
+	upto := h.now(at).DuesUpto()
 	for _, q := range due {
 		for _, b := range q.blocks {
 			if b.Leaving || b.Dues.Ripe {
@@ -410,7 +359,7 @@ func (w *Worker) dueRows(due []*workQueue) (rows []dueRow) {
 			from := b.Dues.Horizon()
 			if b.still() { // late commits
 				from = b.Dues.LookFrom(at, upto)
-				if at.Sub(b.swept) >= w.terms.Whole {
+				if at.Sub(b.swept) >= h.terms.Whole {
 					from, b.swept = 0, at
 				}
 			}
@@ -427,24 +376,24 @@ type dueRow struct {
 }
 
 // lookForNext looks when the next delayed job of each of some blocks is due.
-func (w *Worker) lookForNext(ctx context.Context, all []dueRow) (failed error) {
+func (h *holder) lookForNext(ctx context.Context, all []dueRow) (failed error) {
 	rows, byID := make([]sqlrun.Args, len(all)), map[store.BlockID]*tenure{}
 	for i, r := range all {
 		rows[i], byID[r.b.at()] = sqlrun.Args{"queue": r.b.q.id, "block": r.b.divided, "since": r.since}, r.b
 	}
 	for part := range slices.Chunk(rows, maxLooked) {
-		failed = errors.Join(failed, w.db.Pipeline(ctx, &sqlrun.Step{ // so that its plan is cached
+		failed = errors.Join(failed, h.db.Pipeline(ctx, &sqlrun.Step{ // so that its plan is cached
 			Stmt: store.NextDelayed, Args: sqlrun.Args{"rows": part},
 			Scan: func(row *sqlrun.Row) error {
-				w.mu.Lock()
-				defer w.mu.Unlock()
+				h.mu.Lock()
+				defer h.mu.Unlock()
 				b := byID[store.BlockID{Queue: int(row.Int(0)), Divided: int(row.Int(1))}]
 				if now, at := row.Int(2), row.Int(3); !b.Gone && !row.Null(3) && at < now+dueAhead.Microseconds() {
 					if at < b.Dues.Horizon() { // it was committed late
 						b.Dues.Anew()
 					}
 					b.Dues.Saw(at)
-					w.setDue(b, at)
+					h.setDue(b, at)
 				}
 				return nil
 			},
@@ -456,3 +405,20 @@ func (w *Worker) lookForNext(ctx context.Context, all []dueRow) (failed error) {
 // dueAhead is how long before a delayed job is due a worker knows of it: longer than between
 // two rounds.
 const dueAhead = 4 * seldomRound
+
+// setDue schedules a look at a block's delayed jobs when one is due. mu is held.
+func (h *holder) setDue(b *tenure, us int64) {
+	now := h.c.clock.now()
+	if b.due > now && b.due <= us {
+		return
+	}
+	b.due = us
+	time.AfterFunc(max(0, time.Duration(us-now)*time.Microsecond)+time.Millisecond, func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if !b.Gone {
+			b.IsDue()
+			h.enlist(b)
+		}
+	})
+}

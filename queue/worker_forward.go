@@ -1,75 +1,18 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// How the blocks of a queue are replaced when their number changes. Jobs enqueued from some
-// moment on go to the blocks of a new generation; those of old generations are removed when
-// they are empty. All producers know of that moment before it comes. So a job's id determines
-// its generation, whoever enqueues it: of two jobs of a key, the earlier one is never in the
-// later generation.
-
-// current returns the blocks to work on: those of all generations that have begun or, in a queue with keys, of the
-// oldest one only. It retires a generation that has no jobs left and will get none: all
-// producers have known of the next one for long enough.
-func (w *Worker) current(ctx context.Context, q *workQueue, rows []store.BlockRow) ([]store.BlockRow, error) {
-	if len(rows) == 0 {
-		return rows, nil
-	}
-	oldest := slices.MinFunc(rows, func(a, b store.BlockRow) int { return cmp.Compare(a.Generation, b.Generation) }).Generation
-	old := slices.DeleteFunc(slices.Clone(rows), func(r store.BlockRow) bool { return r.Generation != oldest })
-	if len(old) == len(rows) {
-		return rows, nil
-	}
-	// Read the settings after the blocks: a queue has keys before it has a job with one.
-	set, err := w.c.read(ctx, q.name)
-	if err != nil {
-		return nil, err
-	}
-	var empty bool
-	var age int64
-	args := sqlrun.Args{"queue": q.id, "generation": oldest, "first": old[0].Divided, "last": old[len(old)-1].Divided}
-	if err := w.db.Get(ctx, store.DrainedBlocks, args, &empty, &age); err != nil {
-		return nil, err
-	}
-	if empty && time.Duration(age)*time.Microsecond > store.ResizeAfter+2*Window {
-		if err := w.retire(ctx, q, args, old); err != nil {
-			return nil, err
-		}
-		w.mu.Lock()
-		for _, r := range old {
-			if b := q.blocks[r.Divided]; b != nil {
-				w.drop(b, ErrLost)
-			}
-		}
-		w.mu.Unlock()
-		rows = slices.DeleteFunc(rows, func(r store.BlockRow) bool { return r.Generation == oldest })
-		return w.current(ctx, q, rows)
-	}
-	if now := set.GenerationAt(w.c.clock.now()); now.Number > oldest {
-		if err := w.forward(ctx, q, now, old); err != nil {
-			return nil, err
-		}
-	}
-	if set.Ordered {
-		return old, nil
-	}
-	// The queue may get its first key before the next generation begins: then that has to wait for the old one. So
-	// nobody has its blocks until no job of the old one can come any more.
-	begun := set.GenerationAt(w.c.clock.now() - Window.Microseconds()).Number
-	return slices.DeleteFunc(slices.Clone(rows), func(r store.BlockRow) bool { return r.Generation > max(begun, oldest) }), nil
-}
+// Delayed jobs of blocks that are to be replaced: see holder_generation.go.
 
 // forward moves delayed jobs of this worker's blocks of an old generation to where they would
 // be enqueued now: a generation must not have to wait for a job that is due in a year. It
@@ -115,7 +58,7 @@ func (w *Worker) forwardPart(ctx context.Context, b *tenure, to store.Generation
 		return err
 	}
 	err = write(nil)
-	if !w.flush.refuses(err) {
+	if !w.refuses(err) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		for i := range part {
@@ -124,7 +67,7 @@ func (w *Worker) forwardPart(ctx context.Context, b *tenure, to store.Generation
 		return len(part), err
 	}
 	all := slices.Clone(part)
-	s := sifter[laterRow]{refuses: w.flush.refuses, write: func(some []laterRow) error {
+	s := sifter[laterRow]{refuses: w.refuses, write: func(some []laterRow) error {
 		err := write(some)
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -208,7 +151,7 @@ func (w *Worker) mayMove(b *tenure, all, only []laterRow) []laterRow {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if only == nil {
-		for id := range b.stuck {
+		for id := range w.book.stuck[b] {
 			if !slices.ContainsFunc(all, func(r laterRow) bool { return r.id == id }) {
 				w.unstick(b, id)
 			}
@@ -219,7 +162,7 @@ func (w *Worker) mayMove(b *tenure, all, only []laterRow) []laterRow {
 		if only != nil {
 			return !slices.Contains(only, r)
 		}
-		stuck := b.stuck[r.id]
+		stuck := w.book.stuck[b][r.id]
 		return stuck != nil && at < stuck.Next
 	})
 }
@@ -250,45 +193,4 @@ func withRoom(ctx context.Context, tx *sqlrun.Session, b *tenure,
 		}
 	}
 	return left, ids, nil
-}
-
-// recall recreates retired blocks for jobs that arrived in them late: their producer was
-// suspended for long.
-func (s *sweeper) recall(ctx context.Context, q *workQueue, rows []store.BlockRow) error {
-	var gaps []sqlrun.Args
-	last := -1
-	for _, r := range rows {
-		if r.Divided > last+1 {
-			gaps = append(gaps, sqlrun.Args{"above": last, "below": r.Divided})
-		}
-		last = r.Divided
-	}
-	if len(gaps) == 0 {
-		return nil
-	}
-	found := map[int]bool{}
-	err := s.db.Pipeline(ctx, &sqlrun.Step{ // so that its plan is cached
-		Stmt: store.StrayBlocks, Args: sqlrun.Args{"queue": q.id, "gaps": gaps},
-		Scan: func(row *sqlrun.Row) error {
-			for column := range 2 {
-				if !row.Null(column) {
-					found[int(row.Int(column))] = true
-				}
-			}
-			return nil
-		},
-	})
-	if err != nil {
-		return err
-	}
-	for divided := range found {
-		_, err = s.db.Exec(ctx, store.CreateBlocks, sqlrun.Args{"rows": []sqlrun.Args{{
-			"queue": q.id, "divided": divided,
-			"generation": 0, "fifo": "no",
-		}}})
-		if err != nil && !s.db.Dialect.Duplicate(err) { // another worker may have been first
-			return err
-		}
-	}
-	return nil
 }

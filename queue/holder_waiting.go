@@ -42,12 +42,13 @@ type waitingMark struct {
 // tend sets the worker's mark when no job has come for a while, and removes it when one has.
 // found is whether the last poll found jobs. It reports whether the worker should poll again at
 // once.
-func (p *waitingMark) tend(ctx context.Context, w *Worker, found bool) (again bool, err error) {
-	w.mu.Lock()
-	name, begun, hears, many := w.lease.node, w.begun, w.hearing(), w.manyBlocks()
-	found = found || len(w.runnable) > 0 // ready jobs have no slot yet
-	w.mu.Unlock()
-	if w.db.Dialect.Listen == nil || !hears || name == "" {
+func (p *waitingMark) tend(ctx context.Context, h *holder, found bool) (again bool, err error) {
+	h.mu.Lock()
+	name, hears, many := h.lease.node, h.hearing(), h.manyBlocks()
+	begun, ready := h.tenants.begunAndReady()
+	found = found || ready // and has no slot yet
+	h.mu.Unlock()
+	if h.db.Dialect.Listen == nil || !hears || name == "" {
 		return false, nil
 	}
 	if found || begun != p.begun || p.since == 0 {
@@ -58,7 +59,7 @@ func (p *waitingMark) tend(ctx context.Context, w *Worker, found bool) (again bo
 		return false, nil
 	}
 	at := map[bool]string{true: store.WaitsAt}[waits]
-	n, err := w.db.Exec(ctx, store.PutBell, sqlrun.Args{"node": name, "at": at, "key": ""})
+	n, err := h.db.Exec(ctx, store.PutBell, sqlrun.Args{"node": name, "at": at, "key": ""})
 	if err != nil || n == 0 { // another transaction holds the row, or the lease was lost
 		return false, err
 	}
@@ -70,9 +71,9 @@ func (p *waitingMark) tend(ctx context.Context, w *Worker, found bool) (again bo
 
 // manyBlocks reports whether a worker has too many blocks to poll them as often as is necessary
 // without notifications: such a worker is always marked as waiting. mu is held.
-func (w *Worker) manyBlocks() bool {
+func (h *holder) manyBlocks() bool {
 	n := 0
-	for _, q := range w.queues {
+	for _, q := range h.queues {
 		n += len(q.blocks)
 	}
 	return n >= maxLooked

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue/internal/block"
 	"github.com/dbcron/dbcron/queue/internal/share"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -19,12 +20,12 @@ const vacantAfter = 3 * shareEvery
 
 // vacantBlocks returns the blocks that have been free for so long that they are taken beyond the
 // worker's share.
-func (w *Worker) vacantBlocks(q *workQueue, all []share.Worker, name string, rows []store.BlockRow) (vacant map[int]bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (h *holder) vacantBlocks(q *workQueue, all []share.Worker, name string, rows []store.BlockRow) (vacant map[int]bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	at := instant.Now()
 	q.vacant = q.vacant.Note(rows, at)
-	if !q.busy && !w.closing && w.lease.drained == nil && !share.OthersMove(all, name) {
+	if !q.busy && !h.life.closing && h.lease.drained == nil && !share.OthersMove(all, name) {
 		vacant = q.vacant.Over(at, vacantAfter)
 	}
 	return vacant
@@ -66,8 +67,8 @@ const maxTaken = 1000
 
 // takeFreeBlocks takes free blocks of some queues, as many as each lacks, and vacant ones. A block that
 // cannot be taken does not prevent others.
-func (w *Worker) takeFreeBlocks(ctx context.Context, claims []*allotment, name string) (failed error) {
-	down := func(err error) bool { return ctx.Err() != nil || w.db.Dialect.Unavailable(err) }
+func (h *holder) takeFreeBlocks(ctx context.Context, claims []*allotment, name string) (failed error) {
+	down := func(err error) bool { return ctx.Err() != nil || h.db.Dialect.Unavailable(err) }
 	for {
 		var all []*candidate
 		for _, c := range claims {
@@ -82,12 +83,12 @@ func (w *Worker) takeFreeBlocks(ctx context.Context, claims []*allotment, name s
 			return cmp.Or(cmp.Compare(a.of.q.id, b.of.q.id), cmp.Compare(a.row.Divided, b.row.Divided))
 		})
 		for parts := chunks(all, maxTaken); len(parts) > 0; {
-			if w.ending() {
+			if h.ending() {
 				return failed
 			}
 			part := parts[0]
 			parts = parts[1:]
-			err := w.takeSome(ctx, part, name)
+			err := h.takeSome(ctx, part, name)
 			failed = errors.Join(failed, err)
 			switch {
 			case err == nil:
@@ -97,24 +98,24 @@ func (w *Worker) takeFreeBlocks(ctx context.Context, claims []*allotment, name s
 				parts = append(chunks(part, 1), parts...)
 			}
 		}
-		w.noteTaken(all)
+		h.noteTaken(all)
 	}
 }
 
 func chunks[T any](all []T, n int) [][]T { return slices.Collect(slices.Chunk(all, n)) }
 
 // ending reports whether the worker is being stopped.
-func (w *Worker) ending() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.closing
+func (h *holder) ending() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.life.closing
 }
 
 // noteTaken counts the blocks that were taken, and keeps those for a while that are beyond the
 // worker's share.
-func (w *Worker) noteTaken(all []*candidate) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (h *holder) noteTaken(all []*candidate) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, x := range all {
 		if !x.got {
 			continue
@@ -128,7 +129,7 @@ func (w *Worker) noteTaken(all []*candidate) {
 }
 
 // takeSome takes blocks that nobody has, or whose workers have ended.
-func (w *Worker) takeSome(ctx context.Context, some []*candidate, name string) error {
+func (h *holder) takeSome(ctx context.Context, some []*candidate, name string) error {
 	rows, byID := make([]sqlrun.Args, len(some)), map[store.BlockID]*candidate{}
 	for i, x := range some {
 		id := store.BlockID{Queue: x.of.q.id, Divided: x.row.Divided}
@@ -136,18 +137,18 @@ func (w *Worker) takeSome(ctx context.Context, some []*candidate, name string) e
 			"queue": id.Queue, "block": id.Divided, "seen": x.row.Fence, "was": x.row.State, "died": x.end(),
 		}, x
 	}
-	reads := w.readSize()
-	args := sqlrun.Args{"node": name, "batch": max(w.opt.Batch, reads)}
-	got, err := w.mark(ctx, args, rows, byID)
+	reads := h.readSize()
+	args := sqlrun.Args{"node": name, "batch": max(h.opt.Batch, reads)}
+	got, err := h.mark(ctx, args, rows, byID)
 	if err != nil || len(got) == 0 {
 		return err
 	}
 	all := make([]*tenure, len(got))
 	for i, x := range got {
-		all[i] = w.newBlock(x, reads)
+		all[i] = h.newBlock(x, reads)
 	}
-	w.noteLost(got)
-	ours, err := w.receive(ctx, all, name)
+	h.noteLost(got)
+	ours, err := h.receive(ctx, all, name)
 	for _, x := range got {
 		x.got = ours
 	}
@@ -155,10 +156,10 @@ func (w *Worker) takeSome(ctx context.Context, some []*candidate, name string) e
 }
 
 // mark makes blocks this worker's, and returns those that it got.
-func (w *Worker) mark(
+func (h *holder) mark(
 	ctx context.Context, args sqlrun.Args, rows []sqlrun.Args, byID map[store.BlockID]*candidate,
 ) (got []*candidate, err error) {
-	err = w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+	err = h.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		got = nil
 		free := map[store.BlockID]bool{}
 		_, err := sqlrun.Select(ctx, tx, store.FreeBlocks, sqlrun.Args{"rows": rows}, func(rows *sql.Rows) (id store.BlockID, err error) {
@@ -180,32 +181,32 @@ func (w *Worker) mark(
 	return got, err
 }
 
-func (w *Worker) readSize() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.reads.size
+func (h *holder) readSize() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.reads.size
 }
 
 // newBlock makes a block of a row that this worker has taken.
-func (w *Worker) newBlock(x *candidate, reads int) *tenure {
+func (h *holder) newBlock(x *candidate, reads int) *tenure {
 	q, r := x.of.q, &x.row
 	b := newTenure(q)
 	b.divided, b.fence, b.forKind, b.from, b.fifo = r.Divided, r.Fence+1, r.ForKind, instant.Now(), r.FIFO
-	b.Since, b.Keyed, b.Batch, b.Says = w.c.clock.now(), q.set.Ordered || r.FIFO, reads, reads
+	b.Since, b.Keyed, b.Batch, b.Says = h.c.clock.now(), q.set.Ordered || r.FIFO, reads, reads
 	switch x.end() {
 	case endDied:
 		b.accused, b.had = r.Suspects+1, r.LockBy
 	case endLeft: // what was suspected before is so still
 		b.accused, b.had = r.Suspects, r.LockBy
 	}
-	if b.accused > 0 && !w.opt.Isolated && !w.opt.AtMostOnce {
+	if b.accused > 0 && !h.opt.Isolated && !h.opt.AtMostOnce {
 		b.Suspect = suspicion(r.Batch, b.accused)
 	}
 	return b
 }
 
 // noteLost logs from which workers blocks were taken over.
-func (w *Worker) noteLost(got []*candidate) {
+func (h *holder) noteLost(got []*candidate) {
 	blocks, queues := map[string]int{}, map[string]map[string]bool{}
 	for _, x := range got {
 		if by := x.row.LockBy; x.end() == endDied {
@@ -217,7 +218,7 @@ func (w *Worker) noteLost(got []*candidate) {
 		}
 	}
 	for by, n := range blocks {
-		w.log.Info("took blocks over from a worker that was lost", "from", by, "blocks", n, "queues", len(queues[by]))
+		h.log.Info("took blocks over from a worker that was lost", "from", by, "blocks", n, "queues", len(queues[by]))
 	}
 }
 
@@ -227,48 +228,48 @@ const fewBlocks = 64
 
 // receive begins with blocks that this worker has taken. If it cannot be known what their jobs wait
 // for, it hands them over again. It reports whether the worker has them.
-func (w *Worker) receive(ctx context.Context, all []*tenure, name string) (ours bool, err error) {
-	if err := w.holdBusyKeys(ctx, all); err != nil {
-		_ = w.handOver(ctx, all, name)
+func (h *holder) receive(ctx context.Context, all []*tenure, name string) (ours bool, err error) {
+	if err := h.holdBusyKeys(ctx, all); err != nil {
+		_ = h.handOver(ctx, all, name)
 		return false, err
 	}
 	many := len(all) > fewBlocks
-	w.mu.Lock()
-	if ours = w.lease.node == name; !ours {
-		w.mu.Unlock()
+	h.mu.Lock()
+	if ours = h.lease.node == name; !ours {
+		h.mu.Unlock()
 		return false, nil // others take them when they see that this process is gone
 	}
 	for _, b := range all {
-		b.Leaving = w.closing // which drain will see
+		b.Leaving = h.life.closing // which drain will see
 		b.q.blocks[b.divided], b.q.known = b, false
 		if many {
 			b.Serving, b.Dues.Ripe = true, false
 			continue
 		}
-		w.enlist(b)
+		h.enlist(b)
 	}
-	w.mu.Unlock()
+	h.mu.Unlock()
 	if many {
-		w.lookInto(ctx, all)
+		h.lookInto(ctx, all)
 	}
 	return true, nil
 }
 
 // lookInto looks which of some blocks have jobs, for flushers that leave them alone meanwhile. The
 // others are then as if they had been read. If it cannot look, flushers read all.
-func (w *Worker) lookInto(ctx context.Context, all []*tenure) {
+func (h *holder) lookInto(ctx context.Context, all []*tenure) {
 	rows, dues := make([]lookRow, len(all)), make([]dueRow, len(all))
 	for i, b := range all {
 		rows[i], dues[i] = lookRow{at: b.at()}, dueRow{b: b}
 	}
 	at := instant.Now()
-	there, err := w.c.lookAbove(ctx, rows)
+	there, err := h.c.lookAbove(ctx, rows)
 	if err == nil {
-		err = w.lookForNext(ctx, dues)
+		err = h.lookForNext(ctx, dues)
 	}
 	took := since(at)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, b := range all {
 		b.Serving = false
 		b.q.recheck()
@@ -276,26 +277,102 @@ func (w *Worker) lookInto(ctx context.Context, all []*tenure) {
 		case err != nil:
 			b.Dues.Ripe = true
 		case !there[b.at()] && !b.Reads.Told && !b.Gone && !b.Leaving:
-			b.FoundEmpty(w.now(at), 0, took, instant.Now())
+			b.FoundEmpty(h.now(at), 0, took, instant.Now())
 			if b.still() && !b.wants(instant.Now()) {
 				continue
 			}
 		}
-		w.enlist(b)
+		h.enlist(b)
 	}
-	w.tellClosing()
+	h.tenants.tellClosing()
 }
 
 // handOver frees blocks of this worker.
-func (w *Worker) handOver(ctx context.Context, all []*tenure, name string) (failed error) {
+func (h *holder) handOver(ctx context.Context, all []*tenure, name string) (failed error) {
 	for part := range slices.Chunk(all, maxTaken) {
 		rows := make([]sqlrun.Args, len(part))
 		for i, b := range part {
 			rows[i] = sqlrun.Args{"queue": b.q.id, "block": b.divided, "held": b.fence, "heir": cmp.Or(b.heir, b.forKind)}
 		}
-		failed = errors.Join(failed, w.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
+		failed = errors.Join(failed, h.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
 			Stmt: store.HandOverBlocks, Args: sqlrun.Args{"rows": rows, "node": name},
 		}))
 	}
 	return failed
 }
+
+// holdBusyKeys finds the keys of blocks whose jobs have to wait for a job that runs elsewhere, or for a
+// retry. Running ones are read first, so a job that becomes delayed meanwhile is seen there. Several
+// jobs of a key were a batch, of which some may still run and some wait: they go in order,
+// wherever they are.
+func (h *holder) holdBusyKeys(ctx context.Context, all []*tenure) error {
+	byID, keys := map[store.BlockID]*tenure{}, map[*tenure][]block.HeldKey{}
+	var queues []int
+	for _, b := range all {
+		byID[b.at()] = b
+		queues = append(queues, b.q.id)
+	}
+	slices.Sort(queues)
+	for part := range slices.Chunk(slices.Compact(queues), maxSurveyed) {
+		running, err := h.c.readRunning(ctx, part)
+		if err != nil {
+			return err
+		}
+		for _, r := range running {
+			if b := byID[store.BlockID{Queue: r.queue, Divided: r.divided}]; b != nil && b.lineOf(r.key) != "" {
+				keys[b] = append(keys[b], block.HeldKey{ID: r.id, Line: r.key})
+			}
+		}
+	}
+	holding, err := h.holding(ctx, all)
+	if err != nil {
+		return err
+	}
+	for _, b := range holding {
+		waiting, err := h.readHeld(ctx, b)
+		if err != nil {
+			return err
+		}
+		keys[b] = append(keys[b], waiting...)
+	}
+	for b, held := range keys {
+		slices.SortFunc(held, func(a, b block.HeldKey) int { return cmp.Compare(a.ID, b.ID) })
+		for _, h := range held {
+			b.Hold(b.lineOf(h.Line), h.ID)
+		}
+	}
+	return nil
+}
+
+func (h *holder) readHeld(ctx context.Context, b *tenure) ([]block.HeldKey, error) {
+	return sqlrun.Select(ctx, &h.db.Session, store.HeldKeys, sqlrun.Args{"queue": b.q.id, "divided": b.divided},
+		func(rows *sql.Rows) (h block.HeldKey, err error) {
+			return h, rows.Scan(&h.ID, &h.Line)
+		})
+}
+
+// holding lists those of some blocks in which jobs wait for a retry, and others of their keys for them.
+func (h *holder) holding(ctx context.Context, all []*tenure) (some []*tenure, err error) {
+	if len(all) == 1 {
+		return all, nil
+	}
+	byID, rows := map[store.BlockID]*tenure{}, make([]sqlrun.Args, len(all))
+	for i, b := range all {
+		byID[b.at()], rows[i] = b, sqlrun.Args{"queue": b.q.id, "block": b.divided}
+	}
+	for part := range slices.Chunk(rows, maxLooked) {
+		err = errors.Join(err, h.db.Pipeline(ctx, &sqlrun.Step{ // for the sake of its plans
+			Stmt: store.HoldingBlocks, Args: sqlrun.Args{"rows": part},
+			Scan: func(row *sqlrun.Row) error {
+				some = append(some, byID[store.BlockID{Queue: int(row.Int(0)), Divided: int(row.Int(1))}])
+				return nil
+			},
+		}))
+	}
+	return some, err
+}
+
+// suspicion is how many jobs of a block are under suspicion when its worker, which
+// read so many at a time, has died so many times in a row: as many as it may have
+// read and not finished, and more each time.
+func suspicion(reads, times int) int { return 2 * max(1, reads) << min(times-1, 10) }

@@ -25,17 +25,17 @@ type tenure struct {
 	failures int        // consecutive failures of reads or writes
 	retryAt  instant.Instant
 	due      int64           // when the next delayed job is due, in µs; 0: none known
-	stirred  bool            // it is not still: see worker_rounds.go
+	stirred  bool            // it is not still: see holder_rounds.go
 	swept    instant.Instant // last read of its delayed jobs from the beginning
 
-	had     string             // the worker that had it before, if that was lost
-	accused int                // from its row: how many of its workers died in a row
-	stuck   map[int64]*refusal // delayed jobs that cannot be moved to another block; of share
+	had     string // the worker that had it before, if that was lost
+	accused int    // from its row: how many of its workers died in a row
+	stuck   int    // number of delayed jobs that cannot be moved to another block
 
 	deleted   int  // jobs deleted by this worker: see worker_sentinel.go
 	sentinels bool // the sentinels are there
 
-	forKind string          // according to its row: see worker_kinds.go
+	forKind string          // according to its row: see holder_kinds.go
 	heir    string          // the kind for which it is handed over
 	waiting instant.Instant // since when jobs wait here that only others handle; 0: none do
 	strand  string          // the kind of a checked out job that others are to adopt
@@ -51,7 +51,7 @@ const wholeEvery = time.Minute
 // newTenure returns a block of a queue that this worker is about to have.
 func newTenure(q *workQueue) *tenure {
 	b := &tenure{q: q}
-	b.Block = block.New(blockHost{b}, &q.w.terms)
+	b.Block = block.New(blockHost{b}, &q.h.terms)
 	return b
 }
 
@@ -70,15 +70,15 @@ func (b *tenure) lease(node string) blockLease { return blockLease{b.at(), b.fen
 
 // wants reports whether a flusher has work here. mu is held.
 func (b *tenure) wants(at instant.Instant) bool {
-	return b.Wants(block.Now{At: at, Leased: at < b.q.w.lease.deadline})
+	return b.Wants(block.Now{At: at, Leased: at < b.q.h.lease.deadline})
 }
 
 // idle reports that no job of the block is running and no outcome is waiting to be written. mu is held.
-func (b *tenure) idle() bool { return b.Idle(b.q.w.closing) }
+func (b *tenure) idle() bool { return b.Idle(b.q.h.life.closing) }
 
 // now returns what plans depend on. mu is held.
-func (w *Worker) now(at instant.Instant) block.Now {
-	return block.Now{At: at, Closed: w.c.clock.closed(at), Leased: at < w.lease.deadline, Size: w.reads.size}
+func (h *holder) now(at instant.Instant) block.Now {
+	return block.Now{At: at, Closed: h.c.clock.closed(at), Leased: at < h.lease.deadline, Size: h.reads.size}
 }
 
 // A blockHost is the worker as one of its blocks sees it. mu is held.
@@ -89,7 +89,7 @@ func (h blockHost) Active() bool { return h.b.q.set.State == "active" }
 func (h blockHost) Gate(kind string) *limit.Limiter { return h.b.q.limiterOf(kind) }
 
 func (h blockHost) Stranger(kind string) *limit.Limiter {
-	if h.b.q.w.choice.knows(kind) {
+	if h.b.q.h.choice.knows(kind) {
 		return nil
 	}
 	return h.b.q.stranger(kind)
@@ -98,42 +98,41 @@ func (h blockHost) Stranger(kind string) *limit.Limiter {
 func (h blockHost) Opens(l *limit.Limiter) bool { return h.b.q.opens(l) }
 
 func (h blockHost) IsOut(id int64) bool {
-	return h.b.q.w.out[store.JobID{BlockID: h.b.at(), ID: id}] != nil
+	return h.b.q.h.tenants.isOut(store.JobID{BlockID: h.b.at(), ID: id})
 }
 
 func (h blockHost) Held(j *block.Job) {
-	w := h.b.q.w
-	w.parkAtLimit(deliveryOf(j))
-	w.limits.Wake()
+	hold := h.b.q.h
+	hold.tenants.parkAtLimit(j)
+	hold.limits.Wake()
 }
 
 func (h blockHost) Shed(j *block.Job) {
-	d := deliveryOf(j)
-	d.Payload, d.saved = nil, nil
+	h.b.q.h.tenants.shed(j)
 }
 
-func (h blockHost) Owes() { h.b.q.w.enlist(h.b) }
+func (h blockHost) Owes() { h.b.q.h.enlist(h.b) }
 
-// deliveryOf returns the worker's view of a job of its blocks.
-func deliveryOf(j *block.Job) *Delivery {
-	d, _ := j.Of.(*Delivery)
-	return d
-}
-
-// deliveriesOf does so for a list.
-func deliveriesOf(list []*block.Job) []*Delivery {
-	all := make([]*Delivery, len(list))
-	for i, j := range list {
-		all[i] = deliveryOf(j)
+// lineOf returns the sequence of the jobs of a key: see Delivery.line.
+func (b *tenure) lineOf(key string) string {
+	if b.fifo {
+		return block.FIFO
 	}
-	return all
+	return key
 }
 
-// jobsOf returns the blocks' view of jobs.
-func jobsOf(list []*Delivery) []*block.Job {
-	all := make([]*block.Job, len(list))
-	for i, d := range list {
-		all[i] = &d.state
+// limiterOf returns the limiter for the jobs of a kind, or nil if there is none.
+func (q *workQueue) limiterOf(kind string) *limit.Limiter {
+	if !q.limits.Limited() || kind == "" {
+		return nil
 	}
-	return all
+	if l := q.limits.Of(kind); l != nil || !q.h.terms.PerCaller {
+		return l
+	}
+	return q.unnamedKinds // see holder_kinds.go
+}
+
+// opens reports whether a job may pass a limiter: its kind is wanted, and the limit allows it. mu is held.
+func (q *workQueue) opens(l *limit.Limiter) bool {
+	return l == nil || q.h.choice.wanted.Takes(l.Kind) && l.Open()
 }

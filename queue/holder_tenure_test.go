@@ -12,11 +12,11 @@ import (
 
 // newBlock returns a block as a worker would have it that has just taken it.
 func newBlock(batch int) *tenure {
-	w := &Worker{core: core{c: &Client{}, opt: WorkerOptions{Batch: batch}}}
+	w := bareWorker(WorkerOptions{Batch: batch})
 	w.terms = block.Terms{Batch: batch, Whole: wholeEvery, Room: block.Room{Size: defaultReadAhead}}
 	w.remnants = map[*tenure]bool{}
 	w.lease.deadline = instant.Now().Add(time.Hour)
-	b := newTenure(&workQueue{w: w, set: &store.Queue{Settings: store.Settings{State: "active"}}})
+	b := newTenure(&workQueue{h: &w.holder, set: &store.Queue{Settings: store.Settings{State: "active"}}})
 	b.Reads.Unseen = false
 	return b
 }
@@ -31,7 +31,7 @@ func ready(b *tenure, id int64) *Delivery {
 // A worker that renewed its lease late, but has it again, continues with what it has read.
 func TestReadyAfterALateRenewal(t *testing.T) {
 	b := newBlock(100)
-	w := b.q.w
+	w := workerOf(b)
 	w.chores.L, w.work.L = &w.mu, &w.mu
 	w.queues = []*workQueue{b.q}
 	w.lease.deadline = 0
@@ -50,7 +50,7 @@ func TestReadyAfterALateRenewal(t *testing.T) {
 // came from was lost.
 func TestMovesOutliveTheBlock(t *testing.T) {
 	b := newBlock(100)
-	w := b.q.w
+	w := workerOf(b)
 	w.log = quiet()
 	w.assemble()
 	own, of := ready(b, 1), ready(b, 2)
@@ -65,7 +65,7 @@ func TestMovesOutliveTheBlock(t *testing.T) {
 // Without the lease a flusher reads nothing, so a block is not served again and again until the loss is noticed.
 func TestNothingIsWantedWithoutTheLease(t *testing.T) {
 	b := newBlock(100)
-	w := b.q.w
+	w := workerOf(b)
 	at := instant.Now()
 	if !b.wants(at) {
 		t.Error("with the lease, nothing is wanted of a block that was not read yet")
@@ -85,7 +85,7 @@ func TestNothingIsWantedWithoutTheLease(t *testing.T) {
 func TestMovesOutliveAPause(t *testing.T) {
 	for _, byTrip := range []bool{false, true} {
 		b := newBlock(100)
-		w := b.q.w
+		w := workerOf(b)
 		w.log = quiet()
 		w.assemble()
 		own, done := ready(b, 1), ready(b, 2)

@@ -30,30 +30,30 @@ const (
 )
 
 // poll looks for new jobs until ctx ends.
-func (w *Worker) poll(ctx context.Context) {
-	trouble := trouble.New(w.log, "looking for jobs")
+func (h *holder) poll(ctx context.Context) {
+	trouble := trouble.New(h.log, "looking for jobs")
 	var waits waitingMark
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-called(w, waits.as != ""):
+		case <-called(h, waits.as != ""):
 			select { // the jobs it announces will have begun by then
 			case <-ctx.Done():
 				return
 			case <-time.After(leastLook):
 			}
-		case <-time.After(inStep(w.nextLook())):
+		case <-time.After(inStep(h.nextLook())):
 		}
-		err := w.c.clock.sync(ctx, &w.db.Session, instant.Now())
+		err := h.c.clock.sync(ctx, &h.db.Session, instant.Now())
 		found := 0
 		if err == nil {
-			found, err = w.lookForNew(ctx, waits.as != "")
+			found, err = h.lookForNew(ctx, waits.as != "")
 		}
 		if err == nil {
 			was := waits.as
-			if _, err = waits.tend(ctx, w, found > 0); waits.as != was {
-				w.lookSoon() // and now: to find jobs that were not announced before the mark was set
+			if _, err = waits.tend(ctx, h, found > 0); waits.as != was {
+				h.lookSoon() // and now: to find jobs that were not announced before the mark was set
 			}
 		}
 		trouble.Note(err)
@@ -61,48 +61,48 @@ func (w *Worker) poll(ctx context.Context) {
 }
 
 // called returns the channel that signals a notification while the worker waits.
-func called(w *Worker, waits bool) <-chan struct{} {
+func called(h *holder, waits bool) <-chan struct{} {
 	if !waits {
 		return nil
 	}
-	return w.called
+	return h.called
 }
 
 // nextLook returns how long to wait before the next poll.
-func (w *Worker) nextLook() time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (h *holder) nextLook() time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	at := instant.Now()
 	next := at.Add(seldomLook)
-	for _, q := range w.queues {
+	for _, q := range h.queues {
 		next = min(next, q.look)
 	}
 	return max(next.Sub(at), time.Millisecond)
 }
 
 // lookSoon makes all queues be polled at once, and then at growing intervals again.
-func (w *Worker) lookSoon() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, q := range w.queues {
+func (h *holder) lookSoon() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, q := range h.queues {
 		q.look, q.lookWait = 0, 0
 	}
 }
 
 // pace returns how long to wait before the next poll of a queue, given the last wait. waits
 // reports whether producers notify this worker, which has so many blocks. mu is held.
-func (w *Worker) pace(q *workQueue, blocks int, waits bool) time.Duration {
+func (h *holder) pace(q *workQueue, blocks int, waits bool) time.Duration {
 	least, most := q.set.PollMin, q.set.PollMax
 	n := time.Duration(blocks)
 	if q.stirs == 0 {
 		most = max(most, n*lookCost)
 	}
 	switch {
-	case w.hearing() && waits && w.bell == nil:
+	case h.hearing() && waits && h.bell == nil:
 		least, most = max(least, leastLook), max(most, waitingLook, n*lookCostHeard)
-	case w.bell != nil && w.hearing() && (w.unrung == 0 || since(w.unrung) > doubtsBells):
+	case h.bell != nil && h.hearing() && (h.unrung == 0 || since(h.unrung) > doubtsBells):
 		most = max(most, waitingLook, n*lookCostHeard/3)
-	case w.hearing():
+	case h.hearing():
 		least, most = max(least, leastLook), max(most, leastLook)
 	}
 	if most = min(most, max(seldomLook, q.set.PollMax)); q.lookWait == 0 {
@@ -113,59 +113,59 @@ func (w *Worker) pace(q *workQueue, blocks int, waits bool) time.Duration {
 
 // lookForNew rouses the blocks of due queues that have jobs above their cursors. It returns
 // their number.
-func (w *Worker) lookForNew(ctx context.Context, waits bool) (found int, err error) {
+func (h *holder) lookForNew(ctx context.Context, waits bool) (found int, err error) {
 	var rows []lookRow
 	var back []*tenure
-	w.mu.Lock()
+	h.mu.Lock()
 	at, blocks := instant.Now(), 0
-	now := w.now(at)
-	for _, q := range w.queues {
+	now := h.now(at)
+	for _, q := range h.queues {
 		blocks += len(q.blocks)
 	}
 	byID := map[store.BlockID]*tenure{}
-	for _, q := range w.queues {
+	for _, q := range h.queues {
 		if at < q.look || len(rows) >= maxLooked {
 			continue
 		}
-		q.lookWait = w.pace(q, blocks, waits)
+		q.lookWait = h.pace(q, blocks, waits)
 		q.look = at.Add(q.lookWait)
 		for _, b := range q.blocks {
 			if b.Reads.Dirty || b.Serving || b.Leaving || q.set.State != "active" {
 				continue
 			}
 			row := lookRow{b.at(), b.Reads.Cursor()}
-			if from, due := b.Reads.LookFrom(at, w.terms.Whole, now.Ago()); due && b.still() { // it finds late commits, if there are any
+			if from, due := b.Reads.LookFrom(at, h.terms.Whole, now.Ago()); due && b.still() { // it finds late commits, if there are any
 				row.after = from
 				back = append(back, b)
 			}
 			rows, byID[row.at] = append(rows, row), b
 		}
 	}
-	w.mu.Unlock()
+	h.mu.Unlock()
 	if len(rows) == 0 {
 		return 0, nil
 	}
-	there, err := w.c.commons.looks.get(ctx, rows...)
+	there, err := h.c.commons.looks.get(ctx, rows...)
 	if err != nil {
 		return 0, err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for id, b := range byID {
 		if !there[id] || b.Gone {
 			continue
 		}
 		found++
 		if b.q.lookWait = 0; !b.Reads.Dirty && !b.Serving {
-			w.unrung = at
+			h.unrung = at
 		}
 		b.q.look = at
-		w.rouse(b)
+		h.rouse(b)
 	}
 	took := since(at)
 	for _, b := range back {
 		if !there[b.at()] && !b.Gone && b.still() {
-			b.FoundEmpty(now, w.terms.Whole, took, instant.Now())
+			b.FoundEmpty(now, h.terms.Whole, took, instant.Now())
 		}
 	}
 	return found, nil

@@ -22,25 +22,25 @@ const shareEvery = 500 * time.Millisecond
 const settingsEvery = 2 * time.Second
 
 // noteRound records that the worker has its share of the blocks.
-func (w *Worker) noteRound(err error) {
+func (h *holder) noteRound(err error) {
 	if err == nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.sharings++
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.sharings++
 	}
 }
 
 // shareQueue runs one round for a queue.
-func (w *Worker) shareQueue(ctx context.Context, q *workQueue, name string) error {
-	return w.shareQueues(ctx, []*workQueue{q}, name)
+func (h *holder) shareQueue(ctx context.Context, q *workQueue, name string) error {
+	return h.shareQueues(ctx, []*workQueue{q}, name)
 }
 
 // shareQueues runs one round for some queues. A failed step does not prevent the others:
 // whatever cannot be read or written, free blocks are taken.
-func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string) error {
-	g := w.takeSnapshot(due)
-	failed := w.refreshSettings(ctx, due)
-	s, err := w.announceAndView(ctx, due, name)
+func (h *holder) shareQueues(ctx context.Context, due []*workQueue, name string) error {
+	look := h.tenants.lookAround(due)
+	failed := h.refreshSettings(ctx, due)
+	s, err := h.announceAndView(ctx, due, name)
 	if err != nil {
 		return errors.Join(failed, err)
 	}
@@ -51,45 +51,41 @@ func (w *Worker) shareQueues(ctx context.Context, due []*workQueue, name string)
 		rows[q] = slices.Clone(s.blocks[q.id])
 		holders = append(holders, ofBlocks(rows[q])...)
 	}
-	failed = errors.Join(failed, w.expelLate(ctx, holders))
+	failed = errors.Join(failed, h.expelLate(ctx, holders))
 	for _, q := range due {
-		some, err := w.shareOne(ctx, q, s.workers[q.id], rows[q], name)
+		some, err := h.shareOne(ctx, q, s.workers[q.id], rows[q], name)
 		if failed = errors.Join(failed, err); err == nil {
 			shared, claims = append(shared, q), append(claims, some...)
 		}
 	}
-	failed = errors.Join(failed, w.handOverIdle(ctx, due...), w.takeFreeBlocks(ctx, claims, name))
-	var around orphanSearch
-	for _, q := range shared {
-		failed = errors.Join(failed, w.noteTrusted(ctx, q, name), w.noteStuck(ctx, q, name), w.findOrphans(ctx, q, s, g, name, &around))
-	}
-	return errors.Join(failed, w.adoptAll(ctx, &around, name), w.trust(ctx, around.cleared, name), w.lookForDue(ctx, due))
+	failed = errors.Join(failed, h.handOverIdle(ctx, due...), h.takeFreeBlocks(ctx, claims, name))
+	return errors.Join(failed, look(ctx, shared, s, name), h.lookForDue(ctx, due))
 }
 
 // shareOne shares the blocks of a queue, by what a survey says: it marks those that are to be handed
 // over, and returns which it may take.
-func (w *Worker) shareOne(
+func (h *holder) shareOne(
 	ctx context.Context, q *workQueue, all []share.Worker, rows []store.BlockRow, name string,
 ) (claims []*allotment, failed error) {
-	if forgotten := w.check(q, rows, name); len(forgotten) > 0 {
-		failed = errors.Join(failed, w.handOver(ctx, forgotten, name))
+	if forgotten := h.check(q, rows, name); len(forgotten) > 0 {
+		failed = errors.Join(failed, h.handOver(ctx, forgotten, name))
 	}
-	rows, err := w.current(ctx, q, rows)
+	rows, err := h.current(ctx, q, rows)
 	if err != nil {
 		return nil, errors.Join(failed, err)
 	}
-	turn := int(w.c.clock.now() / w.rotate.Microseconds())
-	drained := w.lease.noteDrained(all, name)
-	w.noteSurplus(q, all, len(rows))
-	w.choice.noteKinds(q, all, name)
+	turn := int(h.c.clock.now() / h.rotate.Microseconds())
+	drained := h.lease.noteDrained(all, name)
+	h.noteSurplus(q, all, len(rows))
+	h.choice.noteKinds(q, all, name)
 	parts := share.Parts(all, rows)
 	stays, lacks := !share.OthersMove(all, name) && !drained, map[*share.Part]int{}
 	for _, p := range parts {
 		n := p.Target(name, turn)
-		lacks[p] = n - w.surrender(q, p, n, stays)
+		lacks[p] = n - h.surrender(q, p, n, stays)
 	}
-	w.yield(q)
-	vacant := w.vacantBlocks(q, all, name, rows)
+	h.yield(q)
+	vacant := h.vacantBlocks(q, all, name, rows)
 	for _, p := range parts {
 		claims = append(claims, &allotment{q, share.Allotment{Free: share.Free(p.Rows), Vacant: vacant, Lacks: lacks[p]}})
 	}
@@ -97,10 +93,10 @@ func (w *Worker) shareOne(
 }
 
 // noteSurplus logs once that a queue has too few blocks for its workers.
-func (w *Worker) noteSurplus(q *workQueue, all []share.Worker, blocks int) {
+func (h *holder) noteSurplus(q *workQueue, all []share.Worker, blocks int) {
 	n, surplus := share.IsSurplus(all, blocks)
 	if surplus && !q.surplus {
-		w.log.Warn("the queue has more workers than blocks, so some of them are idle; add blocks: dbcron queue resize",
+		h.log.Warn("the queue has more workers than blocks, so some of them are idle; add blocks: dbcron queue resize",
 			"queue", q.name, "workers", n, "blocks", blocks)
 	}
 	q.surplus = surplus
@@ -127,24 +123,24 @@ func (l *nodeLease) noteDrained(all []share.Worker, name string) bool {
 // announceAndView returns the workers of some queues, and what they have. It does not rely on having
 // told the others about this worker: their list shows whether they know it, and whether they
 // take it for busy.
-func (w *Worker) announceAndView(ctx context.Context, due []*workQueue, name string) (*view, error) {
-	says, kinds := w.choice.announces()
+func (h *holder) announceAndView(ctx context.Context, due []*workQueue, name string) (*view, error) {
+	says, kinds := h.choice.announces()
 	for tries := 0; ; tries++ {
-		s, err := w.c.commons.views.get(ctx, idsOfQueues(due)...)
+		s, err := h.c.commons.views.get(ctx, idsOfQueues(due)...)
 		if err != nil {
 			return nil, err
 		}
 		fresh, other := []sqlrun.Args(nil), map[int][]int{}
-		w.mu.Lock()
+		h.mu.Lock()
 		for _, q := range due {
 			all := s.workers[q.id]
-			w.noteRoster(q, all)
-			q.busy = w.isBusy
+			h.noteRoster(q, all)
+			q.busy = h.isBusy
 			at, busy := slices.IndexFunc(all, func(r share.Worker) bool { return r.Node == name }), 0
 			if q.busy || at >= 0 && all[at].Drained { // workers of 0.1 know the former, and not the latter
 				busy = 1
 			}
-			if w.hungry {
+			if h.hungry {
 				busy = share.Starved
 			}
 			switch {
@@ -154,11 +150,11 @@ func (w *Worker) announceAndView(ctx context.Context, due []*workQueue, name str
 				other[busy] = append(other[busy], q.id)
 			}
 		}
-		w.mu.Unlock()
+		h.mu.Unlock()
 		if tries > 0 || len(fresh)+len(other) == 0 {
 			return s, nil
 		}
-		if err := w.tellOthers(ctx, name, fresh, other, kinds); err != nil {
+		if err := h.tellOthers(ctx, name, fresh, other, kinds); err != nil {
 			return nil, err
 		}
 	}
@@ -166,10 +162,10 @@ func (w *Worker) announceAndView(ctx context.Context, due []*workQueue, name str
 
 // tellOthers tells the others on which queues this worker works, and where it is busy or no
 // longer busy.
-func (w *Worker) tellOthers(ctx context.Context, name string, fresh []sqlrun.Args, other map[int][]int, kinds any) error {
+func (h *holder) tellOthers(ctx context.Context, name string, fresh []sqlrun.Args, other map[int][]int, kinds any) error {
 	var told []int
 	for part := range slices.Chunk(fresh, maxSurveyed) {
-		if _, err := w.db.Exec(ctx, store.RegisterWorker, sqlrun.Args{"rows": part}); err != nil {
+		if _, err := h.db.Exec(ctx, store.RegisterWorker, sqlrun.Args{"rows": part}); err != nil {
 			return err
 		}
 	}
@@ -180,51 +176,51 @@ func (w *Worker) tellOthers(ctx context.Context, name string, fresh []sqlrun.Arg
 		told = append(told, queues...)
 		for part := range slices.Chunk(queues, maxSurveyed) {
 			args := sqlrun.Args{"queues": store.IDList(part), "node": name, "busy": busy, "does": kinds}
-			if _, err := w.db.Exec(ctx, store.SetBusy, args); err != nil {
+			if _, err := h.db.Exec(ctx, store.SetBusy, args); err != nil {
 				return err
 			}
 		}
 	}
-	w.c.bells.announce(ctx, told...)
+	h.c.bells.announce(ctx, told...)
 	return nil
 }
 
 // colleagues lists the workers of a queue, including this one.
-func (w *Worker) colleagues(ctx context.Context, q *workQueue) ([]share.Worker, error) {
-	found, err := w.c.readWorkers(ctx, []int{q.id})
+func (h *holder) colleagues(ctx context.Context, q *workQueue) ([]share.Worker, error) {
+	found, err := h.c.readWorkers(ctx, []int{q.id})
 	return found[q.id], err
 }
 
 // meet applies new settings.
-func (w *Worker) meet(q *workQueue, set *store.Queue) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (h *holder) meet(q *workQueue, set *store.Queue) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	resumed := q.set.State != "active" && set.State == "active"
 	q.set = set
 	q.recheck()
 	for _, b := range q.blocks {
 		b.Keyed = b.Keyed || set.Ordered
 		if resumed {
-			w.rouse(b)
-			w.offer(b, b.Count)
+			h.rouse(b)
+			h.tenants.offer(b, b.Count)
 		}
 	}
 }
 
 // expelLate declares processes lost if their blocks or permits are needed.
-func (w *Worker) expelLate(ctx context.Context, all []*store.LeaseRow) (failed error) {
+func (h *holder) expelLate(ctx context.Context, all []*store.LeaseRow) (failed error) {
 	gone, asked := map[string]bool{}, map[string]bool{}
-	for _, h := range all {
-		if h.Free() || h.InTime {
+	for _, r := range all {
+		if r.Free() || r.InTime {
 			continue
 		}
-		if !asked[h.LockBy] {
-			asked[h.LockBy] = true
+		if !asked[r.LockBy] {
+			asked[r.LockBy] = true
 			var err error
-			gone[h.LockBy], err = w.expelOne(ctx, h.LockBy)
+			gone[r.LockBy], err = h.expelOne(ctx, r.LockBy)
 			failed = errors.Join(failed, err)
 		}
-		h.Live = !gone[h.LockBy]
+		r.Live = !gone[r.LockBy]
 	}
 	return failed
 }
@@ -238,17 +234,17 @@ func ofBlocks(rows []store.BlockRow) (all []*store.LeaseRow) {
 
 // expelOne declares a process lost that is late. It reports whether the process is no longer live, which
 // is for good. It may still be: it has renewed its lease since, or another transaction holds its row.
-func (w *Worker) expelOne(ctx context.Context, node string) (gone bool, err error) {
-	n, err := w.db.Exec(ctx, store.ExpelNode, sqlrun.Args{"node": node})
+func (h *holder) expelOne(ctx context.Context, node string) (gone bool, err error) {
+	n, err := h.db.Exec(ctx, store.ExpelNode, sqlrun.Args{"node": node})
 	if n > 0 {
-		signal(w.ends.died)
-		w.log.Warn("a worker did not renew its lease in time; others take over what it had", "node", node)
+		h.tenants.died()
+		h.log.Warn("a worker did not renew its lease in time; others take over what it had", "node", node)
 	}
 	if n > 0 || err != nil {
 		return n > 0, err
 	}
 	var state string
-	if err = w.db.Get(ctx, store.NodeState, sqlrun.Args{"node": node}, &state); errors.Is(err, sql.ErrNoRows) {
+	if err = h.db.Get(ctx, store.NodeState, sqlrun.Args{"node": node}, &state); errors.Is(err, sql.ErrNoRows) {
 		return true, nil
 	}
 	return err == nil && state != "live", err
@@ -257,9 +253,9 @@ func (w *Worker) expelOne(ctx context.Context, node string) (gone bool, err erro
 // check drops blocks that no longer belong to this worker according to the table. It returns
 // those that do and that the worker does not know of: it may have taken them without receiving
 // the answer, or failed to hand them over.
-func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgotten []*tenure) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (h *holder) check(q *workQueue, rows []store.BlockRow, name string) (forgotten []*tenure) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	there := map[int]int64{}
 	for _, r := range rows {
 		if r.State == "LEASED" && r.LockBy == name {
@@ -273,8 +269,8 @@ func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgot
 	}
 	for _, b := range q.blocks {
 		if fence, ok := there[b.divided]; !ok || fence != b.fence {
-			w.log.Warn("a block was taken away", "queue", q.name, "block", b.divided)
-			w.drop(b, ErrLost)
+			h.log.Warn("a block was taken away", "queue", q.name, "block", b.divided)
+			h.tenants.drop(b, ErrLost)
 		}
 	}
 	return forgotten
@@ -282,25 +278,25 @@ func (w *Worker) check(q *workQueue, rows []store.BlockRow, name string) (forgot
 
 // surrender marks the blocks of a part that exceed the worker's n for hand-over, and returns how many stay. With keeps, blocks
 // that it took because nobody else did stay for a while.
-func (w *Worker) surrender(q *workQueue, p *share.Part, n int, keeps bool) (stay int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (h *holder) surrender(q *workQueue, p *share.Part, n int, keeps bool) (stay int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	at := instant.Now()
 	var held []share.Held
 	for _, b := range q.blocks {
 		if b.Leaving && at.Sub(b.leaves) >= leaveWithin {
-			w.remain(b, at)
+			h.remain(b, at)
 		}
 		if !b.Leaving {
 			held = append(held, share.Held{
 				Divided: b.divided, Active: b.Active, Since: b.Since,
-				Beyond: b.beyond, Stays: keeps && (b.kept != 0 && at.Sub(b.kept) < keepFor || b.Unended(w.closing)), // otherwise ended jobs would run again
+				Beyond: b.beyond, Stays: keeps && (b.kept != 0 && at.Sub(b.kept) < keepFor || b.Unended(h.life.closing)), // otherwise ended jobs would run again
 			})
 		}
 	}
 	gone, stay := p.GiveUp(held, n)
 	for _, divided := range gone {
-		w.leave(q.blocks[divided])
+		h.leave(q.blocks[divided])
 	}
 	return stay
 }
@@ -314,77 +310,69 @@ const (
 )
 
 // leave stops starting jobs of a block, and checks out those that run. mu is held.
-func (w *Worker) leave(b *tenure) {
+func (h *holder) leave(b *tenure) {
 	b.Leaving, b.leaves = true, instant.Now()
 	b.q.recheck()
-	for j := range b.AllSeen() {
-		if d := deliveryOf(j); j.InPlace() && !w.opt.AtMostOnce && b.mayLeave(d, b.leaves) {
-			w.checkOut(d, d.Crashes)
-		}
-	}
+	h.tenants.checkOutAll(b, b.leaves)
 }
 
 // remain resumes a block that was to be handed over and does not become idle, because a running
 // job cannot be checked out. mu is held.
-func (w *Worker) remain(b *tenure, at instant.Instant) {
-	if w.closing || w.lease.drained != nil {
+func (h *holder) remain(b *tenure, at instant.Instant) {
+	if h.life.closing || h.lease.drained != nil {
 		return
 	}
 	b.Leaving, b.kept, b.beyond, b.heir = false, at, false, ""
-	w.offer(b, b.Count)
-	w.suspectMore()
-	w.enlist(b)
+	h.tenants.offer(b, b.Count)
+	h.tenants.suspectMore()
+	h.enlist(b)
 }
 
 // handOverIdle hands over the marked blocks of some queues in which nothing is under way.
-func (w *Worker) handOverIdle(ctx context.Context, queues ...*workQueue) (failed error) {
-	w.mu.Lock()
+func (h *holder) handOverIdle(ctx context.Context, queues ...*workQueue) (failed error) {
+	h.mu.Lock()
 	var idle []*tenure
 	unstarted := map[*tenure][]int64{}
-	name := w.lease.node
+	name := h.lease.node
 	for _, q := range queues {
 		for _, b := range q.blocks {
 			if !b.Leaving || !b.idle() {
 				continue
 			}
 			b.Gone = true // nothing is read any more
-			w.forsake(b)
+			if ids := h.tenants.moveOut(b); len(ids) > 0 {
+				unstarted[b] = ids
+			}
 			b.Lighten()
 			delete(q.blocks, b.divided)
 			idle = append(idle, b)
-			for j := range b.Unstarted() { // checked out and not started
-				if j.From == tableRunning {
-					w.forgo(deliveryOf(j))
-					unstarted[b] = append(unstarted[b], j.ID)
-				}
-			}
 		}
 	}
-	w.mu.Unlock()
+	h.mu.Unlock()
 	for b, ids := range unstarted {
 		args := store.JobArgs(b.q.id, b.divided, 0, ids)
 		args["node"] = name
-		_, err := w.db.Exec(ctx, store.HandRunning, args)
+		_, err := h.db.Exec(ctx, store.HandRunning, args)
 		failed = errors.Join(failed, err)
 	}
 	if len(idle) > 0 {
-		failed = errors.Join(failed, w.handOver(ctx, idle, name)) // else it is taken away when the lease has ended
+		failed = errors.Join(failed, h.handOver(ctx, idle, name)) // else it is taken away when the lease has ended
 		var told []int
 		for _, b := range idle {
 			told = append(told, b.q.id)
 		}
 		slices.Sort(told)
-		w.c.bells.announce(ctx, slices.Compact(told)...)
+		h.c.bells.announce(ctx, slices.Compact(told)...)
 	}
 	return failed
 }
 
 // handOverAll calls handOverIdle for all queues.
-func (w *Worker) handOverAll(ctx context.Context) {
-	w.mu.Lock()
-	queues := w.queues
-	w.mu.Unlock()
-	if err := w.handOverIdle(ctx, queues...); err != nil {
-		w.log.Warn("handing blocks over failed; others take them when the lease has ended", "err", err)
+func (h *holder) handOverAll(ctx context.Context) {
+	h.mu.Lock()
+	queues := h.queues
+	h.mu.Unlock()
+	if err := h.handOverIdle(ctx, queues...); err != nil {
+		h.log.Warn("handing blocks over failed; others take them when the lease has ended", "err", err)
 	}
 }
