@@ -156,3 +156,16 @@ func (r Results) Unwrap() (errs []error) {
 	}
 	return errs
 }
+
+// errCancelled is the cause of the end of a job's context when its row was removed.
+var errCancelled = fmt.Errorf("%w: it was cancelled", ErrLost)
+
+// ErrTimeout is the cause of the end of a job's context when the job exceeds its timeout.
+var ErrTimeout = errors.New("queue: the job took longer than it may")
+
+// ErrStalled is the cause of the end of a job's context when the job has made no progress for the
+// Stall of its kind's RetryPolicy.
+var ErrStalled = errors.New("queue: the job made no progress")
+
+// errHandedOver is the cause of the end of a job's context when its worker is being stopped.
+var errHandedOver = errors.New("queue: the worker is being stopped")

@@ -113,6 +113,13 @@ func (h blockHost) Shed(j *block.Job) {
 
 func (h blockHost) Owes() { h.b.q.h.enlist(h.b) }
 
+// A FIFO queue has one block, and runs its jobs one after the other as if all of them had the
+// same key. FIFO is a property of a generation of blocks: changing the setting creates a new
+// generation, and jobs enqueued from some moment on belong to it, whoever enqueues them. Its
+// jobs begin when those of earlier generations have ended: see holder_generation.go. So each
+// job runs by the rules that applied when it was enqueued, and no worker has to learn of a
+// change in time. The hold_key of such a job without a key is block.FIFO.
+
 // lineOf returns the sequence of the jobs of a key: see Delivery.line.
 func (b *tenure) lineOf(key string) string {
 	if b.fifo {

@@ -37,7 +37,6 @@ type Worker struct {
 	past    bygones
 	kindHandlers
 	lifetime
-	flush   flusher
 	sweeper sweeper
 
 	steps int // number of steps of the database's clock that its blocks have accounted for
@@ -99,7 +98,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 			},
 		},
 		trialPlaces:  trialPlaces{places: doubtful, lone: newLoneTrials()},
-		kindHandlers: kindHandlers{handlers: map[string]*kindHandler{}, kinds: map[string]string{}},
+		kindHandlers: kindHandlers{handlers: map[string]*kindHandler{}, kinds: kindNames{}},
 		lifetime: lifetime{
 			joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 			hopeless: make(chan struct{}),
@@ -115,7 +114,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 func (w *Worker) assemble() {
 	w.work.L, w.chores.L = &w.mu, &w.mu
 	box := &w.outbox
-	box.core, box.life = &w.core, &w.lifetime
+	box.core, box.life, box.h, box.runs = &w.core, &w.lifetime, &w.holder, w
 	w.tally.core, w.ends.core = &w.core, &w.core
 	w.book.core, w.book.lease = &w.core, &w.lease
 	l := &w.lease
@@ -128,7 +127,7 @@ func (w *Worker) assemble() {
 	h.core, h.life, h.tenants = &w.core, &w.lifetime, w
 	w.limits = limit.NewKeeper(limited{w}, w.log, newTurn().take)
 	w.choice.core = &w.core
-	w.flush = flusher{core: &w.core, known: &w.kindHandlers, choice: &w.choice}
+	w.flush = flusher{core: &w.core, names: w.kinds, choice: &w.choice}
 	w.sweeper = sweeper{core: &w.core, life: &w.lifetime}
 }
 

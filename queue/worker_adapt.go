@@ -4,8 +4,6 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/internal/sqlrun"
-	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // How many jobs a worker reads at once if its options do not say: as many as it begins in
@@ -61,11 +59,4 @@ func (r *batchSize) choose(at instant.Instant, begun, blocks int) {
 	case at.Sub(r.fast) >= slowFor:
 		r.size, r.fast = wanted, at
 	}
-}
-
-// batchStep writes to a block's row how many jobs are read at once.
-func batchStep(t *trip) *sqlrun.Step {
-	return &sqlrun.Step{Stmt: store.NoteBatch, Args: sqlrun.Args{
-		"queue": t.b.q.id, "divided": t.b.divided, "fence": t.b.fence, "node": t.node, "batch": t.plan.Batch,
-	}}
 }

@@ -2,142 +2,13 @@ package queue
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/pace"
-	"github.com/dbcron/dbcron/queue/internal/block"
-	"github.com/dbcron/dbcron/queue/internal/store"
 )
-
-// A table is one of the tables of jobs.
-type table = store.JobTable
-
-const (
-	tableReady   = store.AmongReady
-	tableDelayed = store.AmongDelayed
-	tableRunning = store.AmongRunning
-	tableNone    = store.Nowhere // see Worker.attempt
-)
-
-// A Delivery is a job that a worker has been given to process.
-type Delivery struct {
-	Job
-	ID      int64
-	Attempt int // from 1
-	Crashes int // how many workers have died while running it
-	Stops   int // how many workers in a row were stopped soon after they had begun it: see [HandBack]
-
-	// Callback is the ended group whose callback the job is, or 0. [Client.Results] has the
-	// results of its jobs.
-	Callback int64
-
-	b     *tenure
-	state block.Job // what its block knows of it: where it is, and how far it has come
-	what  verdict   // of an ended job
-	times
-	trial    trialState
-	limiters uint8 // limiters that it has passed and not left
-	ctx      jobContext
-
-	stuck   error            // why it has failed though its handler has not returned; nil: not so
-	ending  *ending          // its outcome, which arrived while something was under way with its row
-	result  []byte           // of a job of a group
-	saved   *Progress        // the last snapshot; nil: there is none
-	reason  string           // why it was discarded
-	refusal *refusal         // the refusal of one of its steps; nil: none
-	earlier []*block.Job     // ended jobs of its key whose acks its transaction writes: see withhold
-	paused  []*block.Refusal // completions whose transactions write its end: see withhold
-	waiter
-}
-
-// times are the instants of an attempt; 0: not yet, or never.
-type times struct {
-	began        instant.Instant
-	over         instant.Instant // end of its timeout
-	progressed   instant.Instant // last progress of its handler
-	late         instant.Instant // when its context ended because of its timeout or Stall
-	stopped      instant.Instant // when its handler returned
-	inPlaceUntil instant.Instant // do not check it out until then
-}
-
-// A waiter is who waits for the fate of a job's outcome.
-type waiter struct {
-	acked chan struct{} // closed when the outcome is committed or refused; nil: nobody waits
-	told  bool          // the fate is known
-	fate  error
-}
-
-// worker returns the worker that has the job.
-func (d *Delivery) worker() *Worker {
-	w, _ := d.b.q.h.tenants.(*Worker)
-	return w
-}
-
-// isStored reports whether the job is in a table: see Worker.attempt. It takes mu.
-func (d *Delivery) isStored() bool {
-	w := d.worker()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return d.state.From != tableNone
-}
-
-// hasEnded reports whether the job has an outcome, or was given up.
-func (d *Delivery) hasEnded() bool { return d.state.HasEnded() }
-
-// discarded reports whether the job's verdict was that it need not be done.
-func (d *Delivery) discarded() bool { return d.hasEnded() && d.what == discard }
-
-// An ending is an outcome that waits for the end of a check-out.
-type ending struct {
-	err    error
-	detail string
-}
-
-// at returns the job's unique identification.
-func (d *Delivery) at() store.JobID { return store.JobID{BlockID: d.b.at(), ID: d.ID} }
-
-// line identifies the sequence in which the job runs: its key, or the whole block if that is
-// FIFO.
-func (d *Delivery) line() string { return d.state.Line }
-
-// comesFrom puts the job, whose public fields are known, into a block; nil: into none.
-func (d *Delivery) comesFrom(b *tenure) {
-	line := d.Key
-	if b != nil {
-		line = b.lineOf(d.Key)
-	}
-	d.b = b
-	d.state = block.Job{ID: d.ID, Priority: d.Priority, Kind: d.Kind, Line: line, Order: d.ID, Of: d, Size: d.bytes()}
-}
-
-// weigh tells the block the size of what the job carries now: a handler may have dropped its payload, or saved its
-// progress. Handlers that have not returned may still write the payload.
-func (d *Delivery) weigh() { d.state.Size = d.bytes() }
-
-// bytes returns the size of the job's payload and its last snapshot.
-func (d *Delivery) bytes() int {
-	n := len(d.Payload)
-	if d.saved != nil {
-		n += len(d.saved.State)
-	}
-	return n
-}
-
-// Enqueued returns when the job was enqueued, by the database's clock.
-func (d *Delivery) Enqueued() time.Time { return store.TimeOf(d.ID) }
-
-// Decode decodes the JSON payload into v. A further attempt would not cure its error, which marks
-// the job as dead: handlers may return it as it is.
-func (d *Delivery) Decode(v any) error {
-	if err := json.Unmarshal(d.Payload, v); err != nil {
-		return Bury(invalid("payload", "%v", err))
-	}
-	return nil
-}
 
 // Extend gives the attempt more time: from now on its timeout is more, whatever the job, its kind
 // or its queue say, and even if it had none. A handler that is about to do something that takes
@@ -167,93 +38,41 @@ func (d *Delivery) Left() time.Duration {
 	return max(0, w.lease.deadline.Sub(instant.Now()))
 }
 
+// worker returns the worker that has the job.
+func (d *Delivery) worker() *Worker {
+	w, _ := d.b.q.h.tenants.(*Worker)
+	return w
+}
+
+// isStored reports whether the job is in a table: see Worker.attempt. It takes mu.
+func (d *Delivery) isStored() bool {
+	w := d.worker()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return d.state.From != tableNone
+}
+
+// SetResult sets the job's result, as JSON, for the callback of its group. It is stored when the
+// job is done. The last call counts.
+func (d *Delivery) SetResult(v any) error {
+	if d.Group == 0 {
+		return invalid("result", "the job is of no group, so that nobody would read it")
+	}
+	text, err := jobfield.EncodeResult(v)
+	if err != nil {
+		return invalid("result", "%v", err)
+	}
+	w := d.worker()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d.result = text
+	return nil
+}
+
 // moment releases mu for a moment. mu is held.
 func (w *Worker) moment(ctx context.Context) error {
 	w.mu.Unlock()
 	defer w.mu.Lock()
 	pace.Sleep(ctx, time.Millisecond)
 	return ctx.Err()
-}
-
-// A jobContext is a job's context. It creates a real context on first use, since most handlers
-// of small jobs never use theirs.
-type jobContext struct {
-	base context.Context
-
-	mu     sync.Mutex
-	std    context.Context
-	cancel context.CancelCauseFunc
-	cause  error
-	over   bool
-}
-
-// real returns the real context.
-func (c *jobContext) real() context.Context {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.std == nil {
-		c.std, c.cancel = context.WithCancelCause(c.base)
-		if c.over {
-			c.cancel(c.cause)
-		}
-	}
-	return c.std
-}
-
-// end cancels the context, at the latest when the handler has returned.
-func (c *jobContext) end(cause error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.over {
-		return
-	}
-	c.over, c.cause = true, cause
-	if c.cancel != nil {
-		c.cancel(cause)
-	}
-}
-
-// ended reports whether the context was cancelled.
-func (c *jobContext) ended() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.over
-}
-
-func (c *jobContext) Deadline() (time.Time, bool) { return c.base.Deadline() }
-func (c *jobContext) Done() <-chan struct{}       { return c.real().Done() }
-func (c *jobContext) Value(key any) any           { return c.real().Value(key) }
-
-func (c *jobContext) Err() error {
-	c.mu.Lock()
-	if c.std == nil && !c.over {
-		c.mu.Unlock()
-		return c.base.Err()
-	}
-	c.mu.Unlock()
-	return c.real().Err()
-}
-
-// deliveryOf returns the worker's view of a job of its blocks.
-func deliveryOf(j *block.Job) *Delivery {
-	d, _ := j.Of.(*Delivery)
-	return d
-}
-
-// deliveriesOf does so for a list.
-func deliveriesOf(list []*block.Job) []*Delivery {
-	all := make([]*Delivery, len(list))
-	for i, j := range list {
-		all[i] = deliveryOf(j)
-	}
-	return all
-}
-
-// jobsOf returns the blocks' view of jobs.
-func jobsOf(list []*Delivery) []*block.Job {
-	all := make([]*block.Job, len(list))
-	for i, d := range list {
-		all[i] = &d.state
-	}
-	return all
 }

@@ -13,9 +13,6 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// errHandedOver is the cause of the end of a job's context when its worker is being stopped.
-var errHandedOver = errors.New("queue: the worker is being stopped")
-
 // drain ends the worker's work: see Run.
 func (w *Worker) drain(ctx context.Context) {
 	w.mu.Lock()

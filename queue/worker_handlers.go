@@ -52,8 +52,8 @@ type kindHandlers struct {
 	handlers   map[string]*kindHandler
 	others     *kindHandler // for all other kinds; nil: see BuryUnknown
 	middleware []Middleware
-	kinds      map[string]string // their names, each stored once
-	gathers    int               // number of incomplete batches
+	kinds      kindNames
+	gathers    int // number of incomplete batches
 }
 
 // Use adds middleware around all handlers that are set after the call, the first outermost.

@@ -17,13 +17,6 @@ import (
 // worker, and to the dead ones and back. A ready job has none, since it has not begun: a job
 // that stores progress is checked out first.
 
-// A Progress is a snapshot of a job's progress.
-type Progress struct {
-	State   []byte // what the next attempt needs to continue from here: any bytes, up to 1 MiB
-	Percent int    // how much is done, 1 to 100; 0: unknown
-	Message string // for people; cut after about 1000 bytes
-}
-
 // longestState is the maximum size of a state in bytes.
 const longestState = 1 << 20
 
@@ -169,14 +162,6 @@ func (w *Worker) claimRow(ctx context.Context, d *Delivery) (node string, err er
 }
 
 func lostJob(d *Delivery) error { return fmt.Errorf("%w: job %d", ErrLost, d.ID) }
-
-// progressOf returns the stored progress of a job; nil: none.
-func progressOf(j *store.Job) *Progress {
-	if j.Progress == nil {
-		return nil
-	}
-	return &Progress{State: j.Progress.State, Percent: j.Progress.Percent, Message: j.Progress.Message}
-}
 
 // orNil returns NULL for no bytes.
 func orNil(b []byte) any {

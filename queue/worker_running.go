@@ -3,7 +3,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -136,9 +135,6 @@ func (box *outbox) cancelRemoved(q *workQueue, out map[store.JobID]*Delivery, ro
 		}
 	}
 }
-
-// errCancelled is the cause of the end of a job's context when its row was removed.
-var errCancelled = fmt.Errorf("%w: it was cancelled", ErrLost)
 
 // disown hands over checked-out jobs that belong to this worker by their rows, and that it does
 // not know of: the answer to their check-out was lost, or their block was lost before they began.

@@ -33,33 +33,6 @@ import (
 // A worker whose jobs are isolated suspects none. Nor does one that removes jobs before they
 // begin: such a job cannot come back.
 
-// A trial says why a job must prove itself.
-type trial uint8
-
-const (
-	trusted   trial = iota // no trial, or a passed one
-	suspected              // a worker that died may have read it
-	survivor               // it had been running for long when its worker died
-	accused                // it was on trial when its worker died
-	trials
-)
-
-// A trialState is how a job stands on trial.
-type trialState struct {
-	why     trial
-	atLimit bool // it has given up its place, and waits for a limit
-	unbegun bool // it had a slot, waited there to run alone, and ended without
-}
-
-// The states of a checked out job's row.
-const (
-	rowRunning = "running" // and trusted
-	rowSuspect = "suspect" // on trial
-	rowAlone   = "alone"   // on trial, and nothing else on trial or unproven runs in its worker
-	rowHanded  = "handed"  // its worker has ended, and has left it to others
-	rowStuck   = "stuck"   // trusted, and its handler has not returned in time: see worker_stuck.go
-)
-
 const (
 	// doubtful is the most suspected jobs that run at a time, and the most survivors: enough for
 	// a commit to serve many, since all that a dead worker may have begun is checked out first.
@@ -98,14 +71,6 @@ func (w *Worker) trialOf(q *workQueue, r runningRow) trial {
 
 // tryAs puts the job on trial, or ends its trial. mu is held.
 func (d *Delivery) tryAs(why trial) { d.trial.why, d.state.Tried = why, why != trusted }
-
-// state returns the state for the row of a job that is about to run.
-func (t trial) state() string {
-	if t == trusted {
-		return rowRunning
-	}
-	return rowSuspect
-}
 
 // admits reports whether a job may come on trial that does not have to run alone. While such a
 // job waits none does, since it would be suspected again if that job ended the worker. mu is held.

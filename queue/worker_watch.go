@@ -11,13 +11,6 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
-// ErrTimeout is the cause of the end of a job's context when the job exceeds its timeout.
-var ErrTimeout = errors.New("queue: the job took longer than it may")
-
-// ErrStalled is the cause of the end of a job's context when the job has made no progress for the
-// Stall of its kind's RetryPolicy.
-var ErrStalled = errors.New("queue: the job made no progress")
-
 // watchEvery is the interval between checks of running jobs; one timer serves all.
 const watchEvery = 50 * time.Millisecond
 

@@ -51,11 +51,22 @@ type tripResult struct {
 	found       block.Found
 }
 
-// An outbox holds what is still to be written: the blocks with ended or moved jobs, refused
+// Runs are the attempts at jobs, as the outbox sees them. mu is held.
+type runs interface {
+	checkedOut(m *move, node string) // a job has a row of its own now, under a name of the worker
+	freed(d *Delivery)               // a job that was to have one runs on in its place
+	undone(moves []*move)            // moves that were not written, of a block that is gone
+	forgo(d *Delivery)               // a checked out job has not started, and is somebody else's
+	supersede(d *Delivery)           // a job was read
+}
+
+// An outbox holds what is still to be written, and writes it: the ends of jobs, their moves, refused
 // outcomes, the rows that belong to this worker, and counters.
 type outbox struct {
 	*core
 	life *lifetime
+	h    *holder
+	runs runs
 
 	remnants map[*tenure]bool          // blocks that are gone, with unwritten outcomes
 	out      map[store.JobID]*Delivery // checked out jobs whose rows have this worker's present name
@@ -64,60 +75,61 @@ type outbox struct {
 	ends     concluder
 	book     refusalBook
 	tally    tally
+	flush    flusher
 }
 
 // flushBlocks serves the blocks that need it, one after the other.
-func (w *Worker) flushBlocks(ctx context.Context) {
-	trouble := trouble.New(w.log, "reading and writing jobs")
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (box *outbox) flushBlocks(ctx context.Context) {
+	trouble := trouble.New(box.log, "reading and writing jobs")
+	box.mu.Lock()
+	defer box.mu.Unlock()
 	for {
-		for len(w.serve) == 0 && !w.stopped {
-			w.chores.Wait()
+		for len(box.h.serve) == 0 && !box.life.stopped {
+			box.h.chores.Wait()
 		}
-		if w.stopped {
+		if box.life.stopped {
 			return
 		}
-		trouble.Note(w.serveNext(ctx))
-		w.tellClosing()
+		trouble.Note(box.serveNext(ctx))
+		box.h.tenants.tellClosing()
 	}
 }
 
 // serveNext serves the next block that needs it. mu is held, but not during statements.
-func (w *Worker) serveNext(ctx context.Context) error {
-	b := w.neediest()
+func (box *outbox) serveNext(ctx context.Context) error {
+	b := box.h.neediest()
 	b.queued, b.Serving = false, true
-	t := w.planTrip(b)
-	w.mu.Unlock()
-	err := w.flush.makeTrip(ctx, t)
-	w.mu.Lock()
+	t := box.planTrip(b)
+	box.mu.Unlock()
+	err := box.flush.makeTrip(ctx, t)
+	box.mu.Lock()
 	b.Serving = false
-	w.apply(t, err)
+	box.apply(t, err)
 	return err
 }
 
 // planTrip determines the work for a block. mu is held.
-func (w *Worker) planTrip(b *tenure) *trip {
-	t := &trip{b: b, node: w.lease.node, keyed: b.Keyed, keep: b.q.set.KeepDone, at: instant.Now()}
-	t.plan = b.Plan(w.now(t.at))
+func (box *outbox) planTrip(b *tenure) *trip {
+	t := &trip{b: b, node: box.h.lease.node, keyed: b.Keyed, keep: b.q.set.KeepDone, at: instant.Now()}
+	t.plan = b.Plan(box.h.now(t.at))
 	for _, s := range t.plan.Behind {
 		m, _ := s.Move.(*move)
-		w.setAside(refusedEnd{d: deliveryOf(s.Job), move: m})
+		box.setAside(refusedEnd{d: deliveryOf(s.Job), move: m})
 	}
 	t.acks = deliveriesOf(t.plan.Acks)
 	t.moves = movesOf(t.plan.Moves)
 	t.tied = t.keep > 0 || slices.ContainsFunc(t.acks, (*Delivery).tied)
-	t.sentinels = w.flush.wantsSentinels(b)
+	t.sentinels = box.flush.wantsSentinels(b)
 	return t
 }
 
 // apply records what a round has done. mu is held.
-func (w *Worker) apply(t *trip, err error) {
+func (box *outbox) apply(t *trip, err error) {
 	b := t.b
 	defer b.q.recheck()
-	w.recordWritten(t)
+	box.recordWritten(t)
 	if err != nil {
-		w.failedTrip(t, err)
+		box.failedTrip(t, err)
 		return
 	}
 	b.failures = 0
@@ -125,47 +137,47 @@ func (w *Worker) apply(t *trip, err error) {
 		b.Batch, b.Says = t.plan.Batch, t.plan.Batch
 	}
 	if len(b.Refusals) == 0 {
-		delete(w.remnants, b)
+		delete(box.remnants, b)
 	}
 	if b.Gone {
-		w.enlist(b)
+		box.h.enlist(b)
 		return
 	}
 	for _, h := range t.plan.Gone {
 		b.Release(h.Line, h.ID)
-		w.offer(b, 1)
+		box.h.tenants.offer(b, 1)
 	}
-	w.recordRead(t)
+	box.recordRead(t)
 	if b.Doubted() > 0 {
-		w.suspectMore()
+		box.h.tenants.suspectMore()
 	}
-	w.enlist(b)
+	box.h.enlist(b)
 	if b.Leaving && b.idle() {
-		w.nudge()
+		box.h.nudge()
 	}
-	w.nudgeIfExhausted(b)
+	box.h.nudgeIfExhausted(b)
 }
 
 // recordWritten records the outcomes that a round has written, even if it failed later on. mu is held.
-func (w *Worker) recordWritten(t *trip) {
+func (box *outbox) recordWritten(t *trip) {
 	t.b.Returned()
-	w.recordEnds(t)
-	w.recordDeletions(t)
+	box.recordEnds(t)
+	box.recordDeletions(t)
 	for _, m := range t.moved {
-		w.moved(m, t.node)
+		box.moved(m, t.node)
 	}
 	for _, x := range t.refused {
-		w.setAside(x)
+		box.setAside(x)
 	}
 	for _, d := range t.passed {
 		t.b.NoteRead(&d.state)
 	}
-	w.recordConsumed(t)
+	box.recordConsumed(t)
 }
 
 // recordRead takes in the jobs that a round has read, and forgets those that are there no more. mu is
 // held.
-func (w *Worker) recordRead(t *trip) {
+func (box *outbox) recordRead(t *trip) {
 	b, f := t.b, &t.found
 	b.ForgetDeleted(t.plan)
 	f.Fresh, f.Ripe = jobsOf(t.fresh), jobsOf(t.ripe)
@@ -173,30 +185,30 @@ func (w *Worker) recordRead(t *trip) {
 	b.Sift(t.plan, f)
 	for _, list := range [][]*block.Job{f.Fresh, f.Ripe} {
 		for _, j := range list {
-			w.supersede(deliveryOf(j))
-			if w.opt.AtMostOnce {
-				w.ends.noteEnd(deliveryOf(j).Group)
+			box.runs.supersede(deliveryOf(j))
+			if box.opt.AtMostOnce {
+				box.ends.noteEnd(deliveryOf(j).Group)
 			}
 		}
 	}
 	took := b.Take(t.plan, f, instant.Now(), since(t.at))
 	for _, j := range took.Late {
-		w.tally.countLate(deliveryOf(j), reading{w.c.clock.skew(), t.at})
+		box.tally.countLate(deliveryOf(j), reading{box.c.clock.skew(), t.at})
 	}
 	for _, j := range took.Lost {
-		w.forgo(deliveryOf(j))
+		box.runs.forgo(deliveryOf(j))
 	}
-	w.offer(b, took.Fresh+len(t.plan.Loads))
+	box.h.tenants.offer(b, took.Fresh+len(t.plan.Loads))
 }
 
 // failedTrip keeps the unwritten work of a round for the next one. mu is held.
-func (w *Worker) failedTrip(t *trip, err error) {
+func (box *outbox) failedTrip(t *trip, err error) {
 	b := t.b
 	if errors.Is(err, errBlockLost) {
-		w.drop(b, ErrLost)
+		box.h.tenants.drop(b, ErrLost)
 		b.TakeBack(jobsOf(t.acks), nil, nil) // deleting done jobs is right in any case
-		w.undone(t.moves)
-		w.enlistGone(b)
+		box.runs.undone(t.moves)
+		box.enlistGone(b)
 		return
 	}
 	b.TakeBack(jobsOf(t.acks), blockMoves(t.moves), t.plan.Gone)
@@ -204,7 +216,7 @@ func (w *Worker) failedTrip(t *trip, err error) {
 	b.Reads.Distrust()
 	b.retryAt = instant.Now().Add(min(time.Duration(50<<min(b.failures, 6))*time.Millisecond, 2*time.Second))
 	if b.Gone {
-		w.remnants[b] = true
+		box.remnants[b] = true
 	}
 	// watch enlists it again
 }
@@ -219,22 +231,22 @@ func (box *outbox) enlistGone(b *tenure) {
 }
 
 // recordEnds records the deleted jobs. mu is held.
-func (w *Worker) recordEnds(t *trip) {
+func (box *outbox) recordEnds(t *trip) {
 	if len(t.ended) == 0 {
 		return
 	}
-	b, at := t.b, w.c.clock.reading()
+	b, at := t.b, box.c.clock.reading()
 	for _, d := range t.ended {
-		held := w.opt.AckEach || d.refusal != nil // the key's next job
-		here := !w.exact || t.deleted[d.ID]
+		held := box.opt.AckEach || d.refusal != nil // the key's next job
+		here := !box.exact || t.deleted[d.ID]
 		if here {
-			w.conclude(d, at, done, nil, 0)
+			box.conclude(d, at, done, nil, 0)
 		} else {
-			w.conclude(d, at, lost, ErrLost, 0)
+			box.conclude(d, at, lost, ErrLost, 0)
 		}
 		b.Deleted(&d.state, held, here)
 		if held && here {
-			w.offer(b, 1)
+			box.h.tenants.offer(b, 1)
 		}
 	}
 	clear(t.ended) // release the memory of jobs that are done

@@ -16,7 +16,7 @@ import (
 // at which jobs a block already has.
 type flusher struct {
 	*core
-	known  *kindHandlers
+	names  kindNames
 	choice *kindChoice
 }
 
@@ -339,4 +339,11 @@ func (k *kindChoice) leavesRow(b *tenure, d *Delivery) bool {
 		b.barred[line] = true
 	}
 	return true
+}
+
+// batchStep writes to a block's row how many jobs are read at once.
+func batchStep(t *trip) *sqlrun.Step {
+	return &sqlrun.Step{Stmt: store.NoteBatch, Args: sqlrun.Args{
+		"queue": t.b.q.id, "divided": t.b.divided, "fence": t.b.fence, "node": t.node, "batch": t.plan.Batch,
+	}}
 }

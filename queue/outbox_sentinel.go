@@ -42,13 +42,13 @@ func (f *flusher) placeSentinels(ctx context.Context, t *trip) {
 }
 
 // recordDeletions counts the rows that a round has deleted. mu is held.
-func (w *Worker) recordDeletions(t *trip) {
+func (box *outbox) recordDeletions(t *trip) {
 	b := t.b
 	if t.sentinels {
 		b.deleted, b.sentinels = 0, t.placed
 	}
 	b.deleted += len(t.ended) + len(t.moved)
-	if w.opt.AtMostOnce { // it deletes what it reads
+	if box.opt.AtMostOnce { // it deletes what it reads
 		b.deleted += len(t.fresh) + len(t.ripe)
 	}
 }

@@ -222,35 +222,35 @@ func (f *flusher) tryAgain(ctx context.Context, t *trip) error {
 }
 
 // setAside records refused steps. mu is held.
-func (w *Worker) setAside(x refusedEnd) {
+func (box *outbox) setAside(x refusedEnd) {
 	d, b := x.d, x.d.b
 	out := x.move != nil && x.move.out
 	switch {
 	case out && d.began != 0:
-		w.goOnInPlace(x)
+		box.goOnInPlace(x)
 		return
 	case b.Gone && d.state.From != tableRunning: // the block's present holder runs it again
 		if x.move != nil {
-			w.undone([]*move{x.move})
+			box.runs.undone([]*move{x.move})
 		} else if !x.consumes {
-			w.conclude(d, w.c.clock.reading(), lost, ErrLost, 0)
+			box.conclude(d, box.c.clock.reading(), lost, ErrLost, 0)
 		}
 		return
 	}
-	r := w.book.noteRefused(x)
+	r := box.book.noteRefused(x)
 	b.SetAside(&r.Refusal)
 	switch {
 	case out:
 		d.state.Row = block.RowFree
-		w.parkAtLimit(&d.state)
+		box.h.tenants.parkAtLimit(&d.state)
 	case !x.consumes:
 		b.Unweigh(&d.state)
 		tellWaiter(d, fmt.Errorf("%w: %s", ErrRefused, r.why()))
 	}
-	if w.closing {
+	if box.life.closing {
 		r.Final = true
 		if b.Gone {
-			w.forsake(b)
+			box.forsake(b)
 		}
 	}
 }
@@ -290,14 +290,14 @@ func (r *refusal) why() string {
 
 // goOnInPlace lets a running job continue in place, because its check-out is refused, or would
 // overtake a refused end of its key. mu is held.
-func (w *Worker) goOnInPlace(x refusedEnd) {
+func (box *outbox) goOnInPlace(x refusedEnd) {
 	d := x.d
 	d.inPlaceUntil = instant.Now().Add(firstRefused)
 	if x.err != nil {
-		d.inPlaceUntil = w.book.noteRefused(x).Next
+		d.inPlaceUntil = box.book.noteRefused(x).Next
 	}
-	w.freed(d)
-	w.enlist(d.b)
+	box.runs.freed(d)
+	box.h.enlist(d.b)
 }
 
 // mayLeave reports whether refusals permit checking out a running job: if it left while the end
@@ -308,17 +308,17 @@ func (b *tenure) mayLeave(d *Delivery, at instant.Instant) bool {
 }
 
 // recordConsumed records successful claims of jobs that had been refused. mu is held.
-func (w *Worker) recordConsumed(t *trip) {
+func (box *outbox) recordConsumed(t *trip) {
 	for i, d := range t.consumed {
-		w.relieve(d)
+		box.relieve(d)
 		if t.mine[i] {
-			w.ends.noteEnd(d.Group)
+			box.ends.noteEnd(d.Group)
 			t.b.Add(&d.state)
 		}
 	}
 	if len(t.consumed) > 0 {
 		t.b.Settle()
-		w.offer(t.b, len(t.consumed))
+		box.h.tenants.offer(t.b, len(t.consumed))
 	}
 }
 

@@ -22,7 +22,7 @@ type reader struct {
 // payloads for which there is no room; nil: it keeps all.
 func (f *flusher) reader(stmt *sqlrun.Stmt, b *tenure, limit int, room *block.Allowance) *reader {
 	r := &reader{core: f.core, b: b, rows: store.NewReader(stmt), limit: limit, room: room}
-	r.rows.Kind, r.rows.Text = f.known.kind, r.text
+	r.rows.Kind, r.rows.Text = f.names.kind, r.text
 	if room != nil {
 		r.rows.Keep = r.keeps
 	}
@@ -98,9 +98,12 @@ func jobOf(j *store.Job, queue string) Job {
 	}
 }
 
+// kindNames are the names of the kinds with handlers, each stored once.
+type kindNames map[string]string
+
 // kind returns the shared string of a kind.
-func (known *kindHandlers) kind(name []byte) string {
-	if known, ok := known.kinds[string(name)]; ok {
+func (names kindNames) kind(name []byte) string {
+	if known, ok := names[string(name)]; ok {
 		return known
 	}
 	return string(name)

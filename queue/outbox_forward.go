@@ -18,17 +18,17 @@ import (
 // be enqueued now: a generation must not have to wait for a job that is due in a year. It
 // leaves jobs that are due soon, and retries that hold their keys, since the other jobs of
 // these keys are still here.
-func (w *Worker) forward(ctx context.Context, q *workQueue, to store.Generation, old []store.BlockRow) error {
+func (box *outbox) forward(ctx context.Context, q *workQueue, to store.Generation, old []store.BlockRow) error {
 	for _, r := range old {
-		w.mu.Lock()
-		b, node := q.blocks[r.Divided], w.lease.node
-		w.mu.Unlock()
+		box.mu.Lock()
+		b, node := q.blocks[r.Divided], box.h.lease.node
+		box.mu.Unlock()
 		if b == nil || node == "" {
 			continue
 		}
 		for moved := store.Chunk; moved == store.Chunk && ctx.Err() == nil; {
 			var err error
-			if moved, err = w.forwardPart(ctx, b, to, node); err != nil && !errors.Is(err, errBlockLost) {
+			if moved, err = box.forwardPart(ctx, b, to, node); err != nil && !errors.Is(err, errBlockLost) {
 				return err
 			}
 		}
@@ -44,54 +44,54 @@ type laterRow struct {
 
 // forwardPart moves some jobs of a block, and returns their number. Jobs that the database
 // refuses to move stay, and are tried again later.
-func (w *Worker) forwardPart(ctx context.Context, b *tenure, to store.Generation, node string) (moved int, err error) {
+func (box *outbox) forwardPart(ctx context.Context, b *tenure, to store.Generation, node string) (moved int, err error) {
 	var part []laterRow
 	write := func(only []laterRow) error {
 		var twins []laterRow
-		err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
-			part, twins, err = w.forwardSome(ctx, tx, b, to, node, only)
+		err := box.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) (err error) {
+			part, twins, err = box.forwardSome(ctx, tx, b, to, node, only)
 			return err
 		})
 		if err == nil {
-			w.stickTwins(b, to, twins)
+			box.stickTwins(b, to, twins)
 		}
 		return err
 	}
 	err = write(nil)
-	if !w.refuses(err) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
+	if !box.refuses(err) {
+		box.mu.Lock()
+		defer box.mu.Unlock()
 		for i := range part {
-			w.unstick(b, part[i].id)
+			box.unstick(b, part[i].id)
 		}
 		return len(part), err
 	}
 	all := slices.Clone(part)
-	s := sifter[laterRow]{refuses: w.refuses, write: func(some []laterRow) error {
+	s := sifter[laterRow]{refuses: box.refuses, write: func(some []laterRow) error {
 		err := write(some)
-		w.mu.Lock()
-		defer w.mu.Unlock()
+		box.mu.Lock()
+		defer box.mu.Unlock()
 		for i := range some {
 			if err == nil {
-				w.unstick(b, some[i].id)
+				box.unstick(b, some[i].id)
 			}
 		}
 		return err
 	}, refuse: func(row laterRow, err error) {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.book.stick(b, &row, err)
+		box.mu.Lock()
+		defer box.mu.Unlock()
+		box.book.stick(b, &row, err)
 	}}
 	return 0, s.halve(byKey(all, func(laterRow) string { return "" }), err)
 }
 
 // stickTwins records that jobs cannot be moved yet because another one waits in their new block that has their id.
-func (w *Worker) stickTwins(b *tenure, to store.Generation, twins []laterRow) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (box *outbox) stickTwins(b *tenure, to store.Generation, twins []laterRow) {
+	box.mu.Lock()
+	defer box.mu.Unlock()
 	for i := range twins {
 		r := &twins[i]
-		w.book.stick(b, r, fmt.Errorf("a delayed job has the same id, %d, in block %d, where both belong since the number of blocks was changed: "+
+		box.book.stick(b, r, fmt.Errorf("a delayed job has the same id, %d, in block %d, where both belong since the number of blocks was changed: "+
 			"this one stays in block %d until it is due, or until the other one has gone, and nothing has to be done",
 			r.id, to.Block(r.key, r.id), b.divided))
 	}
@@ -99,7 +99,7 @@ func (w *Worker) stickTwins(b *tenure, to store.Generation, twins []laterRow) {
 
 // forwardSome moves those of a block's jobs that are not due soon, or only the given ones. It leaves
 // out those whose id another one has in their new block.
-func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *tenure, to store.Generation, node string,
+func (box *outbox) forwardSome(ctx context.Context, tx *sqlrun.Session, b *tenure, to store.Generation, node string,
 	only []laterRow,
 ) (moved, twins []laterRow, err error) {
 	args := sqlrun.Args{
@@ -115,7 +115,7 @@ func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *tenure,
 	if err != nil {
 		return nil, nil, err
 	}
-	if all = w.mayMove(b, all, only); len(all) == 0 {
+	if all = box.mayMove(b, all, only); len(all) == 0 {
 		return nil, nil, nil
 	}
 	rows := make([]sqlrun.Args, len(all))
@@ -147,13 +147,13 @@ func (w *Worker) forwardSome(ctx context.Context, tx *sqlrun.Session, b *tenure,
 
 // mayMove leaves out jobs that were refused a moment ago, or that are not among the given ones.
 // It forgets refused jobs that no longer exist.
-func (w *Worker) mayMove(b *tenure, all, only []laterRow) []laterRow {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (box *outbox) mayMove(b *tenure, all, only []laterRow) []laterRow {
+	box.mu.Lock()
+	defer box.mu.Unlock()
 	if only == nil {
-		for id := range w.book.stuck[b] {
+		for id := range box.book.stuck[b] {
 			if !slices.ContainsFunc(all, func(r laterRow) bool { return r.id == id }) {
-				w.unstick(b, id)
+				box.unstick(b, id)
 			}
 		}
 	}
@@ -162,7 +162,7 @@ func (w *Worker) mayMove(b *tenure, all, only []laterRow) []laterRow {
 		if only != nil {
 			return !slices.Contains(only, r)
 		}
-		stuck := w.book.stuck[b][r.id]
+		stuck := box.book.stuck[b][r.id]
 		return stuck != nil && at < stuck.Next
 	})
 }

@@ -163,7 +163,7 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, by blockLease, f *moveG
 			"later": m.delay.Microseconds(), "holds": nil, "halts": m.stops,
 		}
 		if m.holds {
-			row["holds"] = cmp.Or(m.d.Key, fifoHold)
+			row["holds"] = cmp.Or(m.d.Key, block.FIFO)
 		}
 		rows = append(rows, row)
 	}
@@ -226,18 +226,18 @@ func keepOf(q *store.Queue) int64 {
 }
 
 // moved records that a move was committed under a name of this worker. mu is held.
-func (w *Worker) moved(m *move, node string) {
+func (box *outbox) moved(m *move, node string) {
 	d, b := m.d, m.d.b
 	if m.out {
-		w.checkedOut(m, node)
+		box.runs.checkedOut(m, node)
 		return
 	}
-	if at := w.c.clock.reading(); m.here {
-		w.conclude(d, at, m.verdict, m.err, m.delay)
+	if at := box.c.clock.reading(); m.here {
+		box.conclude(d, at, m.verdict, m.err, m.delay)
 	} else {
-		w.conclude(d, at, lost, ErrLost, 0)
+		box.conclude(d, at, lost, ErrLost, 0)
 	}
-	w.logMoved(m)
+	box.logMoved(m)
 	if b.Gone {
 		return
 	}
@@ -246,7 +246,7 @@ func (w *Worker) moved(m *move, node string) {
 	}
 	b.Spare(&d.state)
 	if m.here && m.verdict != buried {
-		w.setDue(b, w.c.clock.now()+m.delay.Microseconds())
+		box.h.setDue(b, box.c.clock.now()+m.delay.Microseconds())
 		if m.holds {
 			b.Part(d.line(), d.ID)
 			return
@@ -256,21 +256,21 @@ func (w *Worker) moved(m *move, node string) {
 		b.ReleaseIfHeld(d.line(), d.ID)
 		return
 	}
-	w.release(d)
+	box.release(d)
 }
 
 // logMoved logs the end of an attempt at a job that is not done. mu is held.
-func (w *Worker) logMoved(m *move) {
+func (box *outbox) logMoved(m *move) {
 	d, level := m.d, slog.LevelInfo
 	if m.verdict == buried || m.stops >= pace.Suspicious {
 		level = slog.LevelWarn
 	}
 	if m.verdict == handed {
-		w.log.Log(context.Background(), level, "job handed back", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt,
+		box.log.Log(context.Background(), level, "job handed back", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt,
 			"stops", m.stops, "again_in", max(0, m.delay), "why", m.reason)
 		return
 	}
-	w.again.Log(level, repeatOf(d, m.reason), "job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
+	box.again.Log(level, repeatOf(d, m.reason), "job failed", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "dead",
 		m.verdict == buried, "again_in", m.delay, "error", m.reason)
 }
 

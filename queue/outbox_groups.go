@@ -7,26 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/trouble"
 )
-
-// SetResult sets the job's result, as JSON, for the callback of its group. It is stored when the
-// job is done. The last call counts.
-func (d *Delivery) SetResult(v any) error {
-	if d.Group == 0 {
-		return invalid("result", "the job is of no group, so that nobody would read it")
-	}
-	text, err := jobfield.EncodeResult(v)
-	if err != nil {
-		return invalid("result", "%v", err)
-	}
-	w := d.worker()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	d.result = text
-	return nil
-}
 
 // A concluder ends the groups whose last jobs a worker has ended. The worker's mutex guards it.
 type concluder struct {
