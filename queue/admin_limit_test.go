@@ -398,7 +398,7 @@ func TestRateOfLatePermits(t *testing.T) {
 			stop2 := start(t, w2)
 			waits := func() bool {
 				l := limitsOf(w2).Of(kind)
-				demand := limited{w2}.Demand(l)
+				demand := limited{&w2.runner}.Demand(l)
 				waiting := demand.Ready
 				for _, n := range demand.Aside {
 					waiting += n

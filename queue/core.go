@@ -44,7 +44,7 @@ type lifetime struct {
 	stopping chan struct{} // closed when the worker is being stopped
 	joined   chan struct{} // closed when the others know of it
 	ended    chan struct{} // closed when nothing more is written
-	hopeless chan struct{} // closed when all slots are stuck: see worker_stuck.go
+	hopeless chan struct{} // closed when all slots are stuck: see runner_stuck.go
 	halt     stopping
 }
 

@@ -245,7 +245,7 @@ const (
 	rowSuspect = "suspect" // on trial
 	rowAlone   = "alone"   // on trial, and nothing else on trial or unproven runs in its worker
 	rowHanded  = "handed"  // its worker has ended, and has left it to others
-	rowStuck   = "stuck"   // trusted, and its handler has not returned in time: see worker_stuck.go
+	rowStuck   = "stuck"   // trusted, and its handler has not returned in time: see runner_stuck.go
 )
 
 // state returns the state for the row of a job that is about to run.

@@ -374,8 +374,8 @@ func countsOf(ready, delayed, running, dead, limit int) admin.Counts {
 	return admin.Counts{Ready: ready, Delayed: delayed, Running: running, Dead: dead, Limit: limit}
 }
 
-// workerOf returns the worker that holds a block.
-func workerOf(b *tenure) *Worker { return b.q.h.tenants.(*Worker) }
+// runnerOf returns who runs the jobs of a block.
+func runnerOf(b *tenure) *runner { return b.q.h.tenants.(*runner) }
 
 // bareWorker returns a worker without a database, whose parts know each other.
 func bareWorker(opt WorkerOptions) *Worker {

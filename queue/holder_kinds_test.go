@@ -111,7 +111,7 @@ func TestKindsBehindALimit(t *testing.T) {
 			return p.done[ids[0]]+p.done[ids[1]]+p.done[ids[2]] == 3
 		})
 		own := limitsOf(w).Own()
-		if d := (limited{w}).Demand(own); own == nil || d.Ready != 0 || len(d.Aside) != 0 {
+		if d := (limited{&w.runner}).Demand(own); own == nil || d.Ready != 0 || len(d.Aside) != 0 {
 			t.Error("it needs permits for jobs of others")
 		}
 	})

@@ -68,7 +68,7 @@ var errLate = errors.New("the database granted the lease too late")
 
 // enter registers the worker under a new name. What it leases from then on belongs to it for as
 // long as it renews its lease in time. It ends its previous name first, which tells others that it
-// lives: see worker_return.go. If the database keeps it waiting, the time of the new lease runs
+// lives: see runner_return.go. If the database keeps it waiting, the time of the new lease runs
 // meanwhile, so it tries again.
 func (l *nodeLease) enter(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.patience())

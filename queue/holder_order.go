@@ -7,7 +7,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
-// Which blocks of a queue have the oldest jobs, and whether these wait for blocks that are about to be read: see worker_order.go.
+// Which blocks of a queue have the oldest jobs, and whether these wait for blocks that are about to be read: see holder_order.go.
 
 // Spot returns the block's position among those of its queue that have ready jobs.
 func (b *tenure) Spot() *block.Spot { return &b.spot }

@@ -32,7 +32,7 @@ type tenure struct {
 	accused int    // from its row: how many of its workers died in a row
 	stuck   int    // number of delayed jobs that cannot be moved to another block
 
-	deleted   int  // jobs deleted by this worker: see worker_sentinel.go
+	deleted   int  // jobs deleted by this worker: see outbox_sentinel.go
 	sentinels bool // the sentinels are there
 
 	forKind string          // according to its row: see holder_kinds.go

@@ -31,7 +31,7 @@ func ready(b *tenure, id int64) *Delivery {
 // A worker that renewed its lease late, but has it again, continues with what it has read.
 func TestReadyAfterALateRenewal(t *testing.T) {
 	b := newBlock(100)
-	w := workerOf(b)
+	w := runnerOf(b)
 	w.chores.L, w.work.L = &w.mu, &w.mu
 	w.queues = []*workQueue{b.q}
 	w.lease.deadline = 0
@@ -50,9 +50,8 @@ func TestReadyAfterALateRenewal(t *testing.T) {
 // came from was lost.
 func TestMovesOutliveTheBlock(t *testing.T) {
 	b := newBlock(100)
-	w := workerOf(b)
+	w := runnerOf(b)
 	w.log = quiet()
-	w.assemble()
 	own, of := ready(b, 1), ready(b, 2)
 	own.state.From = tableRunning
 	own.state.Phase, of.state.Phase = block.PhaseEnded, block.PhaseEnded
@@ -65,7 +64,7 @@ func TestMovesOutliveTheBlock(t *testing.T) {
 // Without the lease a flusher reads nothing, so a block is not served again and again until the loss is noticed.
 func TestNothingIsWantedWithoutTheLease(t *testing.T) {
 	b := newBlock(100)
-	w := workerOf(b)
+	w := runnerOf(b)
 	at := instant.Now()
 	if !b.wants(at) {
 		t.Error("with the lease, nothing is wanted of a block that was not read yet")
@@ -85,9 +84,8 @@ func TestNothingIsWantedWithoutTheLease(t *testing.T) {
 func TestMovesOutliveAPause(t *testing.T) {
 	for _, byTrip := range []bool{false, true} {
 		b := newBlock(100)
-		w := workerOf(b)
+		w := runnerOf(b)
 		w.log = quiet()
-		w.assemble()
 		own, done := ready(b, 1), ready(b, 2)
 		own.state.From = tableRunning
 		own.state.Phase, done.state.Phase = block.PhaseEnded, block.PhaseEnded

@@ -251,3 +251,16 @@ func (box *outbox) recordEnds(t *trip) {
 	}
 	clear(t.ended) // release the memory of jobs that are done
 }
+
+// serveAll reads and writes everything pending.
+func (box *outbox) serveAll(ctx context.Context) error {
+	box.mu.Lock()
+	defer box.mu.Unlock()
+	for len(box.h.serve) > 0 {
+		// Retry a failed block after a moment, if that makes sense.
+		if err := box.serveNext(ctx); err != nil && !box.db.Dialect.Retryable(err) {
+			return err
+		}
+	}
+	return nil
+}

@@ -306,7 +306,7 @@ type runningRow struct {
 	id                 int64
 	kind               string
 	key, state, lockBy string
-	charged            string // whose losses count in crashes: see worker_return.go
+	charged            string // whose losses count in crashes: see runner_return.go
 	crashes, losses    int
 	live, inTime, left bool
 }

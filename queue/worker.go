@@ -21,25 +21,12 @@ type Worker struct {
 	core
 
 	holder
-	slow       time.Duration // after this time a job is checked out
-	proven     time.Duration // after this time it is trusted: see worker_suspect.go
-	appeal     time.Duration // how long a job waits before it is dead for deaths: see worker_return.go
-	returns    time.Duration // how long a handler may take to return: see worker_stuck.go
-	starves    time.Duration // how long handlers may wait for connections: see worker_starved.go
-	miscounted func(was, is int)
-
 	// Each subject has a struct, with the methods that need no more than its fields. The mutex
 	// of core guards them all.
-	handlerSlots
-	trialPlaces
 	outbox
-	starved starvation
-	past    bygones
-	kindHandlers
+	runner
 	lifetime
 	sweeper sweeper
-
-	steps int // number of steps of the database's clock that its blocks have accounted for
 }
 
 // Worker returns a Worker. Register handlers, then call Run.
@@ -85,9 +72,13 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 			},
 			reads: reads, rotate: share.Rotation, patience: patience,
 		},
-		slow: slow, proven: provenAfter, appeal: appealFor,
-		returns: returnGrace, starves: starvedAfter, miscounted: miscounted,
-		handlerSlots: handlerSlots{taken: map[*Delivery]bool{}},
+		runner: runner{
+			slow: slow, proven: provenAfter, appeal: appealFor,
+			returns: returnGrace, starves: starvedAfter, miscounted: miscounted,
+			handlerSlots: handlerSlots{taken: map[*Delivery]bool{}},
+			trialPlaces:  trialPlaces{places: doubtful, lone: newLoneTrials()},
+			kindHandlers: kindHandlers{handlers: map[string]*kindHandler{}, kinds: kindNames{}},
+		},
 		outbox: outbox{
 			out: map[store.JobID]*Delivery{}, rows: map[store.JobID]*Delivery{}, remnants: map[*tenure]bool{},
 			tally: tally{turn: newTurn(), counts: map[countKey]*count{}},
@@ -97,8 +88,6 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 				gone: map[store.JobID]string{}, wake: make(chan struct{}, 1),
 			},
 		},
-		trialPlaces:  trialPlaces{places: doubtful, lone: newLoneTrials()},
-		kindHandlers: kindHandlers{handlers: map[string]*kindHandler{}, kinds: kindNames{}},
 		lifetime: lifetime{
 			joined: make(chan struct{}), ended: make(chan struct{}), shared: make(chan struct{}), stopping: make(chan struct{}),
 			hopeless: make(chan struct{}),
@@ -114,7 +103,7 @@ func (c *Client) Worker(opt WorkerOptions) (*Worker, error) {
 func (w *Worker) assemble() {
 	w.work.L, w.chores.L = &w.mu, &w.mu
 	box := &w.outbox
-	box.core, box.life, box.h, box.runs = &w.core, &w.lifetime, &w.holder, w
+	box.core, box.life, box.h, box.runs = &w.core, &w.lifetime, &w.holder, &w.runner
 	w.tally.core, w.ends.core = &w.core, &w.core
 	w.book.core, w.book.lease = &w.core, &w.lease
 	l := &w.lease
@@ -124,8 +113,10 @@ func (w *Worker) assemble() {
 		w.limits.Wake()
 	}
 	h := &w.holder
-	h.core, h.life, h.tenants = &w.core, &w.lifetime, w
-	w.limits = limit.NewKeeper(limited{w}, w.log, newTurn().take)
+	h.core, h.life, h.tenants = &w.core, &w.lifetime, &w.runner
+	run := &w.runner
+	run.core, run.lifetime, run.holder, run.outbox = &w.core, &w.lifetime, h, box
+	w.limits = limit.NewKeeper(limited{&w.runner}, w.log, newTurn().take)
 	w.choice.core = &w.core
 	w.flush = flusher{core: &w.core, names: w.kinds, choice: &w.choice}
 	w.sweeper = sweeper{core: &w.core, life: &w.lifetime}
@@ -215,15 +206,4 @@ func (w *Worker) run(ctx context.Context, handlers int) error {
 	w.again.Flush()
 	close(w.ended)
 	return err
-}
-
-// offer adds a block to those with ready jobs, if it has any, and wakes as many handlers as it
-// has jobs. mu is held.
-func (slots *handlerSlots) offer(b *tenure, jobs int) {
-	if b.Startable() {
-		slots.list(b)
-	}
-	for range min(jobs, slots.idle) {
-		slots.work.Signal()
-	}
 }

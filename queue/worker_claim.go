@@ -28,10 +28,10 @@ import (
 // AttemptLimit returns the number of failed attempts after which the job is dead, from the job or its
 // queue.
 func (d *Delivery) AttemptLimit() int {
-	w := d.worker()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.policy(d).MaxAttempts
+	run := d.runner()
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	return run.policy(d).MaxAttempts
 }
 
 var claimedStatements = map[table]*sqlrun.Stmt{

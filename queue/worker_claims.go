@@ -27,11 +27,11 @@ type ClaimOutcome struct {
 
 // Claim returns what another process needs to record the outcome of a received job.
 func (d *Delivery) Claim() Claim {
-	w := d.worker()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	run := d.runner()
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	return Claim{
-		Node: w.lease.node, Queue: d.Queue, Block: d.b.divided, Fence: d.b.fence, Priority: d.Priority,
+		Node: run.lease.node, Queue: d.Queue, Block: d.b.divided, Fence: d.b.fence, Priority: d.Priority,
 		Job: d.ID, Attempt: d.Attempt, Group: d.Group != 0,
 	}
 }

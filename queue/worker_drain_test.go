@@ -77,8 +77,8 @@ func TestRunOnce(t *testing.T) {
 
 // isOut reports whether a job has a row of its own.
 func (d *Delivery) isOut() bool {
-	d.worker().mu.Lock()
-	defer d.worker().mu.Unlock()
+	d.runner().mu.Lock()
+	defer d.runner().mu.Unlock()
 	return d.state.From == tableRunning
 }
 

@@ -1,76 +1,16 @@
 package queue
 
 import (
-	"context"
+	"cmp"
 	"maps"
 	"slices"
-	"time"
 
-	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/share"
 )
 
-// A Handler processes a job. Its return value is the job's outcome: nil, an error, or the result
-// of RetryAfter, Snooze, Discard or Bury. ctx ends when the job's timeout is over, when the job
-// no longer belongs to this worker, and when the worker has been stopped and its grace is over;
-// its cause says which.
-type Handler func(ctx context.Context, d *Delivery) error
-
-// A kindHandler processes the jobs of a kind.
-type kindHandler struct {
-	one   Handler
-	many  BatchHandler
-	batch BatchOptions
-	retry RetryPolicy
-
-	gathered []*gathering // incomplete batches
-	full     int          // number of batches that need not wait
-}
-
-// A RetryPolicy overrides the queue's policy for a kind. Zero fields keep the queue's settings.
-type RetryPolicy struct {
-	MaxAttempts int           // failed attempts after which a job is dead
-	Delay       time.Duration // delay before the second attempt; doubles with each further one
-	MaxDelay    time.Duration // maximum delay between two attempts
-	Timeout     time.Duration // of an attempt, unless the job has one of its own; the handler has to heed its context
-
-	// Stall is how long an attempt may go without progress. Its context then ends with
-	// [ErrStalled], and whatever the handler returns after that counts as a failure, so the job
-	// is retried. Each call of [Delivery.SetProgress] or [Checkpoint] is progress. Zero means no
-	// limit.
-	Stall time.Duration
-
-	// Backoff, if set, returns the delay after a failed attempt (from 1) that ended with err,
-	// instead of Delay and MaxDelay. It may be called concurrently. It is not called where the
-	// handler has decided itself: see [RetryAfter].
-	Backoff func(attempt int, err error) time.Duration
-}
-
-// kindHandlers has the handlers by kind. They do not change once the worker runs.
-type kindHandlers struct {
-	handlers   map[string]*kindHandler
-	others     *kindHandler // for all other kinds; nil: see BuryUnknown
-	middleware []Middleware
-	kinds      kindNames
-	gathers    int // number of incomplete batches
-}
-
 // Use adds middleware around all handlers that are set after the call, the first outermost.
 func (w *Worker) Use(m ...Middleware) { w.middleware = append(w.middleware, m...) }
-
-// wrapped wraps a handler in the middleware. The worker's mutex is not held.
-func (known *kindHandlers) wrapped(h Handler) (Handler, error) {
-	_, bad := barrier.Do(func() {
-		for _, m := range slices.Backward(known.middleware) {
-			h = m(h)
-		}
-	})
-	if bad != nil {
-		return nil, invalid("middleware", "%v", bad)
-	}
-	return h, nil
-}
 
 // Handle sets the handler of a kind. It returns an error if the kind has a handler already, or if
 // the worker is running.
@@ -110,14 +50,6 @@ func (w *Worker) handleOthers(h *kindHandler) error {
 	return nil
 }
 
-// handlerOf returns the handler of a kind, or nil if there is none.
-func (known *kindHandlers) handlerOf(kind string) *kindHandler {
-	if h := known.handlers[kind]; h != nil {
-		return h
-	}
-	return known.others
-}
-
 func (w *Worker) handle(kind string, h *kindHandler) error {
 	if err := sqlrun.CheckName(kind); err != nil {
 		return invalid("kind", "%v", err)
@@ -134,12 +66,31 @@ func (w *Worker) handle(kind string, h *kindHandler) error {
 	return nil
 }
 
-// A Middleware wraps handlers: see [Worker.Use].
-type Middleware func(next Handler) Handler
-
 // pick sets which kinds a worker handles that has handlers for some only. mu is held.
 func (w *Worker) pick() {
 	if w.others == nil && !w.opt.BuryUnknown && w.unasked == nil && !w.alone {
 		w.choice.selective, w.choice.handled = true, share.NewKindSet(slices.Collect(maps.Keys(w.handlers)))
 	}
+}
+
+// HandleBatch sets the batch handler of a kind. Middleware does not apply to it.
+func (w *Worker) HandleBatch(kind string, opt BatchOptions, h BatchHandler) error {
+	opt.Max = cmp.Or(opt.Max, 100)
+	if opt.Max < 1 || opt.Wait < 0 {
+		return invalid("batch", "a batch needs a size of 1 or more, and a wait that is not negative")
+	}
+	return w.handle(kind, &kindHandler{many: h, batch: opt, retry: opt.Retry})
+}
+
+// HandleOtherBatches sets the batch handler of all kinds without a handler of their own: a batch
+// has jobs of any of these kinds, and of any of the worker's queues. It returns an error as
+// HandleOthers does.
+func (w *Worker) HandleOtherBatches(opt BatchOptions, h BatchHandler) error {
+	opt.Max = cmp.Or(opt.Max, 100)
+	if opt.Max < 1 || opt.Wait < 0 || opt.ByKey {
+		return invalid("batch", "a batch of any kind needs a size of 1 or more, a wait that is not negative, and cannot be by key")
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.handleOthers(&kindHandler{many: h, batch: opt})
 }

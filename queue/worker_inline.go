@@ -225,19 +225,6 @@ func (w *Worker) doInline(unit []*Delivery) (all []rig.Outcome) {
 	return nil
 }
 
-// serveAll reads and writes everything pending.
-func (w *Worker) serveAll(ctx context.Context) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for len(w.serve) > 0 {
-		// Retry a failed block after a moment, if that makes sense.
-		if err := w.serveNext(ctx); err != nil && !w.db.Dialect.Retryable(err) {
-			return err
-		}
-	}
-	return nil
-}
-
 // lookAnew schedules a read of all blocks from the beginning.
 func (w *Worker) lookAnew() {
 	w.mu.Lock()

@@ -5,7 +5,6 @@ import (
 
 	"github.com/dbcron/dbcron/internal/barrier"
 	"github.com/dbcron/dbcron/internal/instant"
-	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
 // lose gives up everything that this process held: others may have it by now. A worker that leaves has
@@ -45,55 +44,4 @@ func (w *Worker) forfeit(why string) bool {
 	w.limits.Lose()
 	w.work.Broadcast() // handlers that have a job and wait for the lease: see stillMine
 	return true
-}
-
-// bereave ends a checked out job whose row has a name of this worker that is over. What ran for long enough did
-// not end the process. mu is held.
-func (w *Worker) bereave(d *Delivery, cause error) {
-	d.ctx.end(cause)
-	if w.lone.d == d && !w.lone.began {
-		return // see heedLone
-	}
-	if d.began != 0 && since(d.began) >= w.proven {
-		w.past.clear(d)
-	}
-	w.acquit(d)
-}
-
-// forgo gives up a checked-out job that has not started. mu is held.
-func (w *Worker) forgo(d *Delivery) {
-	d.state.Phase = block.PhaseEnded
-	w.disregard(d)
-	w.acquit(d)
-}
-
-// drop forgets a block that no longer belongs to this worker. mu is held.
-func (w *Worker) drop(b *tenure, cause error) {
-	if b.Gone {
-		return
-	}
-	b.Gone = true
-	delete(b.q.blocks, b.divided)
-	w.forsake(b)
-	for j := range b.Unstarted() { // checked out and not started: whoever finds the row begins it
-		if j.From == tableRunning {
-			w.forgo(deliveryOf(j))
-		}
-	}
-	for j := range b.AllSeen() {
-		if j.From == tableRunning || j.HasEnded() {
-			continue
-		}
-		d := deliveryOf(j)
-		d.ctx.end(cause)
-		if j.Phase == block.PhaseRead && j.Row == block.RowFree {
-			w.acquit(d)
-		}
-	}
-	moves := b.Moves
-	b.Moves = nil
-	w.undone(movesOf(moves)) // which keeps those of jobs with rows of their own
-	b.Drop()
-	b.q.recheck()
-	w.enlistGone(b)
 }

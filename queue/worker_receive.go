@@ -564,40 +564,6 @@ func (r *Receiver) Close() error {
 	return r.err
 }
 
-// giveUpLost ends a received job that no longer belongs to this worker: nobody will return from
-// it, and others may wait for its key. mu is held.
-func (w *Worker) giveUpLost(d *Delivery) {
-	if w.taken[d] && d.ctx.over && errors.Is(d.ctx.cause, ErrLost) {
-		delete(w.taken, d)
-		w.end(d, d.ctx.cause, "")
-	}
-}
-
-// supersede ends a received job that has come back: another process has reported its failure,
-// which this worker had not noticed yet. mu is held.
-func (w *Worker) supersede(d *Delivery) {
-	if was := w.out[d.at()]; was != nil && was != d && w.taken[was] {
-		was.ctx.end(fmt.Errorf("%w: it has failed elsewhere", ErrLost))
-		w.giveUpLost(was)
-	}
-}
-
-// forgetLost forgets a job that no longer belongs to this worker. What waits for its key goes
-// on when it is known whether the job still runs, or waits for its retry, elsewhere: see
-// letGo. mu is held.
-func forgetLost(d *Delivery) {
-	switch d.b.Seen(d.ID) {
-	case &d.state:
-		d.b.ForgetSoon(d.ID)
-	case nil:
-	default:
-		return // it has come back
-	}
-	if d.line() != "" {
-		d.b.Part(d.line(), d.ID)
-	}
-}
-
 // Node returns the worker's name in the tables. After the loss of its lease it gets another one,
 // and has none until then.
 func (r *Receiver) Node() string {

@@ -39,15 +39,15 @@ var mutants = []mutant{
 		"`name = :node AND state = 'live' AND expire_at <= {now}`)", "`name = :node AND state = 'live' AND expire_at <= {now} AND 1 = 0`)", "stuck", 60,
 	},
 	{
-		"a process that lives does not take its charges back", "queue", "queue/worker_return.go",
+		"a process that lives does not take its charges back", "queue", "queue/runner_return.go",
 		"		if n == 0 {\n			continue\n		}\n		clears", "		if n >= 0 {\n			continue\n		}\n		clears", "buried", 200,
 	},
 	{
-		"the end of a job that outlived its block is not written again", "queue", "queue/worker_suspect.go",
+		"the end of a job that outlived its block is not written again", "queue", "queue/runner_suspect.go",
 		"		if d.state.From == tableRunning { // which needs no block", "		if d.state.From == tableRunning && d == nil {", "stuck", 200,
 	},
 	{
-		"what a block owes that is lost while it pauses is not written", "progress", "queue/worker_outbox.go",
+		"what a block owes that is lost while it pauses is not written", "progress", "queue/outbox.go",
 		"	if len(b.Acks)+len(b.Moves) > 0 {\n		box.remnants[b] = true", "	if len(b.Acks)+len(b.Moves) < 0 {\n		box.remnants[b] = true", "stuck", 200,
 	},
 	// Queues: the order of keys.
@@ -56,7 +56,7 @@ var mutants = []mutant{
 		"	if len(q.turns) == 0 && q.mayFollow() {", "	if q.mayFollow() { q.turns = nil", "order", 20,
 	},
 	{
-		"a retry does not hold its key", "queue", "queue/worker_retry.go",
+		"a retry does not hold its key", "queue", "queue/runner_retry.go",
 		`m.holds = m.verdict != buried && ordered && q.KeyRetry == "hold"`, "m.holds = false", "order", 40,
 	},
 	{
@@ -64,7 +64,7 @@ var mutants = []mutant{
 		"return o.Line == j.Line && o.Tx != TxCompleted }", "return false }", "order", 200,
 	},
 	{
-		"jobs of a batch by key are checked out one by one", "queue", "queue/worker_complete.go",
+		"jobs of a batch by key are checked out one by one", "queue", "queue/runner_complete.go",
 		"	for _, m := range ofKey {\n		m.state.Tx = max(m.state.Tx, block.TxPinned)", "	for range ofKey[:1] {\n		d.state.Tx = max(d.state.Tx, block.TxPinned)", "order", 200,
 	},
 	{
@@ -89,7 +89,7 @@ var mutants = []mutant{
 		"at.Sub(s.Looked) >= LookEvery && !s.Level() ||", "false ||", "stuck", 200,
 	},
 	{
-		"a batch drops a job that was checked out when its block went", "queue", "queue/worker_batch.go",
+		"a batch drops a job that was checked out when its block went", "queue", "queue/runner_batch.go",
 		"case d.b.Gone && d.state.From != tableRunning:", "case d.b.Gone:", "stuck", 100,
 	},
 	{

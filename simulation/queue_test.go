@@ -338,7 +338,7 @@ func (q *queueWork) noticeStandstill(w *World, ready int) {
 	}
 	running, since := q.running, time.Since(q.progress)
 	w.mu.Unlock()
-	// A lost lease ends, its job waits for a retry, and a verdict for those who come back (worker_return.go).
+	// A lost lease ends, its job waits for a retry, and a verdict for those who come back (runner_return.go).
 	patience := q.max.lease + 2*time.Second + q.max.retry + 5*time.Second
 	if ready > 0 && running == 0 && since > patience && w.Quiet() > patience && w.Healthy("worker", patience) {
 		w.Violate("stuck", nil, "%d jobs are ready, a worker is well, and nothing has begun or ended for %v", ready, patience)

@@ -100,7 +100,7 @@ type stock struct {
 	keyQueues map[string]*keyQueue     // keys with jobs here
 	unloaded  []*Job                   // may start, except that they lack their payloads
 	doubted   []*Job                   // may have ended the previous worker: they wait for their trials
-	Suspect   int                      // how many of its jobs may have done that; see queue/worker_suspect.go
+	Suspect   int                      // how many of its jobs may have done that; see queue/runner_suspect.go
 	Since     int64                    // in µs: only older ones may
 	Count     int                      // in ready, unloaded, or under suspicion: read and not started
 	Active    int                      // started and not finished

@@ -42,7 +42,7 @@ var (
 		`queue_id = :queue AND divided = :divided AND id = :id AND charged = :had`)
 
 	// SetTrial records, for a worker's own job, how to interpret the worker's death: see
-	// worker_suspect.go. It changes nothing once somebody else has adopted the row, or it was
+	// runner_suspect.go. It changes nothing once somebody else has adopted the row, or it was
 	// handed over.
 	SetTrial = sqlrun.UpdateFree("queue.set-trial", "{prefix}job_running", byJob, `state = :state`,
 		`queue_id = :queue AND divided = :divided AND id = :id AND lock_by = :node AND state <> 'handed'`)

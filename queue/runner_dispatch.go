@@ -22,7 +22,7 @@ type handlerSlots struct {
 	runnable []*workQueue // queues with ready jobs
 	idle     int          // number of waiting handlers
 	slots    [][]*Delivery
-	unnoted  []*Delivery        // stuck jobs whose rows do not say so yet: see worker_stuck.go
+	unnoted  []*Delivery        // stuck jobs whose rows do not say so yet: see runner_stuck.go
 	allStuck instant.Instant    // since when all slots are; 0: they are not
 	taken    map[*Delivery]bool // by Receive
 	begun    int                // jobs that have begun
@@ -30,68 +30,68 @@ type handlerSlots struct {
 }
 
 // handleJobs processes one job, or batch, after the other.
-func (w *Worker) handleJobs(slot int) {
+func (run *runner) handleJobs(slot int) {
 	var buffer [1]*Delivery
 	var unit []*Delivery
 	var last *Delivery // the job that has just ended: the start of the next one sets its end
 	inside := false
-	w.mu.Lock()
+	run.mu.Lock()
 	defer func() {
 		if !inside {
-			w.mu.Unlock()
+			run.mu.Unlock()
 			return
 		}
 		// The handler has ended this goroutine. Another one continues.
 		for _, d := range unit {
-			w.finish(d, errors.New("the handler ended its goroutine"), "")
+			run.finish(d, errors.New("the handler ended its goroutine"), "")
 		}
-		w.mu.Lock()
-		w.slots[slot] = nil
-		w.mu.Unlock()
-		w.group.Go(func() { w.handleJobs(slot) })
+		run.mu.Lock()
+		run.slots[slot] = nil
+		run.mu.Unlock()
+		run.group.Go(func() { run.handleJobs(slot) })
 	}()
 	for {
-		unit = w.next(buffer[:0], last)
+		unit = run.next(buffer[:0], last)
 		if unit == nil {
 			return
 		}
-		w.slots[slot], last = unit, unit[0]
-		w.mu.Unlock()
+		run.slots[slot], last = unit, unit[0]
+		run.mu.Unlock()
 		inside = true
-		w.do(unit)
+		run.do(unit)
 		inside = false
-		w.mu.Lock()
-		w.slots[slot] = nil
-		if unit[0].state.From == tableRunning && w.wasBusy() {
-			w.nudge() // it is not any more
+		run.mu.Lock()
+		run.slots[slot] = nil
+		if unit[0].state.From == tableRunning && run.wasBusy() {
+			run.nudge() // it is not any more
 		}
-		if w.opt.AckEach {
-			w.mu.Unlock()
+		if run.opt.AckEach {
+			run.mu.Unlock()
 			for _, d := range unit {
 				select {
 				case <-d.acked:
-				case <-w.ended:
+				case <-run.ended:
 				}
 			}
-			w.mu.Lock()
+			run.mu.Lock()
 		}
 	}
 }
 
 // wasBusy reports whether the others were told that this worker is busy. mu is held.
-func (w *Worker) wasBusy() bool {
-	return slices.ContainsFunc(w.queues, func(q *workQueue) bool { return q.busy })
+func (run *runner) wasBusy() bool {
+	return slices.ContainsFunc(run.queues, func(q *workQueue) bool { return q.busy })
 }
 
 // next waits for the next job or batch, and returns nil when there are no more. It records when
 // the previous one ended: asking for the time separately would cost as much as everything else.
 // mu is held.
-func (w *Worker) next(unit []*Delivery, last *Delivery) []*Delivery {
+func (run *runner) next(unit []*Delivery, last *Delivery) []*Delivery {
 	for {
-		if w.stopped || w.closing && !w.owesRuns() {
+		if run.stopped || run.closing && !run.owesRuns() {
 			return nil
 		}
-		if unit := w.take(unit); len(unit) > 0 {
+		if unit := run.take(unit); len(unit) > 0 {
 			if last != nil {
 				last.stopped = max(last.began, unit[0].began)
 			}
@@ -100,31 +100,31 @@ func (w *Worker) next(unit []*Delivery, last *Delivery) []*Delivery {
 		if last != nil {
 			last.stopped, last = instant.Now(), nil
 		}
-		w.await()
+		run.await()
 	}
 }
 
 // await waits for work. A job that waits for a limit may begin now, if the limit allows, and so may
 // one that waits to run alone. mu is held.
-func (w *Worker) await() {
-	if w.limits.Limited() {
-		w.limits.Wake()
+func (run *runner) await() {
+	if run.limits.Limited() {
+		run.limits.Wake()
 	}
-	if w.lone.holds && w.lone.d == nil {
-		signal(w.lone.wake)
+	if run.lone.holds && run.lone.d == nil {
+		signal(run.lone.wake)
 	}
-	w.idle++
-	w.work.Wait()
-	w.idle--
+	run.idle++
+	run.work.Wait()
+	run.idle--
 }
 
 // claims reports whether there are jobs whose rows are gone, or may be: a stopping worker still
 // runs these. mu is held.
-func (w *Worker) owesRuns() bool {
-	if !w.opt.AtMostOnce {
+func (run *runner) owesRuns() bool {
+	if !run.opt.AtMostOnce {
 		return false
 	}
-	for _, q := range w.queues {
+	for _, q := range run.queues {
 		for _, b := range q.blocks {
 			if b.Known() > 0 || b.Serving {
 				return true
@@ -137,39 +137,39 @@ func (w *Worker) owesRuns() bool {
 // take takes the next job or batch, if there is one. A batch that was left incomplete, because a job that is
 // not of it came first, begins before others that are ready: as long as there are such, it would wait for
 // ever, with the keys of its jobs. mu is held.
-func (w *Worker) take(unit []*Delivery) []*Delivery {
-	if w.gathers > 0 && !w.lone.only() {
-		if batch := w.ripeBatch(); len(batch) > 0 {
+func (run *runner) take(unit []*Delivery) []*Delivery {
+	if run.gathers > 0 && !run.lone.only() {
+		if batch := run.ripeBatch(); len(batch) > 0 {
 			return batch
 		}
 	}
 	for {
-		d := w.popReady()
+		d := run.popReady()
 		switch {
-		case d == nil && w.lone.only():
+		case d == nil && run.lone.only():
 			return nil
 		case d == nil:
-			return w.ripeBatch()
+			return run.ripeBatch()
 		}
-		h := w.handlerOf(d.Kind)
+		h := run.handlerOf(d.Kind)
 		if h == nil || h.many == nil || d.trial.why != trusted { // a job that may have crashed a worker begins alone
 			return append(unit, d)
 		}
-		if batch := w.gather(h, d); len(batch) > 0 {
+		if batch := run.gather(h, d); len(batch) > 0 {
 			return batch
 		}
 	}
 }
 
 // begins records the start of a job that was taken out of its block.
-func (w *Worker) begins(b *tenure, d *Delivery, at instant.Instant) {
+func (run *runner) begins(b *tenure, d *Delivery, at instant.Instant) {
 	d.began = at
-	w.begun++
-	w.passLimits(b.q, d)
-	if limit := w.timeout(b, d); limit > 0 {
+	run.begun++
+	run.passLimits(b.q, d)
+	if limit := run.timeout(b, d); limit > 0 {
 		d.over = at.Add(limit)
 	}
-	if w.opt.AckEach {
+	if run.opt.AckEach {
 		d.acked = make(chan struct{})
 	}
 }
@@ -195,42 +195,42 @@ type tried struct {
 
 // do runs the handler of a unit, and records all outcomes at once: the failed jobs of a batch
 // continue together.
-func (w *Worker) do(unit []*Delivery) {
-	if unit = w.stillMine(unit); len(unit) == 0 {
+func (run *runner) do(unit []*Delivery) {
+	if unit = run.stillMine(unit); len(unit) == 0 {
 		return
 	}
-	outcomes := w.try(unit)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.heedHandBacks(outcomes)
+	outcomes := run.try(unit)
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	run.heedHandBacks(outcomes)
 	for i, out := range outcomes {
 		unit[i].ctx.end(nil)
-		w.tellReturned(unit[i])
-		w.end(unit[i], out.err, out.stack)
+		run.tellReturned(unit[i])
+		run.end(unit[i], out.err, out.stack)
 	}
 }
 
 // stillMine returns the jobs of a unit that may begin. It is called last, because this process may have been
 // paused since the jobs were taken out of their blocks. While the lease is in doubt it waits: either it is
 // renewed, or the jobs are lost. Jobs whose rows are removed before they begin are nobody else's.
-func (w *Worker) stillMine(unit []*Delivery) []*Delivery {
+func (run *runner) stillMine(unit []*Delivery) []*Delivery {
 	over := func(d *Delivery) bool { return d.ctx.ended() }
-	if !slices.ContainsFunc(unit, over) && (!w.lease.surely.over() || w.opt.AtMostOnce) {
+	if !slices.ContainsFunc(unit, over) && (!run.lease.surely.over() || run.opt.AtMostOnce) {
 		return unit
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	goes := func(d *Delivery) bool { return !over(d) }
-	for instant.Now() >= w.lease.deadline && !w.opt.AtMostOnce && !w.stopped && slices.ContainsFunc(unit, goes) {
-		w.work.Wait()
+	for instant.Now() >= run.lease.deadline && !run.opt.AtMostOnce && !run.stopped && slices.ContainsFunc(unit, goes) {
+		run.work.Wait()
 	}
 	var mine []*Delivery
 	for _, d := range unit {
 		switch {
 		case over(d):
-			w.end(d, d.ctx.cause, "")
-		case w.stopped:
-			w.end(d, ErrLost, "")
+			run.end(d, d.ctx.cause, "")
+		case run.stopped:
+			run.end(d, ErrLost, "")
 		default:
 			mine = append(mine, d)
 		}
@@ -276,15 +276,15 @@ func (known *kindHandlers) try(unit []*Delivery) []tried {
 }
 
 // finish records the outcome of a job. err was read.
-func (w *Worker) finish(d *Delivery, err error, detail string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (run *runner) finish(d *Delivery, err error, detail string) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	d.ctx.end(nil)
-	w.end(d, err, detail)
+	run.end(d, err, detail)
 }
 
 // end is finish with mu held. The first outcome counts.
-func (w *Worker) end(d *Delivery, err error, detail string) {
+func (run *runner) end(d *Delivery, err error, detail string) {
 	switch {
 	case d.hasEnded():
 		return
@@ -294,60 +294,60 @@ func (w *Worker) end(d *Delivery, err error, detail string) {
 	}
 	inPlace := d.state.Running() && d.state.From != tableRunning
 	d.state.Phase = block.PhaseEnded
-	w.clears(d)
-	w.exitLimits(d)
+	run.clears(d)
+	run.exitLimits(d)
 	b := d.b
 	d.handBack()
 	if inPlace {
 		b.Active--
 	}
-	if w.out[d.at()] == d {
-		delete(w.out, d.at())
+	if run.out[d.at()] == d {
+		delete(run.out, d.at())
 	}
-	w.acquit(d)
+	run.acquit(d)
 	err = d.explained(err)
 	what, after := verdictOf(d, err)
 	d.what = what
 	isDone := what == done || what == discard
-	removed := w.opt.AtMostOnce && d.state.From != tableRunning // its row, before it began
+	removed := run.opt.AtMostOnce && d.state.From != tableRunning // its row, before it began
 	if what == handed && !removed && (!b.Gone || d.state.From == tableRunning) {
-		if m, ok := w.handsBack(d, err, after); ok {
+		if m, ok := run.handsBack(d, err, after); ok {
 			d.weigh()
 			b.Move(m)
-			w.enlist(b)
-			w.tellClosing()
+			run.enlist(b)
+			run.tellClosing()
 			return
 		}
 	}
 	switch {
 	case what == lost, what == handed, b.Gone && d.state.From != tableRunning && !isDone:
-		w.endElsewhere(d, what, err)
+		run.endElsewhere(d, what, err)
 		return
 	case isDone:
-		w.endDone(d, what, err, removed)
+		run.endDone(d, what, err, removed)
 	case removed:
-		w.again.Log(slog.LevelWarn, repeatOf(d, err.Error()), "job failed, and is not tried again",
+		run.again.Log(slog.LevelWarn, repeatOf(d, err.Error()), "job failed, and is not tried again",
 			"queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
-		w.endRemoved(d, buried, err)
+		run.endRemoved(d, buried, err)
 	default:
 		d.weigh()
-		b.Move(w.moveFor(d, what, after, err, detail))
+		b.Move(run.moveFor(d, what, after, err, detail))
 	}
-	w.enlist(b)
-	w.tellClosing()
+	run.enlist(b)
+	run.tellClosing()
 }
 
 // endElsewhere ends a job here that another worker does again: it was taken from this worker, or its
 // block was, or it is handed over. mu is held.
-func (w *Worker) endElsewhere(d *Delivery, what verdict, err error) {
+func (run *runner) endElsewhere(d *Delivery, what verdict, err error) {
 	if what == handed {
-		w.settled(d, ErrLost)
+		run.settled(d, ErrLost)
 		if d.state.From == tableRunning {
-			w.toHand = append(w.toHand, d)
+			run.toHand = append(run.toHand, d)
 		}
 		return
 	}
-	w.conclude(d, w.c.clock.reading(), lost, err, 0)
+	run.conclude(d, run.c.clock.reading(), lost, err, 0)
 	if !d.b.Gone && what == lost {
 		forgetLost(d)
 	}
@@ -355,27 +355,27 @@ func (w *Worker) endElsewhere(d *Delivery, what verdict, err error) {
 
 // endDone ends a job that is done or discarded. Its row is deleted in a round, unless it is removed
 // already. mu is held.
-func (w *Worker) endDone(d *Delivery, what verdict, err error, removed bool) {
+func (run *runner) endDone(d *Delivery, what verdict, err error, removed bool) {
 	if what == discard {
 		d.reason = limitText(err.Error(), 4000)
-		w.again.Log(slog.LevelInfo, repeatOf(d, d.reason), "job discarded", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
+		run.again.Log(slog.LevelInfo, repeatOf(d, d.reason), "job discarded", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "error", err)
 	}
 	if removed {
-		w.endRemoved(d, what, err)
+		run.endRemoved(d, what, err)
 		return
 	}
 	d.weigh()
 	d.b.Finish(&d.state)
-	if !w.opt.AckEach { // otherwise its key is released when its end is committed
-		w.release(d)
+	if !run.opt.AckEach { // otherwise its key is released when its end is committed
+		run.release(d)
 	}
 }
 
 // endRemoved ends a job whose row was deleted before it began. mu is held.
-func (w *Worker) endRemoved(d *Delivery, what verdict, err error) {
+func (run *runner) endRemoved(d *Delivery, what verdict, err error) {
 	d.b.ForgetNow(d.ID)
-	w.conclude(d, w.c.clock.reading(), what, err, 0)
-	w.release(d)
+	run.conclude(d, run.c.clock.reading(), what, err, 0)
+	run.release(d)
 }
 
 // explained adds to an error the timeout or stall that may have caused it.
@@ -389,9 +389,9 @@ func (d *Delivery) explained(err error) error {
 }
 
 // tellClosing makes handlers check whether they are done. mu is held.
-func (w *Worker) tellClosing() {
-	if w.closing {
-		w.work.Broadcast()
+func (run *runner) tellClosing() {
+	if run.closing {
+		run.work.Broadcast()
 	}
 }
 

@@ -19,21 +19,21 @@ import (
 // of one key. tx is as for [Client.EnqueueTx]. After an [ErrLost] the transaction must be rolled
 // back: the job has been done elsewhere. The handler commits, and returns nil.
 func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
-	w, b := d.worker(), d.b
-	if w.opt.AtMostOnce {
+	run, b := d.runner(), d.b
+	if run.opt.AtMostOnce {
 		return invalid("complete", "a worker that removes jobs before they are done cannot complete them")
 	}
 	if !d.isStored() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
+		run.mu.Lock()
+		defer run.mu.Unlock()
 		d.state.Tx = block.TxPinned
 		return nil
 	}
-	if err := w.pin(ctx, d); err != nil {
+	if err := run.pin(ctx, d); err != nil {
 		return err
 	}
-	w.mu.Lock()
-	end := store.End{BlockID: b.at(), Node: w.lease.node, Keep: b.q.set.KeepDone}
+	run.mu.Lock()
+	end := store.End{BlockID: b.at(), Node: run.lease.node, Keep: b.q.set.KeepDone}
 	from, lost := d.state.From, d.hasEnded() || d.ctx.over
 	var earlier []doneJobs
 	if !lost {
@@ -42,11 +42,11 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 		}
 	}
 	one := doneOf([]*Delivery{d}) // here, as the worker may end the job meanwhile: at its timeout, say
-	w.mu.Unlock()
+	run.mu.Unlock()
 	if lost {
 		return lostJob(d)
 	}
-	on := w.db.On(tx)
+	on := run.db.On(tx)
 	for _, part := range earlier {
 		if _, err := end.Remove(ctx, on, part.from, part.rows); err != nil {
 			return err
@@ -58,14 +58,14 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 		here, err = end.Remove(ctx, on, tableRunning, one)
 	}
 	if err == nil && len(here) == 0 {
-		err = w.whyUnseen(ctx, d, end.Node)
+		err = run.whyUnseen(ctx, d, end.Node)
 	}
 	if err == nil {
 		err = end.Release(ctx, on)
 	}
 	if err == nil {
-		w.mu.Lock()
-		defer w.mu.Unlock()
+		run.mu.Lock()
+		defer run.mu.Unlock()
 		d.state.Tx = block.TxCompleted
 	}
 	return err
@@ -73,10 +73,10 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 
 // whyUnseen returns the error of a job whose row a handler's transaction does not see. It may be there all the same, under this worker's
 // name: a transaction at REPEATABLE READ or SERIALIZABLE sees the tables as they were when it began.
-func (w *Worker) whyUnseen(ctx context.Context, d *Delivery, node string) error {
+func (run *runner) whyUnseen(ctx context.Context, d *Delivery, node string) error {
 	lost := lostJob(d)
 	args := sqlrun.Args{"queue": d.b.q.id, "divided": d.b.divided, "id": d.ID, "node": node}
-	there, err := sqlrun.Select(ctx, &w.db.Session, store.GetRunning, args, func(*sql.Rows) (none struct{}, err error) { return none, nil })
+	there, err := sqlrun.Select(ctx, &run.db.Session, store.GetRunning, args, func(*sql.Rows) (none struct{}, err error) { return none, nil })
 	if err != nil || len(there) == 0 {
 		return lost
 	}
@@ -120,10 +120,10 @@ const (
 // locks rows of groups. So pin waits for at most checkOutWait. Then a single job is completed
 // all the same: the server orders the two statements, or finds the deadlock. A batch of a key
 // is not, since part of it could be checked out.
-func (w *Worker) pin(ctx context.Context, d *Delivery) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	batch, ofKey := w.batch(d), w.mates(d)
+func (run *runner) pin(ctx context.Context, d *Delivery) error {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	batch, ofKey := run.batch(d), run.mates(d)
 	now := instant.Now()
 	for _, m := range batch {
 		m.inPlaceUntil = max(m.inPlaceUntil, now.Add(mateStays))
@@ -134,7 +134,7 @@ func (w *Worker) pin(ctx context.Context, d *Delivery) error {
 	for _, m := range ofKey {
 		m.state.Tx = max(m.state.Tx, block.TxPinned)
 	}
-	if w.db.Dialect.SkipLocked == "" {
+	if run.db.Dialect.SkipLocked == "" {
 		return nil
 	}
 	moving := func(m *Delivery) bool { return m.state.Row != block.RowFree }
@@ -145,7 +145,7 @@ func (w *Worker) pin(ctx context.Context, d *Delivery) error {
 			}
 			return fmt.Errorf("queue: job %d cannot be completed now: its batch is being checked out, which waits for a lock", d.ID)
 		}
-		if err := w.moment(ctx); err != nil {
+		if err := run.moment(ctx); err != nil {
 			return err
 		}
 	}

@@ -23,20 +23,20 @@ import (
 
 // begunSoon reports whether a job had begun soon before the stop, and how long before. One that has a slot and waits
 // there to run alone has not begun. mu is held.
-func (w *Worker) begunSoon(d *Delivery) (after time.Duration, ok bool) {
-	after = max(0, w.halt.at.Sub(d.began))
-	return after, w.halt.at != 0 && d.began != 0 && after < pace.Soon && !d.trial.unbegun && (w.lone.d != d || w.lone.began)
+func (run *runner) begunSoon(d *Delivery) (after time.Duration, ok bool) {
+	after = max(0, run.halt.at.Sub(d.began))
+	return after, run.halt.at != 0 && d.began != 0 && after < pace.Soon && !d.trial.unbegun && (run.lone.d != d || run.lone.began)
 }
 
 // findSuspects counts the jobs that are about to be handed back, and had begun soon before the stop. mu is held.
-func (w *Worker) findSuspects() {
-	if !w.closing {
-		w.halt.at = instant.Now() // only who has received the jobs stops
+func (run *runner) findSuspects() {
+	if !run.closing {
+		run.halt.at = instant.Now() // only who has received the jobs stops
 	}
-	w.halt.suspects = 0
-	for d := range w.underWay() {
-		if _, ok := w.begunSoon(d); ok {
-			w.halt.suspects++
+	run.halt.suspects = 0
+	for d := range run.underWay() {
+		if _, ok := run.begunSoon(d); ok {
+			run.halt.suspects++
 		}
 	}
 }
@@ -61,19 +61,19 @@ func (slots *handlerSlots) underWay() func(yield func(*Delivery) bool) {
 
 // handsBack returns the move of a job that is handed back; ok is false if its row stays as it is, for
 // whoever takes the block next. mu is held.
-func (w *Worker) handsBack(d *Delivery, err error, after time.Duration) (m *move, ok bool) {
+func (run *runner) handsBack(d *Delivery, err error, after time.Duration) (m *move, ok bool) {
 	var chosen *result
 	errors.As(err, &chosen)
-	ran, soon := w.begunSoon(d)
+	ran, soon := run.begunSoon(d)
 	if chosen == nil && !soon && (d.Stops == 0 || d.state.From != tableDelayed) {
 		return m, false
 	}
 	set, ordered := d.b.q.set, d.line() != ""
-	m = newMove(d, set, w.policy(d), ordered, &result{err, handed, after}, "")
+	m = newMove(d, set, run.policy(d), ordered, &result{err, handed, after}, "")
 	m.reason, m.holds = "handed back: the worker was stopped", ordered
 	if soon {
 		m.stops = d.Stops + 1
-		v := pace.Judge("worker", m.stops, w.halt.suspects == 1, ran, rand.Float64())
+		v := pace.Judge("worker", m.stops, run.halt.suspects == 1, ran, rand.Float64())
 		m.delay, m.reason = max(after, v.Pause), v.Why
 		if v.Fails {
 			m.verdict, m.attempts, m.detail, m.holds, m.err = buried, d.Attempt, limitText(err.Error(), 32000), false, errors.New(v.Why)
@@ -83,54 +83,54 @@ func (w *Worker) handsBack(d *Delivery, err error, after time.Duration) (m *move
 	switch {
 	case m.delay > 0:
 		m.holds = ordered && set.KeyRetry == "hold"
-	case w.closing: // it keeps its place among the others
-		m.delay = min(0, time.Duration(cmp.Or(d.state.RunAt, store.TimeOf(d.ID).UnixMicro())-w.c.clock.now())*time.Microsecond)
+	case run.closing: // it keeps its place among the others
+		m.delay = min(0, time.Duration(cmp.Or(d.state.RunAt, store.TimeOf(d.ID).UnixMicro())-run.c.clock.now())*time.Microsecond)
 	}
 	return m, true
 }
 
 // heedHandBacks counts the suspects if some outcomes are those of HandBack, before the first one is recorded. mu is held.
-func (w *Worker) heedHandBacks(all []tried) {
-	if w.closing && w.halt.suspects > 0 {
+func (run *runner) heedHandBacks(all []tried) {
+	if run.closing && run.halt.suspects > 0 {
 		return // it was the same stop
 	}
 	if slices.ContainsFunc(all, func(t tried) bool {
 		r, ok := t.err.(*result) //nolint:errorlint // see answerOf
 		return ok && r.what == handed
 	}) {
-		w.findSuspects()
+		run.findSuspects()
 	}
 }
 
 // handLate writes the moves of jobs that are handed back though their handlers have not returned. mu is not held.
-func (w *Worker) handLate(ctx context.Context, b *tenure, node string, moves []*move) error {
-	err := w.flush.commitMoves(ctx, b, node, moves)
+func (run *runner) handLate(ctx context.Context, b *tenure, node string, moves []*move) error {
+	err := run.flush.commitMoves(ctx, b, node, moves)
 	switch {
-	case errors.Is(err, errBlockLost), w.flush.refuses(err): // they begin again, as they are
+	case errors.Is(err, errBlockLost), run.flush.refuses(err): // they begin again, as they are
 		return nil
 	case err != nil:
 		return err
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	for _, m := range moves {
-		w.moved(m, node)
+		run.moved(m, node)
 	}
 	return nil
 }
 
 // lateMoves takes the jobs out that are to be handed back though their handlers have not returned, by block. mu is held.
-func (w *Worker) lateMoves() map[*tenure][]*move {
+func (run *runner) lateMoves() map[*tenure][]*move {
 	all := map[*tenure][]*move{}
-	for d := range w.underWay() {
-		if d.hasEnded() || d.state.Row != block.RowFree || d.state.Tx != block.TxNone || w.opt.AtMostOnce ||
+	for d := range run.underWay() {
+		if d.hasEnded() || d.state.Row != block.RowFree || d.state.Tx != block.TxNone || run.opt.AtMostOnce ||
 			d.b.Gone && d.state.From != tableRunning {
 			continue
 		}
-		if m, ok := w.handsBack(d, errHandedOver, 0); ok {
+		if m, ok := run.handsBack(d, errHandedOver, 0); ok {
 			d.state.Phase = block.PhaseEnded
-			delete(w.out, d.at())
-			w.settled(d, ErrLost) // whatever is said of it from now on
+			delete(run.out, d.at())
+			run.settled(d, ErrLost) // whatever is said of it from now on
 			all[d.b] = append(all[d.b], m)
 		}
 	}
@@ -139,14 +139,14 @@ func (w *Worker) lateMoves() map[*tenure][]*move {
 
 // acquitPaused lets the jobs of the worker's queues begin that pause, because this worker is stopped without them. If
 // it fails, they pause on.
-func (w *Worker) acquitPaused(ctx context.Context) {
-	w.mu.Lock()
-	ids := idsOfQueues(w.queues)
-	w.mu.Unlock()
+func (run *runner) acquitPaused(ctx context.Context) {
+	run.mu.Lock()
+	ids := idsOfQueues(run.queues)
+	run.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // the stop does not wait for it for long
 	defer cancel()
 	found := map[store.BlockID][]int64{}
-	err := w.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+	err := run.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		args := sqlrun.Args{"queues": store.IDList(ids), "since": -pace.Soon.Microseconds(), "stops": pace.Suspicious, "limit": store.Chunk}
 		clear(found)
 		_, err := sqlrun.Select(ctx, tx, store.LockPaused, args, func(rows *sql.Rows) (none struct{}, err error) {
@@ -163,11 +163,11 @@ func (w *Worker) acquitPaused(ctx context.Context) {
 		return err
 	})
 	if err != nil {
-		w.log.Warn("jobs that pause since workers were stopped could not be told that this one stops without them", "err", err)
+		run.log.Warn("jobs that pause since workers were stopped could not be told that this one stops without them", "err", err)
 	}
 	for at, jobs := range found {
 		if err == nil {
-			w.log.Info("jobs that paused since workers were stopped begin: this one is stopped without them", "block", at, "ids", jobs)
+			run.log.Info("jobs that paused since workers were stopped begin: this one is stopped without them", "block", at, "ids", jobs)
 		}
 	}
 }

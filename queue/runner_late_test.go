@@ -17,18 +17,18 @@ func TestNoJobBeginsWithoutTheLease(t *testing.T) {
 		name       string
 		batch      int // 0: one job
 		atMostOnce bool
-		then       func(w *Worker, unit []*Delivery) // after the stop
+		then       func(w *runner, unit []*Delivery) // after the stop
 		begin      int
 	}{
-		{"the lease lasts", 0, false, func(w *Worker, _ []*Delivery) {
+		{"the lease lasts", 0, false, func(w *runner, _ []*Delivery) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			w.lease.lasts(instant.Now().Add(time.Hour))
 			w.lease.resumed()
 		}, 1},
-		{"it is lost", 0, false, func(w *Worker, _ []*Delivery) { w.lose("test") }, 0},
-		{"a batch is lost", 3, false, func(w *Worker, _ []*Delivery) { w.lose("test") }, 0},
-		{"a job of a batch was cancelled", 3, false, func(w *Worker, unit []*Delivery) {
+		{"it is lost", 0, false, func(w *runner, _ []*Delivery) { w.lease.lost("test") }, 0},
+		{"a batch is lost", 3, false, func(w *runner, _ []*Delivery) { w.lease.lost("test") }, 0},
+		{"a job of a batch was cancelled", 3, false, func(w *runner, unit []*Delivery) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			unit[1].ctx.end(errCancelled)
@@ -39,8 +39,7 @@ func TestNoJobBeginsWithoutTheLease(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBlock(100)
-			w := workerOf(b)
-			w.assemble()
+			w := runnerOf(b)
 			w.log, w.c, w.base = quiet(), &Client{}, t.Context()
 			b.q.blocks = map[int]*tenure{0: b}
 			w.tally.counts = map[countKey]*count{}

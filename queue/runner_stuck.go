@@ -22,17 +22,17 @@ import (
 const returnGrace = 10 * time.Second
 
 // heedStuck notices a handler that has not returned in time. mu is held.
-func (w *Worker) heedStuck(d *Delivery, at instant.Instant) {
+func (run *runner) heedStuck(d *Delivery, at instant.Instant) {
 	switch {
-	case d.stuck != nil || d.state.From == tableNone || d.late == 0 || at.Sub(d.late) < w.returns:
+	case d.stuck != nil || d.state.From == tableNone || d.late == 0 || at.Sub(d.late) < run.returns:
 		return
 	case !errors.Is(d.ctx.cause, ErrTimeout) && !errors.Is(d.ctx.cause, ErrStalled):
 		return
 	}
 	d.stuck = fmt.Errorf("%w; its handler has not returned, and runs on", d.ctx.cause)
-	w.unnoted = append(w.unnoted, d)
-	w.log.Warn("a handler does not return though its job's time is over: its slot is taken, and what waits for the job waits, until it does",
-		"queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "for", at.Sub(d.began), "stuck", w.stuck(), "slots", len(w.slots))
+	run.unnoted = append(run.unnoted, d)
+	run.log.Warn("a handler does not return though its job's time is over: its slot is taken, and what waits for the job waits, until it does",
+		"queue", d.Queue, "kind", d.Kind, "id", d.ID, "attempt", d.Attempt, "for", at.Sub(d.began), "stuck", run.stuck(), "slots", len(run.slots))
 }
 
 // stuck returns how many slots are taken by handlers that do not return. mu is held.
@@ -46,28 +46,29 @@ func (slots *handlerSlots) stuck() (n int) {
 }
 
 // heedAllStuck gives the worker up when all its slots have been stuck for long enough. mu is held.
-func (w *Worker) heedAllStuck(at instant.Instant) {
+func (run *runner) heedAllStuck(at instant.Instant) {
 	switch {
-	case w.opt.EndStuck == 0 || w.closing || len(w.slots) == 0: // a Receiver has no slots
+	case run.opt.EndStuck == 0 || run.closing || len(run.slots) == 0: // a Receiver has no slots
 		return
-	case w.stuck() < len(w.slots):
-		w.allStuck = 0
+	case run.stuck() < len(run.slots):
+		run.allStuck = 0
 		return
-	case w.allStuck == 0:
-		w.allStuck = at
+	case run.allStuck == 0:
+		run.allStuck = at
 	}
-	if at.Sub(w.allStuck) >= w.opt.EndStuck {
-		w.log.Error("the worker ends: its handlers do not return", "queues", w.opt.Queues, "slots", len(w.slots), "for", at.Sub(w.allStuck))
-		w.closing = true
-		close(w.hopeless)
+	if at.Sub(run.allStuck) >= run.opt.EndStuck {
+		run.log.Error("the worker ends: its handlers do not return", "queues", run.opt.Queues, "slots", len(run.slots),
+			"for", at.Sub(run.allStuck))
+		run.closing = true
+		close(run.hopeless)
 	}
 }
 
 // noteStuck records in the rows of a queue's jobs that their attempts have failed, though they still run.
-func (w *Worker) noteStuck(ctx context.Context, q *workQueue, name string) (failed error) {
+func (run *runner) noteStuck(ctx context.Context, q *workQueue, name string) (failed error) {
 	var all, later []*Delivery
-	w.mu.Lock()
-	for _, d := range w.unnoted {
+	run.mu.Lock()
+	for _, d := range run.unnoted {
 		switch {
 		case d.hasEnded(): // it has returned
 		case d.b.q != q || d.state.Row != block.RowFree || d.state.From != tableRunning && d.b.mayLeave(d, instant.Now()):
@@ -77,27 +78,27 @@ func (w *Worker) noteStuck(ctx context.Context, q *workQueue, name string) (fail
 			all = append(all, d)
 		}
 	}
-	w.unnoted = later
-	w.mu.Unlock()
+	run.unnoted = later
+	run.mu.Unlock()
 	for _, d := range all {
-		n, err := w.db.Exec(ctx, store.NoteStuck, sqlrun.Args{
+		n, err := run.db.Exec(ctx, store.NoteStuck, sqlrun.Args{
 			"queue": q.id, "divided": d.b.divided, "id": d.ID, "node": name, "attempt": d.Attempt,
 			"error": limitText(d.stuck.Error(), 4000),
 		})
 		failed = errors.Join(failed, err)
-		w.mu.Lock()
+		run.mu.Lock()
 		ends := d.ending != nil
-		if w.freed(d); !ends && (err != nil || n == 0 && !d.hasEnded()) { // somebody else holds the row: a later round comes back to it
-			w.unnoted = append(w.unnoted, d)
+		if run.freed(d); !ends && (err != nil || n == 0 && !d.hasEnded()) { // somebody else holds the row: a later round comes back to it
+			run.unnoted = append(run.unnoted, d)
 		}
-		w.mu.Unlock()
+		run.mu.Unlock()
 	}
 	return failed
 }
 
 // tellReturned logs that a handler has returned after all. mu is held.
-func (w *Worker) tellReturned(d *Delivery) {
+func (run *runner) tellReturned(d *Delivery) {
 	if d.stuck != nil {
-		w.log.Info("a handler that was stuck has returned", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "after", since(d.began))
+		run.log.Info("a handler that was stuck has returned", "queue", d.Queue, "kind", d.Kind, "id", d.ID, "after", since(d.began))
 	}
 }

@@ -89,9 +89,9 @@ func (p *bygones) clear(d *Delivery) {
 }
 
 // clears records a job that ends after it was lost: it did not end the process. mu is held.
-func (w *Worker) clears(d *Delivery) {
+func (run *runner) clears(d *Delivery) {
 	if d.ctx.cause != nil && errors.Is(d.ctx.cause, ErrLost) && d.began != 0 {
-		w.past.clear(d)
+		run.past.clear(d)
 	}
 }
 
@@ -111,15 +111,15 @@ func (p *bygones) mine(id store.JobID, charged string) (n int, others string, pr
 }
 
 // takeBack takes back what the jobs of a queue were charged with on account of this process.
-func (w *Worker) takeBack(ctx context.Context, q *workQueue, running []runningRow) error {
+func (run *runner) takeBack(ctx context.Context, q *workQueue, running []runningRow) error {
 	for i := range running {
 		r := &running[i]
 		if r.charged == "" {
 			continue
 		}
-		w.mu.Lock()
-		n, others, proven := w.past.mine(r.at(q), r.charged)
-		w.mu.Unlock()
+		run.mu.Lock()
+		n, others, proven := run.past.mine(r.at(q), r.charged)
+		run.mu.Unlock()
 		if n == 0 {
 			continue
 		}
@@ -127,7 +127,7 @@ func (w *Worker) takeBack(ctx context.Context, q *workQueue, running []runningRo
 		if proven {
 			clears = 1
 		}
-		done, err := w.db.Exec(ctx, store.TakeBack, sqlrun.Args{
+		done, err := run.db.Exec(ctx, store.TakeBack, sqlrun.Args{
 			"queue": q.id, "divided": r.divided, "id": r.id, "had": r.charged, "n": n, "charged": others, "clears": clears,
 		})
 		if err != nil {
@@ -140,20 +140,20 @@ func (w *Worker) takeBack(ctx context.Context, q *workQueue, running []runningRo
 		if proven && (r.state == rowSuspect || r.state == rowAlone) {
 			r.state = rowRunning
 		}
-		w.log.Info("a job was charged with the death of this worker, which lives; took that back", "queue", q.name, "kind", r.kind, "id", r.id)
-		w.mu.Lock()
-		if d := w.out[r.at(q)]; d != nil && r.lockBy == w.lease.node {
+		run.log.Info("a job was charged with the death of this worker, which lives; took that back", "queue", q.name, "kind", r.kind, "id", r.id)
+		run.mu.Lock()
+		if d := run.out[r.at(q)]; d != nil && r.lockBy == run.lease.node {
 			d.Crashes = r.crashes
 		}
-		w.mu.Unlock()
+		run.mu.Unlock()
 	}
 	return nil
 }
 
 // appeals reports whether a job that would become a dead letter for deaths waits, since the process
 // that had it may come back.
-func (w *Worker) appeals(q *workQueue, r *runningRow) bool {
-	if !w.guilty(q, r.found()) || r.losses >= maxLosses*q.set.MaxCrashes {
+func (run *runner) appeals(q *workQueue, r *runningRow) bool {
+	if !run.guilty(q, r.found()) || r.losses >= maxLosses*q.set.MaxCrashes {
 		return false
 	}
 	if q.convicts == nil {
@@ -164,5 +164,5 @@ func (w *Worker) appeals(q *workQueue, r *runningRow) bool {
 		maps.DeleteFunc(q.convicts, func(_ conviction, since instant.Instant) bool { return at.Sub(since) > pastFor })
 		q.convicts[of] = at
 	}
-	return at.Sub(q.convicts[of]) < w.appeal
+	return at.Sub(q.convicts[of]) < run.appeal
 }

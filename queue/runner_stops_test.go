@@ -71,7 +71,7 @@ func pauseOver(t *testing.T, db *dbtest.DB) {
 
 // The class: an outcome that is tried again without a limit because it is nobody's fault. A job that is handed
 // back has one of its own, however it is handed back: see TestWaysOfHandingBack. A lost lease has one, too
-// (worker_return.go), and so have deaths. Without a limit are: Snooze and a release over HTTP, each of which a program
+// (runner_return.go), and so have deaths. Without a limit are: Snooze and a release over HTTP, each of which a program
 // asks for, at a time that it chooses; a take at the SQL prompt that is rolled back, which is the session's own doing;
 // and a command that cannot be run, which ends its worker before any job of it has begun, and says so.
 //
@@ -182,10 +182,10 @@ func TestStopsInARow(t *testing.T) {
 			wantStops(t, db, id, 2)
 			if ends == nil {
 				(&stopped{ends: func(ctx context.Context, d *Delivery, _ <-chan struct{}) error {
-					w := d.worker()
-					w.mu.Lock()
+					run := d.runner()
+					run.mu.Lock()
 					d.began = d.began.Add(-pace.Soon)
-					w.mu.Unlock()
+					run.mu.Unlock()
 					<-ctx.Done()
 					return ctx.Err()
 				}}).live(t, db)

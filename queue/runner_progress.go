@@ -34,30 +34,30 @@ const longestState = 1 << 20
 // second or so, not with each record. On SQLite do not call it while a transaction of the
 // handler's is open, because it would wait for that.
 func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
-	w := d.worker()
-	w.mu.Lock()
+	run := d.runner()
+	run.mu.Lock()
 	d.progressed = instant.Now() // whatever happens: the handler makes progress
-	w.mu.Unlock()
+	run.mu.Unlock()
 	switch {
 	case len(p.State) > longestState:
 		return invalid("state", "it has %d bytes, and up to %d are kept; store it elsewhere and set its name", len(p.State), longestState)
 	case p.Percent < 0 || p.Percent > 100:
 		return invalid("percent", "%d is not 0 to 100", p.Percent)
-	case w.opt.AtMostOnce:
+	case run.opt.AtMostOnce:
 		return invalid("progress", "a worker that removes jobs before they are done has nowhere to store it")
 	}
 	p.State, p.Message = bytes.Clone(p.State), limitText(p.Message, 1000)
 	if !d.isStored() {
-		w.mu.Lock()
-		defer w.mu.Unlock()
+		run.mu.Lock()
+		defer run.mu.Unlock()
 		d.saved = &p
 		return nil
 	}
-	node, err := w.claimRow(ctx, d)
+	node, err := run.claimRow(ctx, d)
 	if err != nil {
 		return orLost(ctx, err)
 	}
-	n, err := w.db.Exec(ctx, store.SaveProgress, sqlrun.Args{
+	n, err := run.db.Exec(ctx, store.SaveProgress, sqlrun.Args{
 		"queue": d.b.q.id, "divided": d.b.divided, "id": d.ID, "node": node, "attempt": d.Attempt,
 		"snapshot": orNil(p.State), "percent": orNull(p.Percent), "message": orNull(p.Message),
 	})
@@ -68,15 +68,15 @@ func (d *Delivery) SetProgress(ctx context.Context, p Progress) error {
 		err = fmt.Errorf("%w: state: %w", ErrTooLarge, err)
 	}
 	err = orLost(ctx, err)
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	switch {
 	case err == nil:
 		d.saved = &p
 	case errors.Is(err, ErrLost):
 		d.ctx.end(err)
 	}
-	w.freed(d)
+	run.freed(d)
 	return err
 }
 
@@ -91,9 +91,9 @@ func orLost(ctx context.Context, err error) error {
 // Progress returns the progress that was stored last, in this attempt or an earlier one; it is
 // zero if nothing was stored.
 func (d *Delivery) Progress() Progress {
-	w := d.worker()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	run := d.runner()
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	if d.saved == nil {
 		return Progress{}
 	}
@@ -126,12 +126,12 @@ func Resume[T any](d *Delivery) (v T, ok bool, err error) {
 
 // claimRow makes sure that a job is checked out, and keeps its row this worker's until saving
 // is over. It returns the worker's name.
-func (w *Worker) claimRow(ctx context.Context, d *Delivery) (node string, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (run *runner) claimRow(ctx context.Context, d *Delivery) (node string, err error) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	for {
 		switch {
-		case w.stopped, d.hasEnded(), d.ending != nil, d.ctx.over && errors.Is(d.ctx.cause, ErrLost),
+		case run.stopped, d.hasEnded(), d.ending != nil, d.ctx.over && errors.Is(d.ctx.cause, ErrLost),
 			d.b.Gone && d.state.From != tableRunning && d.state.Row != block.RowLeaving:
 			return "", lostJob(d)
 		case d.state.Tx != block.TxNone:
@@ -139,21 +139,21 @@ func (w *Worker) claimRow(ctx context.Context, d *Delivery) (node string, err er
 		case d.state.Row != block.RowFree: // wait
 		case d.state.From == tableRunning:
 			d.state.Row = block.RowUpdating
-			return w.lease.node, nil
+			return run.lease.node, nil
 		default: // with the jobs of its key in the same batch: see pin
-			for _, m := range w.mates(d) {
+			for _, m := range run.mates(d) {
 				if m.state.From != tableRunning && m.state.Row == block.RowFree && !m.hasEnded() {
-					w.checkOut(m, m.Crashes)
+					run.checkOut(m, m.Crashes)
 				}
 			}
 		}
-		if w.alone {
-			w.mu.Unlock()
-			err = w.serveAll(ctx)
-			w.mu.Lock()
+		if run.alone {
+			run.mu.Unlock()
+			err = run.serveAll(ctx)
+			run.mu.Lock()
 		}
 		if err == nil {
-			err = w.moment(ctx)
+			err = run.moment(ctx)
 		}
 		if err != nil {
 			return "", err

@@ -103,10 +103,10 @@ func (t *loneTrials) hold(at instant.Instant) {
 }
 
 // tryAlone holds the sessions.
-func (w *Worker) tryAlone(ctx context.Context) {
-	trouble := trouble.New(w.log, "trying jobs alone")
+func (run *runner) tryAlone(ctx context.Context) {
+	trouble := trouble.New(run.log, "trying jobs alone")
 	for {
-		again, err := w.tryNext(ctx)
+		again, err := run.tryNext(ctx)
 		if ctx.Err() == nil {
 			trouble.Note(err)
 		}
@@ -116,41 +116,41 @@ func (w *Worker) tryAlone(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-w.stopping:
+		case <-run.stopping:
 			return
-		case <-w.lone.wake:
+		case <-run.lone.wake:
 		case <-time.After(again):
 		}
 	}
 }
 
 // tryNext takes the next step of a session, and returns when to take another one at the latest.
-func (w *Worker) tryNext(ctx context.Context) (again time.Duration, err error) {
-	w.mu.Lock()
-	at, name := instant.Now(), w.lease.node
-	if d := w.lone.d; d != nil {
-		marks := w.marksAlone(d, at)
-		w.mu.Unlock()
+func (run *runner) tryNext(ctx context.Context) (again time.Duration, err error) {
+	run.mu.Lock()
+	at, name := instant.Now(), run.lease.node
+	if d := run.lone.d; d != nil {
+		marks := run.marksAlone(d, at)
+		run.mu.Unlock()
 		if marks {
-			err = w.record(ctx, finding{d, rowAlone}, name)
+			err = run.record(ctx, finding{d, rowAlone}, name)
 		}
 		return 4 * loneEvery, err
 	}
-	o, b, again := w.nextTrial(at)
+	o, b, again := run.nextTrial(at)
 	if o == nil {
-		w.mu.Unlock()
+		run.mu.Unlock()
 		return again, nil
 	}
 	next := *o
-	w.lone.take(o)
-	w.mu.Unlock()
-	return 0, w.adopt(ctx, &next, b, name, accused, rowAlone, w.beginAlone)
+	run.lone.take(o)
+	run.mu.Unlock()
+	return 0, run.adopt(ctx, &next, b, name, accused, rowAlone, run.beginAlone)
 }
 
 // marksAlone reports whether the row of a job that waits to run alone is to say now that it does.
 // mu is held.
-func (w *Worker) marksAlone(d *Delivery, at instant.Instant) bool {
-	if w.lone.marked || w.lone.began || d.hasEnded() || d.state.Row != block.RowFree || d.ctx.over || !w.solitary(at) {
+func (run *runner) marksAlone(d *Delivery, at instant.Instant) bool {
+	if run.lone.marked || run.lone.began || d.hasEnded() || d.state.Row != block.RowFree || d.ctx.over || !run.solitary(at) {
 		return false
 	}
 	d.state.Row = block.RowUpdating
@@ -158,45 +158,45 @@ func (w *Worker) marksAlone(d *Delivery, at instant.Instant) bool {
 }
 
 // nextTrial returns the job that may run alone now, and its block; or when to look again. mu is held.
-func (w *Worker) nextTrial(at instant.Instant) (o *orphan, b *tenure, again time.Duration) {
-	t := &w.lone
-	if w.closing || w.lease.node == "" {
+func (run *runner) nextTrial(at instant.Instant) (o *orphan, b *tenure, again time.Duration) {
+	t := &run.lone
+	if run.closing || run.lease.node == "" {
 		t.docket = nil
 	}
-	o, b = w.nextAccused()
+	o, b = run.nextAccused()
 	switch {
 	case o == nil:
-		w.adjourn(at)
+		run.adjourn(at)
 		return nil, nil, seldomRound
-	case t.first != 0 && at.Sub(t.first) >= w.proven:
-		w.adjourn(at)
+	case t.first != 0 && at.Sub(t.first) >= run.proven:
+		run.adjourn(at)
 	case t.called == 0 && at >= t.recess:
 		t.called = at
 	}
 	switch {
 	case t.called == 0:
 		return nil, nil, max(t.recess.Sub(at), time.Millisecond)
-	case !t.holds && w.triesOthers() && at.Sub(t.called) < w.proven:
+	case !t.holds && run.triesOthers() && at.Sub(t.called) < run.proven:
 		return nil, nil, loneEvery
 	}
 	t.hold(at)
-	if w.idle == 0 && !w.alone {
+	if run.idle == 0 && !run.alone {
 		return nil, nil, loneEvery
 	}
 	if t.costs == 0 {
 		t.costs = at
 	}
-	if !w.solitary(at) || at >= w.lease.deadline {
+	if !run.solitary(at) || at >= run.lease.deadline {
 		return nil, nil, loneEvery
 	}
 	return o, b, 0
 }
 
 // nextAccused returns the first job of the docket whose turn it is, and its block. mu is held.
-func (w *Worker) nextAccused() (*orphan, *tenure) {
-	for i := range w.lone.docket {
-		o := &w.lone.docket[i]
-		if b := w.turnOf(o); b != nil && b.Startable() && w.passes(o) && !w.guilty(o.q, o.found()) {
+func (run *runner) nextAccused() (*orphan, *tenure) {
+	for i := range run.lone.docket {
+		o := &run.lone.docket[i]
+		if b := run.turnOf(o); b != nil && b.Startable() && run.passes(o) && !run.guilty(o.q, o.found()) {
 			return o, b
 		}
 	}
@@ -205,9 +205,9 @@ func (w *Worker) nextAccused() (*orphan, *tenure) {
 
 // triesOthers reports whether jobs are on trial that have not begun. They would be suspected again
 // if a job that runs alone ended the worker. mu is held.
-func (w *Worker) triesOthers() bool {
-	n := w.onTrial[suspected] + w.onTrial[survivor]
-	for _, d := range w.out {
+func (run *runner) triesOthers() bool {
+	n := run.onTrial[suspected] + run.onTrial[survivor]
+	for _, d := range run.out {
 		if (d.trial.why == suspected || d.trial.why == survivor) && !d.trial.atLimit && (d.state.Phase != block.PhaseRead || !d.b.Startable()) {
 			n--
 		}
@@ -216,25 +216,25 @@ func (w *Worker) triesOthers() bool {
 }
 
 // beginAlone begins a job whose row says that it runs alone. mu is held.
-func (w *Worker) beginAlone(d *Delivery) {
-	t, at := &w.lone, instant.Now()
-	if w.closing || t.d != nil || !t.holds {
-		w.queueUp(d)
+func (run *runner) beginAlone(d *Delivery) {
+	t, at := &run.lone, instant.Now()
+	if run.closing || t.d != nil || !t.holds {
+		run.queueUp(d)
 		return
 	}
 	if t.first == 0 {
 		t.first = at
 	}
 	d.b.Engage(&d.state)
-	w.begins(d.b, d, at)
+	run.begins(d.b, d, at)
 	t.d, t.marked, t.began = d, true, false
-	w.work.Broadcast()
+	run.work.Broadcast()
 }
 
 // holdBack makes a job, and others with it, wait until it may run alone. It has passed the
 // limiters of its limits. mu is held.
-func (w *Worker) holdBack(d *Delivery) {
-	t, at := &w.lone, instant.Now()
+func (run *runner) holdBack(d *Delivery) {
+	t, at := &run.lone, instant.Now()
 	t.hold(at)
 	if t.costs == 0 {
 		t.costs = at
@@ -244,8 +244,8 @@ func (w *Worker) holdBack(d *Delivery) {
 }
 
 // adjourn ends the session: others may begin, and come on trial. mu is held.
-func (w *Worker) adjourn(at instant.Instant) {
-	t := &w.lone
+func (run *runner) adjourn(at instant.Instant) {
+	t := &run.lone
 	if t.called == 0 {
 		return
 	}
@@ -253,14 +253,14 @@ func (w *Worker) adjourn(at instant.Instant) {
 		t.recess = at.Add(at.Sub(t.costs))
 	}
 	t.called, t.holds, t.costs, t.first = 0, false, 0, 0
-	w.work.Broadcast()
-	w.admitMore()
+	run.work.Broadcast()
+	run.admitMore()
 }
 
 // popLone returns the job that is to run alone when it may begin. mu is held.
-func (w *Worker) popLone() *Delivery {
-	t, at := &w.lone, instant.Now()
-	if t.d == nil || !t.marked || t.began || t.d.ctx.over || at >= w.lease.deadline || !w.choice.wanted.Takes(t.d.Kind) {
+func (run *runner) popLone() *Delivery {
+	t, at := &run.lone, instant.Now()
+	if t.d == nil || !t.marked || t.began || t.d.ctx.over || at >= run.lease.deadline || !run.choice.wanted.Takes(t.d.Kind) {
 		return nil
 	}
 	t.began = true
@@ -273,29 +273,29 @@ func (w *Worker) popLone() *Delivery {
 
 // heedLone gives up a job that waits to run alone and no longer belongs to this worker. mu is
 // held.
-func (w *Worker) heedLone() {
-	if d := w.lone.d; d != nil && !w.lone.began && d.ctx.over {
+func (run *runner) heedLone() {
+	if d := run.lone.d; d != nil && !run.lone.began && d.ctx.over {
 		d.trial.unbegun = true
-		w.end(d, d.ctx.cause, "")
+		run.end(d, d.ctx.cause, "")
 	}
 }
 
 // solitary reports whether everything that runs here is trusted, or has run for long enough to
 // be. mu is held.
-func (w *Worker) solitary(at instant.Instant) bool {
-	for _, unit := range w.slots {
+func (run *runner) solitary(at instant.Instant) bool {
+	for _, unit := range run.slots {
 		for _, d := range unit {
 			from := d.began
-			if h := w.handlerOf(d.Kind); h != nil && h.batch.Wait > 0 {
-				from = max(from, w.lone.since) // it began to gather then, and to run at any time since
+			if h := run.handlerOf(d.Kind); h != nil && h.batch.Wait > 0 {
+				from = max(from, run.lone.since) // it began to gather then, and to run at any time since
 			}
-			if at.Sub(from) < w.proven {
+			if at.Sub(from) < run.proven {
 				return false
 			}
 		}
 	}
-	for d := range w.taken {
-		if at.Sub(d.began) < w.proven {
+	for d := range run.taken {
+		if at.Sub(d.began) < run.proven {
 			return false
 		}
 	}
@@ -310,15 +310,15 @@ type finding struct {
 
 // findTrusted lists the jobs of a queue on trial that have run for long enough to be trusted, and
 // keeps their rows where they are until that is recorded. mu is held.
-func (w *Worker) findTrusted(q *workQueue, at instant.Instant) (all []finding) {
-	for _, d := range w.out {
+func (run *runner) findTrusted(q *workQueue, at instant.Instant) (all []finding) {
+	for _, d := range run.out {
 		if d.b.q != q || d.trial.why == trusted || !d.state.Running() || d.state.Row != block.RowFree {
 			continue
 		}
 		switch {
-		case w.lone.d == d && !w.lone.began, at.Sub(d.began) < w.proven:
+		case run.lone.d == d && !run.lone.began, at.Sub(d.began) < run.proven:
 		case d.state.Tx != block.TxNone: // its transaction may have locked the row
-			w.acquit(d)
+			run.acquit(d)
 		default:
 			d.state.Row = block.RowUpdating
 			all = append(all, finding{d, rowRunning})
@@ -329,39 +329,39 @@ func (w *Worker) findTrusted(q *workQueue, at instant.Instant) (all []finding) {
 
 // noteTrusted records which jobs of a queue have run long enough to be trusted. A job's place on
 // trial is free only after that is committed, so that a crash is counted correctly.
-func (w *Worker) noteTrusted(ctx context.Context, q *workQueue, name string) (err error) {
-	w.mu.Lock()
-	all := w.findTrusted(q, instant.Now())
-	w.mu.Unlock()
+func (run *runner) noteTrusted(ctx context.Context, q *workQueue, name string) (err error) {
+	run.mu.Lock()
+	all := run.findTrusted(q, instant.Now())
+	run.mu.Unlock()
 	for _, f := range all {
-		err = errors.Join(err, w.record(ctx, f, name))
+		err = errors.Join(err, run.record(ctx, f, name))
 	}
 	return err
 }
 
 // record writes a finding to the job's row, and notes what came of that.
-func (w *Worker) record(ctx context.Context, f finding, name string) error {
-	n, err := w.db.Exec(ctx, store.SetTrial, sqlrun.Args{
+func (run *runner) record(ctx context.Context, f finding, name string) error {
+	n, err := run.db.Exec(ctx, store.SetTrial, sqlrun.Args{
 		"queue": f.d.b.q.id, "divided": f.d.b.divided, "id": f.d.ID, "node": name, "state": f.state,
 	})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.found(f, n, err)
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	run.found(f, n, err)
 	return err
 }
 
 // found records what came of writing a finding, which changed n rows. After an error it is
 // tried again. A job whose row is gone was cancelled: it proves nothing any more, whether its
 // handler heeds that or not. mu is held.
-func (w *Worker) found(f finding, n int64, err error) {
+func (run *runner) found(f finding, n int64, err error) {
 	d := f.d
 	switch {
 	case err != nil:
 	case f.state == rowRunning:
-		w.acquit(d)
-	case w.lone.d == d && n > 0:
-		w.lone.marked = true
-		w.work.Broadcast()
+		run.acquit(d)
+	case run.lone.d == d && n > 0:
+		run.lone.marked = true
+		run.work.Broadcast()
 	}
-	w.freed(d)
+	run.freed(d)
 }

@@ -19,7 +19,7 @@ const (
 )
 
 // passLimits records that a job passes its limiters. mu is held.
-func (w *Worker) passLimits(q *workQueue, d *Delivery) {
+func (run *runner) passLimits(q *workQueue, d *Delivery) {
 	limits := q.limits
 	if !limits.Limited() {
 		return
@@ -35,13 +35,13 @@ func (w *Worker) passLimits(q *workQueue, d *Delivery) {
 }
 
 // exitLimits records that a job that had passed limiters has ended. mu is held.
-func (w *Worker) exitLimits(d *Delivery) {
+func (run *runner) exitLimits(d *Delivery) {
 	if d.limiters == 0 {
 		return
 	}
 	exit := func(l *limit.Limiter) {
-		if l.Exit(w.closing) && d.b.q.opens(l) {
-			w.reopen(d.b.q, l, 1)
+		if l.Exit(run.closing) && d.b.q.opens(l) {
+			run.reopen(d.b.q, l, 1)
 		}
 	}
 	if d.limiters&throughQueue != 0 {
@@ -54,50 +54,50 @@ func (w *Worker) exitLimits(d *Delivery) {
 }
 
 // reopen lets n jobs continue that wait at a limiter. mu is held.
-func (w *Worker) reopen(q *workQueue, l *limit.Limiter, n int) {
+func (run *runner) reopen(q *workQueue, l *limit.Limiter, n int) {
 	for _, b := range q.blocks {
 		b.ResumeOf(l)
-		w.offer(b, 0)
+		run.offer(b, 0)
 	}
-	for range min(n, w.idle) {
-		w.work.Signal()
+	for range min(n, run.idle) {
+		run.work.Signal()
 	}
 }
 
 // meetLimits applies the limits of a queue as just read.
-func (w *Worker) meetLimits(q *workQueue, rows []store.LimitRow) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.alone {
+func (run *runner) meetLimits(q *workQueue, rows []store.LimitRow) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if run.alone {
 		return
 	}
 	there := map[string]bool{}
 	for _, r := range rows {
 		there[r.Kind] = true
-		w.setLimit(q, r.Kind, r.Limit)
+		run.setLimit(q, r.Kind, r.Limit)
 	}
 	for _, kind := range q.limits.Kinds() {
 		if !there[kind] {
-			w.setLimit(q, kind, store.Limit{})
+			run.setLimit(q, kind, store.Limit{})
 		}
 	}
 }
 
 // setLimit sets a limit, which counts the jobs that run. mu is held.
-func (w *Worker) setLimit(q *workQueue, kind string, to store.Limit) *limit.Limiter {
-	l, made, free := w.limits.Set(q.limits, kind, to)
+func (run *runner) setLimit(q *workQueue, kind string, to store.Limit) *limit.Limiter {
+	l, made, free := run.limits.Set(q.limits, kind, to)
 	if made {
-		l.Admit(w.countRunning(q, kind))
+		l.Admit(run.countRunning(q, kind))
 	}
-	if free > 0 && w.choice.wanted.Takes(kind) {
-		w.reopen(q, l, free)
+	if free > 0 && run.choice.wanted.Takes(kind) {
+		run.reopen(q, l, free)
 	}
 	return l
 }
 
 // countRunning counts the running jobs that have not passed a limiter of a kind, and records that they
 // have. mu is held.
-func (w *Worker) countRunning(q *workQueue, kind string) (n int) {
+func (run *runner) countRunning(q *workQueue, kind string) (n int) {
 	bit := uint8(throughKind)
 	if kind == "" {
 		bit = throughQueue
@@ -108,10 +108,10 @@ func (w *Worker) countRunning(q *workQueue, kind string) (n int) {
 			n++
 		}
 	}
-	for d := range w.underWay() {
+	for d := range run.underWay() {
 		count(d)
 	}
-	for h := range w.everyHandler() {
+	for h := range run.everyHandler() {
 		for _, g := range h.gathered {
 			for _, d := range g.jobs {
 				count(d)
@@ -122,25 +122,25 @@ func (w *Worker) countRunning(q *workQueue, kind string) (n int) {
 }
 
 // limited is the worker as its limits' keeper sees it.
-type limited struct{ w *Worker }
+type limited struct{ run *runner }
 
-func (s limited) DB() *dialect.DB { return s.w.db }
+func (s limited) DB() *dialect.DB { return s.run.db }
 
-func (s limited) Announce(ctx context.Context) { s.w.c.bells.announce(ctx) }
+func (s limited) Announce(ctx context.Context) { s.run.c.bells.announce(ctx) }
 
 func (s limited) Expel(ctx context.Context, holders []*store.LeaseRow) error {
-	return s.w.expelLate(ctx, holders)
+	return s.run.expelLate(ctx, holders)
 }
 
 func (s limited) Node() string {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
-	return s.w.lease.node
+	s.run.mu.Lock()
+	defer s.run.mu.Unlock()
+	return s.run.lease.node
 }
 
 // queueOf returns the queue of a limiter, or nil. mu is held.
 func (s limited) queueOf(limits *limit.Queue) *workQueue {
-	for _, q := range s.w.queues {
+	for _, q := range s.run.queues {
 		if q.limits == limits {
 			return q
 		}
@@ -149,24 +149,24 @@ func (s limited) queueOf(limits *limit.Queue) *workQueue {
 }
 
 func (s limited) ReadLimits(limits *limit.Queue, rows []store.LimitRow) {
-	s.w.mu.Lock()
+	s.run.mu.Lock()
 	q := s.queueOf(limits)
-	s.w.mu.Unlock()
+	s.run.mu.Unlock()
 	if q != nil {
-		s.w.meetLimits(q, rows)
+		s.run.meetLimits(q, rows)
 	}
 }
 
 func (s limited) Reopened(l *limit.Limiter, n int) {
-	s.w.mu.Lock()
-	defer s.w.mu.Unlock()
+	s.run.mu.Lock()
+	defer s.run.mu.Unlock()
 	if q := s.queueOf(l.Queue); q != nil && q.opens(l) {
-		s.w.reopen(q, l, n)
+		s.run.reopen(q, l, n)
 	}
 }
 
 func (s limited) Demand(l *limit.Limiter) (d limit.Demand) {
-	w := s.w
+	w := s.run
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	q := s.queueOf(l.Queue)

@@ -35,32 +35,32 @@ func (q *workQueue) unlist() {
 
 // popReady takes the next job of one queue after the other. It marks the job as started: a
 // worker whose lease is over starts none. mu is held.
-func (w *Worker) popReady() *Delivery {
-	if w.lone.only() {
-		return w.popLone()
+func (run *runner) popReady() *Delivery {
+	if run.lone.only() {
+		return run.popLone()
 	}
-	if len(w.runnable) == 0 {
+	if len(run.runnable) == 0 {
 		return nil
 	}
 	at := instant.Now()
-	if at >= w.lease.deadline {
+	if at >= run.lease.deadline {
 		return nil
 	}
-	for n := len(w.runnable); n > 0; n-- {
-		q := w.runnable[0]
-		copy(w.runnable, w.runnable[1:])
-		w.runnable[len(w.runnable)-1] = q
+	for n := len(run.runnable); n > 0; n-- {
+		q := run.runnable[0]
+		copy(run.runnable, run.runnable[1:])
+		run.runnable[len(run.runnable)-1] = q
 		d, b := q.pop(at)
 		if len(q.heap) == 0 {
 			q.listed = false
-			w.runnable = w.runnable[:len(w.runnable)-1]
+			run.runnable = run.runnable[:len(run.runnable)-1]
 		}
 		if d == nil {
 			continue
 		}
-		w.begins(b, d, at)
+		run.begins(b, d, at)
 		if d.trial.why == accused {
-			w.holdBack(d)
+			run.holdBack(d)
 			return nil
 		}
 		return d

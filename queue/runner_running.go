@@ -35,8 +35,8 @@ type orphan struct {
 
 // findOrphans finds checked out jobs of this worker's blocks whose workers have ended, and lets
 // keys go whose jobs were done elsewhere. g is what was known before the survey.
-func (w *Worker) findOrphans(ctx context.Context, q *workQueue, s *view, g snapshot, name string, found *orphanSearch) error {
-	w.mu.Lock()
+func (run *runner) findOrphans(ctx context.Context, q *workQueue, s *view, g snapshot, name string, found *orphanSearch) error {
+	run.mu.Lock()
 	q.unstrand()
 	mine := map[int]*tenure{}
 	for _, b := range q.blocks {
@@ -44,20 +44,20 @@ func (w *Worker) findOrphans(ctx context.Context, q *workQueue, s *view, g snaps
 			continue
 		}
 		mine[b.divided] = b
-		if b.accused > 0 && w.cleared(b) {
+		if b.accused > 0 && run.cleared(b) {
 			found.cleared = append(found.cleared, b)
 		}
 	}
-	w.mu.Unlock()
+	run.mu.Unlock()
 	if s.failed != nil {
 		return s.failed
 	}
 	running := slices.Clone(s.running[q.id])
-	if err := w.takeBack(ctx, q, running); err != nil {
+	if err := run.takeBack(ctx, q, running); err != nil {
 		return err
 	}
-	w.cancelRemoved(q, g.out, running)
-	if err := w.disown(ctx, q, running, name); err != nil {
+	run.cancelRemoved(q, g.out, running)
+	if err := run.disown(ctx, q, running, name); err != nil {
 		return err
 	}
 	if len(mine) == 0 {
@@ -67,16 +67,16 @@ func (w *Worker) findOrphans(ctx context.Context, q *workQueue, s *view, g snaps
 	for _, r := range running {
 		b := mine[r.divided]
 		if b != nil && r.lockBy != name {
-			w.unsettle(q) // it is to be adopted, though not by this round
+			run.unsettle(q) // it is to be adopted, though not by this round
 		}
 		if r.live && !r.inTime { // it may have had no blocks, and is lost nevertheless
-			gone, err := w.expelOne(ctx, r.lockBy)
+			gone, err := run.expelOne(ctx, r.lockBy)
 			if err != nil {
 				return err
 			}
 			r.live = !gone
 		}
-		if b != nil && (r.state == rowHanded || !r.live) && !w.leads(r.at(q)) && !w.choice.strands(q, &r) {
+		if b != nil && (r.state == rowHanded || !r.live) && !run.leads(r.at(q)) && !run.choice.strands(q, &r) {
 			found.orphans = append(found.orphans, orphan{r, q, b.lineOf(r.key)})
 		}
 	}
@@ -84,7 +84,7 @@ func (w *Worker) findOrphans(ctx context.Context, q *workQueue, s *view, g snaps
 		if b.q != q {
 			continue
 		}
-		if err := w.letGo(ctx, b, keys, running); err != nil {
+		if err := run.letGo(ctx, b, keys, running); err != nil {
 			return err
 		}
 	}
@@ -92,29 +92,29 @@ func (w *Worker) findOrphans(ctx context.Context, q *workQueue, s *view, g snaps
 }
 
 // unsettle schedules another round of a queue soon.
-func (w *Worker) unsettle(q *workQueue) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+func (run *runner) unsettle(q *workQueue) {
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	q.unsettled = max(q.unsettled, instant.Now().Add(4*shareEvery))
 }
 
 // trust ends the suspicion against the jobs of some blocks.
-func (w *Worker) trust(ctx context.Context, blocks []*tenure, name string) (failed error) {
+func (run *runner) trust(ctx context.Context, blocks []*tenure, name string) (failed error) {
 	for part := range slices.Chunk(blocks, maxTaken) {
 		rows := make([]sqlrun.Args, len(part))
 		for i, b := range part {
 			rows[i] = sqlrun.Args{"queue": b.q.id, "block": b.divided, "held": b.fence}
 		}
 		step := &sqlrun.Step{Stmt: store.TrustBlocks, Args: sqlrun.Args{"rows": rows, "node": name}}
-		err := w.db.Pipeline(ctx, step) // for the sake of its plans
+		err := run.db.Pipeline(ctx, step) // for the sake of its plans
 		if failed = errors.Join(failed, err); err != nil || step.Changed < int64(len(part)) {
 			continue // a row that is locked is tried again by the next round
 		}
-		w.mu.Lock()
+		run.mu.Lock()
 		for _, b := range part {
 			b.accused = 0
 		}
-		w.mu.Unlock()
+		run.mu.Unlock()
 	}
 	return failed
 }
@@ -196,8 +196,8 @@ func (box *outbox) cleared(b *tenure) bool {
 
 // letGo releases keys whose jobs are neither running nor waiting for a retry any
 // more. The running ones were read first; see holdBusyKeys.
-func (w *Worker) letGo(ctx context.Context, b *tenure, keys map[string]block.Turn, running []runningRow) error {
-	waiting, err := w.readHeld(ctx, b)
+func (run *runner) letGo(ctx context.Context, b *tenure, keys map[string]block.Turn, running []runningRow) error {
+	waiting, err := run.readHeld(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -210,8 +210,8 @@ func (w *Worker) letGo(ctx context.Context, b *tenure, keys map[string]block.Tur
 	for _, h := range waiting {
 		there[h.ID] = true
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	if b.Gone {
 		return nil
 	}
@@ -248,10 +248,10 @@ type snapshot struct {
 }
 
 // takeSnapshot records what is known of the jobs of some queues.
-func (w *Worker) takeSnapshot(due []*workQueue) snapshot {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	g := snapshot{out: maps.Clone(w.out), foreign: map[*tenure]map[string]block.Turn{}}
+func (run *runner) takeSnapshot(due []*workQueue) snapshot {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	g := snapshot{out: maps.Clone(run.out), foreign: map[*tenure]map[string]block.Turn{}}
 	for _, q := range due {
 		for _, b := range q.blocks {
 			for _, key := range b.Lines() {

@@ -17,7 +17,7 @@ import (
 //     what was only waiting for its trial is not suspected for it.
 //   - Jobs that it had checked out and trusted run again, as many at a time, in places of their
 //     own. So do jobs that were handed over and have met a death before.
-//   - A job that was on trial when its worker died runs alone: see worker_trial.go.
+//   - A job that was on trial when its worker died runs alone: see runner_trial.go.
 //
 // Those for which others wait go first, in each of these: the head of a FIFO queue, and then the
 // heads of keys.
@@ -55,11 +55,11 @@ type trialPlaces struct {
 }
 
 // trialOf returns the trial that a checked out job needs when this worker takes it over. mu is held.
-func (w *Worker) trialOf(q *workQueue, r runningRow) trial {
+func (run *runner) trialOf(q *workQueue, r runningRow) trial {
 	switch {
-	case w.opt.Isolated || r.state == rowHanded && r.crashes == 0:
+	case run.opt.Isolated || r.state == rowHanded && r.crashes == 0:
 		return trusted
-	case r.left && (r.state == rowRunning || w.past.knows(r.at(q), r.lockBy)): // its process lives
+	case r.left && (r.state == rowRunning || run.past.knows(r.at(q), r.lockBy)): // its process lives
 		return trusted
 	case r.state == rowRunning, r.state == rowStuck, r.state == rowHanded: // a worker that hands a job over may not have begun its trial
 		return survivor
@@ -79,28 +79,28 @@ func (t *trialPlaces) admits(why trial) bool {
 }
 
 // suspect checks out jobs of a rank that are under suspicion, if there is room. mu is held.
-func (w *Worker) suspect(b *tenure, rank int) {
-	for w.admits(suspected) && !b.Gone && !b.Leaving && !w.closing {
+func (run *runner) suspect(b *tenure, rank int) {
+	for run.admits(suspected) && !b.Gone && !b.Leaving && !run.closing {
 		j := b.Try(rank)
 		if j == nil {
 			return
 		}
 		d := deliveryOf(j)
 		d.tryAs(suspected)
-		w.onTrial[suspected]++
-		w.checkOut(d, d.Crashes+1).charge = charge("", b.had)
+		run.onTrial[suspected]++
+		run.checkOut(d, d.Crashes+1).charge = charge("", b.had)
 	}
 }
 
 // suspectMore checks out jobs of all blocks, since there may be room. mu is held.
-func (w *Worker) suspectMore() {
+func (run *runner) suspectMore() {
 	for rank := range block.Ranks {
-		for _, q := range w.queues {
+		for _, q := range run.queues {
 			for _, b := range q.blocks {
-				if !w.admits(suspected) {
+				if !run.admits(suspected) {
 					return
 				}
-				w.suspect(b, rank)
+				run.suspect(b, rank)
 			}
 		}
 	}
@@ -109,9 +109,9 @@ func (w *Worker) suspectMore() {
 // bench takes away the place of a job on trial that waits for a limit, since that may take
 // any time, and has others come on trial. When it begins there may be more of them than
 // otherwise. mu is held.
-func (w *Worker) parkAtLimit(j *block.Job) {
-	if w.vacate(deliveryOf(j)) {
-		w.admitMore()
+func (run *runner) parkAtLimit(j *block.Job) {
+	if run.vacate(deliveryOf(j)) {
+		run.admitMore()
 	}
 }
 
@@ -127,39 +127,39 @@ func (t *trialPlaces) vacate(d *Delivery) bool {
 
 // acquit ends a job's trial, whatever the outcome. What waits for its place goes on. mu is
 // held.
-func (w *Worker) acquit(d *Delivery) {
+func (run *runner) acquit(d *Delivery) {
 	if d.trial.why == trusted {
 		return
 	}
-	w.vacate(d)
+	run.vacate(d)
 	d.tryAs(trusted)
 	d.trial.atLimit = false
-	if w.lone.d == d {
-		w.lone.d = nil
-		signal(w.lone.wake)
-		if !w.lone.holds {
-			w.work.Broadcast()
+	if run.lone.d == d {
+		run.lone.d = nil
+		signal(run.lone.wake)
+		if !run.lone.holds {
+			run.work.Broadcast()
 		}
 	}
-	w.admitMore()
+	run.admitMore()
 }
 
 // admitMore has jobs come on trial, since there may be room. mu is held.
-func (w *Worker) admitMore() {
-	w.suspectMore()
+func (run *runner) admitMore() {
+	run.suspectMore()
 	for t := range trials {
-		if w.refused[t] && w.admits(t) {
-			w.refused[t] = false
-			w.nudge()
+		if run.refused[t] && run.admits(t) {
+			run.refused[t] = false
+			run.nudge()
 		}
 	}
 }
 
 // guilty reports whether a job that was found with a worker that has ended is to become a dead letter.
-func (w *Worker) guilty(q *workQueue, r runningRow) bool {
+func (run *runner) guilty(q *workQueue, r runningRow) bool {
 	most := q.set.MaxCrashes
 	switch {
-	case w.opt.Isolated || r.state == rowHanded:
+	case run.opt.Isolated || r.state == rowHanded:
 		return false
 	case r.losses >= maxLosses*most:
 		return true
@@ -172,7 +172,7 @@ func (w *Worker) guilty(q *workQueue, r runningRow) bool {
 }
 
 // verdictText says why a job is a dead letter.
-func (w *Worker) verdictText(q *workQueue, r runningRow) string {
+func (run *runner) verdictText(q *workQueue, r runningRow) string {
 	if r.losses >= maxLosses*q.set.MaxCrashes {
 		return fmt.Sprintf("lost its lease %d times: the workers that ran it lived, and did not reach the database in time", r.losses)
 	}
@@ -193,85 +193,85 @@ func (box *outbox) checkOut(d *Delivery, crashes int) *move {
 
 // checkedOut records that a job has a row of its own, under a name of this worker: its block can leave
 // without it. mu is held.
-func (w *Worker) checkedOut(m *move, node string) {
+func (run *runner) checkedOut(m *move, node string) {
 	d, b := m.d, m.d.b
 	d.state.Row = block.RowFree
 	b.Forget(d.ID)
-	w.relieve(d)
+	run.relieve(d)
 	switch {
 	case m.here:
-		w.goOn(d, node)
+		run.goOn(d, node)
 	case d.state.Tx != block.TxNone: // deleted by its handler's transaction
 	default: // deleted by somebody else
 		d.ctx.end(fmt.Errorf("%w: its row is gone", ErrLost))
 		if d.ending == nil && d.state.Phase == block.PhaseRead {
 			b.Count--
 			b.Unweigh(&d.state)
-			w.forgo(d)
+			run.forgo(d)
 			b.ReleaseIfHeld(d.line(), d.ID)
 		}
 	}
-	w.endNow(d)
+	run.endNow(d)
 	if b.Leaving && b.idle() {
-		w.nudge()
+		run.nudge()
 	}
 }
 
 // freed records that nothing is under way any more with a job's row. mu is held.
-func (w *Worker) freed(d *Delivery) {
+func (run *runner) freed(d *Delivery) {
 	d.state.Row = block.RowFree
-	w.endNow(d)
+	run.endNow(d)
 }
 
 // endNow ends a job whose outcome came while something was under way with its row. mu is held.
-func (w *Worker) endNow(d *Delivery) {
+func (run *runner) endNow(d *Delivery) {
 	if e := d.ending; e != nil {
 		d.ending = nil
-		w.end(d, e.err, e.detail)
+		run.end(d, e.err, e.detail)
 	}
 }
 
 // goOn continues a job that now has a row of its own. If the lease was lost before that was known, the row has
 // the name that is over: it is an orphan, which this worker may have taken over already. mu is held.
-func (w *Worker) goOn(d *Delivery, node string) {
+func (run *runner) goOn(d *Delivery, node string) {
 	b := d.b
 	b.Disengage(&d.state)
 	d.state.From = tableRunning
-	if node != w.lease.node {
+	if node != run.lease.node {
 		if d.state.Phase == block.PhaseRead {
 			d.state.Phase = block.PhaseEnded
 		}
-		w.bereave(d, ErrLost)
+		run.bereave(d, ErrLost)
 		return
 	}
-	w.out[d.at()], w.rows[d.at()] = d, d
+	run.out[d.at()], run.rows[d.at()] = d, d
 	switch {
 	case d.state.Phase != block.PhaseRead:
 	case b.Gone:
-		w.forgo(d)
+		run.forgo(d)
 	default: // it was under suspicion, counts already, and may start now
 		b.Readmit(&d.state)
-		w.offer(b, 1)
+		run.offer(b, 1)
 	}
 }
 
 // undone takes back moves of a block that was lost. mu is held.
-func (w *Worker) undone(moves []*move) {
+func (run *runner) undone(moves []*move) {
 	for _, m := range moves {
 		d := m.d
 		d.state.Row = block.RowFree
 		if m.out {
 			if d.ending == nil && d.state.Phase == block.PhaseRead {
-				w.forgo(d)
+				run.forgo(d)
 			}
-			w.endNow(d)
+			run.endNow(d)
 			continue
 		}
 		if d.state.From == tableRunning { // which needs no block
 			d.b.Moves = append(d.b.Moves, m)
 			continue
 		}
-		w.conclude(d, w.c.clock.reading(), lost, ErrLost, 0)
+		run.conclude(d, run.c.clock.reading(), lost, ErrLost, 0)
 	}
 }
 

@@ -29,60 +29,60 @@ type starvation struct {
 }
 
 // watchPool asks the pool for a connection while no handler begins or ends. It waits in line with them.
-func (w *Worker) watchPool(ctx context.Context) {
-	for range pace.Ticks(ctx, w.starves/10) {
-		if w.standsStill() {
-			w.askPool(ctx)
+func (run *runner) watchPool(ctx context.Context) {
+	for range pace.Ticks(ctx, run.starves/10) {
+		if run.standsStill() {
+			run.askPool(ctx)
 		}
 	}
 }
 
 // standsStill reports whether handlers run, and none has begun or ended for a while.
-func (w *Worker) standsStill() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.goesOn() {
-		w.fed(instant.Now())
+func (run *runner) standsStill() bool {
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	if run.goesOn() {
+		run.fed(instant.Now())
 	}
-	return w.starved.taken > 0 && since(w.starved.since) >= w.starves/2
+	return run.starved.taken > 0 && since(run.starved.since) >= run.starves/2
 }
 
 // goesOn reports whether a handler has begun or ended since the last call. mu is held.
-func (w *Worker) goesOn() bool {
-	s, taken := &w.starved, 0
-	for _, unit := range w.slots {
+func (run *runner) goesOn() bool {
+	s, taken := &run.starved, 0
+	for _, unit := range run.slots {
 		if unit != nil {
 			taken++
 		}
 	}
-	same := w.begun == s.begun && taken == s.taken
-	s.begun, s.taken = w.begun, taken
+	same := run.begun == s.begun && taken == s.taken
+	s.begun, s.taken = run.begun, taken
 	return !same
 }
 
 // fed records that handlers go on. mu is held.
-func (w *Worker) fed(at instant.Instant) {
-	s := &w.starved
+func (run *runner) fed(at instant.Instant) {
+	s := &run.starved
 	if s.since = at; s.is {
 		s.is = false
-		w.log.Info("handlers get connections again")
+		run.log.Info("handlers get connections again")
 	}
 }
 
 // askPool asks the pool for a connection for as long as handlers may wait for one.
-func (w *Worker) askPool(ctx context.Context) {
-	bounded, cancel := context.WithTimeout(ctx, w.starves/2)
+func (run *runner) askPool(ctx context.Context) {
+	bounded, cancel := context.WithTimeout(ctx, run.starves/2)
 	defer cancel()
-	c, err := w.c.db.Pool().Conn(bounded)
+	c, err := run.c.db.Pool().Conn(bounded)
 	if err == nil {
 		_ = c.Close()
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	s, at := &w.starved, instant.Now()
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	s, at := &run.starved, instant.Now()
 	switch {
-	case err == nil, w.goesOn():
-		w.fed(at)
+	case err == nil, run.goesOn():
+		run.fed(at)
 		return
 	case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
 		return
@@ -91,9 +91,9 @@ func (w *Worker) askPool(ctx context.Context) {
 		return
 	}
 	s.warned = at
-	w.log.Warn("no handler has ended, and no connection of the pool was free: handlers that hold a transaction and need a second connection "+
+	run.log.Warn("no handler has ended, and no connection of the pool was free: handlers that hold a transaction and need a second connection "+
 		"wait for each other; make the pool larger (dialect.Options.MaxConns, SetMaxOpenConns, or pgxpool's MaxConns), make Concurrency less, "+
 		"or do all of a handler's work in its transaction, as EnqueueTx does",
-		"for", at.Sub(s.since), "running", s.taken, "handlers", len(w.slots),
-		"pool", w.c.db.MaxConns(), "pool_needed", len(w.slots)+w.opt.Connections+4)
+		"for", at.Sub(s.since), "running", s.taken, "handlers", len(run.slots),
+		"pool", run.c.db.MaxConns(), "pool_needed", len(run.slots)+run.opt.Connections+4)
 }

@@ -14,47 +14,47 @@ import (
 const auditEvery = time.Second
 
 // audit repairs what a lost signal has left behind. mu is held.
-func (w *Worker) audit() {
+func (run *runner) audit() {
 	listed, queued := map[*tenure]bool{}, map[*tenure]bool{}
-	for _, q := range w.queues {
+	for _, q := range run.queues {
 		for _, b := range q.heap {
 			listed[b] = true
 		}
-		q.listed = slices.Contains(w.runnable, q)
+		q.listed = slices.Contains(run.runnable, q)
 	}
-	for _, b := range w.serve {
+	for _, b := range run.serve {
 		queued[b] = true
 	}
-	for _, q := range w.queues {
+	for _, q := range run.queues {
 		for _, b := range q.blocks {
 			if b.still() && !b.spot.Listed && !listed[b] {
 				continue
 			}
-			w.recount(b)
+			run.recount(b)
 			b.spot.Listed, b.queued = listed[b], queued[b]
-			w.offer(b, 0)
-			w.enlist(b)
+			run.offer(b, 0)
+			run.enlist(b)
 		}
 	}
-	for b := range w.remnants {
+	for b := range run.remnants {
 		b.queued = queued[b]
-		w.enlist(b)
+		run.enlist(b)
 	}
-	if len(w.serve) > 0 {
-		w.chores.Broadcast()
+	if len(run.serve) > 0 {
+		run.chores.Broadcast()
 	}
-	if len(w.runnable) > 0 || w.closing {
-		w.work.Broadcast()
+	if len(run.runnable) > 0 || run.closing {
+		run.work.Broadcast()
 	}
 }
 
 // recount counts the jobs of a block that were read and not started: a count that is too high
 // would keep the worker from reading more. mu is held.
-func (w *Worker) recount(b *tenure) {
+func (run *runner) recount(b *tenure) {
 	if was, is := b.Recount(); was != is {
-		w.log.Error("the count of ready jobs was wrong, and is put right; please report this", "queue", b.q.name,
+		run.log.Error("the count of ready jobs was wrong, and is put right; please report this", "queue", b.q.name,
 			"block", b.divided, "was", was, "is", is)
-		w.miscounted(was, is)
+		run.miscounted(was, is)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // with slow jobs reads no more than it can begin soon.
 //
 // A block's row says how many jobs its worker reads at once, since so many may have crashed the
-// worker (see worker_suspect.go). So the row is written before a larger read.
+// worker (see runner_suspect.go). So the row is written before a larger read.
 
 const (
 	leastBatch = 100
@@ -26,19 +26,19 @@ const (
 )
 
 // adapt recomputes how many jobs to read at once. mu is held.
-func (w *Worker) adapt(at instant.Instant) {
-	if !w.reads.adapts || at.Sub(w.reads.at) < adaptEvery {
+func (run *runner) adapt(at instant.Instant) {
+	if !run.reads.adapts || at.Sub(run.reads.at) < adaptEvery {
 		return
 	}
 	blocks := 0
-	for _, q := range w.queues {
+	for _, q := range run.queues {
 		for _, b := range q.blocks {
 			if b.Reads.Full || b.Count > 0 {
 				blocks++
 			}
 		}
 	}
-	w.reads.choose(at, w.begun, blocks)
+	run.reads.choose(at, run.begun, blocks)
 }
 
 // choose updates the size from the number of jobs begun so far and the number of blocks.

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -27,28 +26,6 @@ type BatchOptions struct {
 // Results with an error or nil for each, or another error, which then applies to all of them.
 type BatchHandler func(ctx context.Context, batch []*Delivery) error
 
-// HandleBatch sets the batch handler of a kind. Middleware does not apply to it.
-func (w *Worker) HandleBatch(kind string, opt BatchOptions, h BatchHandler) error {
-	opt.Max = cmp.Or(opt.Max, 100)
-	if opt.Max < 1 || opt.Wait < 0 {
-		return invalid("batch", "a batch needs a size of 1 or more, and a wait that is not negative")
-	}
-	return w.handle(kind, &kindHandler{many: h, batch: opt, retry: opt.Retry})
-}
-
-// HandleOtherBatches sets the batch handler of all kinds without a handler of their own: a batch
-// has jobs of any of these kinds, and of any of the worker's queues. It returns an error as
-// HandleOthers does.
-func (w *Worker) HandleOtherBatches(opt BatchOptions, h BatchHandler) error {
-	opt.Max = cmp.Or(opt.Max, 100)
-	if opt.Max < 1 || opt.Wait < 0 || opt.ByKey {
-		return invalid("batch", "a batch of any kind needs a size of 1 or more, a wait that is not negative, and cannot be by key")
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.handleOthers(&kindHandler{many: h, batch: opt})
-}
-
 // everyHandler iterates over the handlers of all kinds. mu is held.
 func (known *kindHandlers) everyHandler() iter.Seq[*kindHandler] {
 	return func(yield func(*kindHandler) bool) {
@@ -73,7 +50,7 @@ type gathering struct {
 
 // gather adds a job that has begun to a batch of its kind. It returns the batch if it is to run
 // now. mu is held.
-func (w *Worker) gather(h *kindHandler, d *Delivery) []*Delivery {
+func (run *runner) gather(h *kindHandler, d *Delivery) []*Delivery {
 	opt := h.batch
 	if n := len(h.gathered); n > 0 && !opt.ByKey {
 		g := h.gathered[n-1]
@@ -81,17 +58,17 @@ func (w *Worker) gather(h *kindHandler, d *Delivery) []*Delivery {
 		if len(g.jobs) < opt.Max {
 			return nil
 		}
-		return w.ripe(h, n-1)
+		return run.ripe(h, n-1)
 	}
 	g := &gathering{jobs: []*Delivery{d}, since: instant.Now()}
 	h.gathered = append(h.gathered, g)
-	w.gathers++
+	run.gathers++
 	switch {
 	case opt.ByKey:
 		g.full = d.b.Gather(&d.state, opt.Max, func() {
 			g.full = true
 			h.full++
-			w.work.Signal()
+			run.work.Signal()
 		})
 	case opt.Max == 1:
 		g.full = true
@@ -100,24 +77,24 @@ func (w *Worker) gather(h *kindHandler, d *Delivery) []*Delivery {
 		h.full++
 	}
 	if g.full || opt.ByKey && opt.Wait == 0 {
-		return w.ripe(h, len(h.gathered)-1)
+		return run.ripe(h, len(h.gathered)-1)
 	}
 	if opt.Wait > 0 {
 		time.AfterFunc(opt.Wait, func() { // with mu, or a handler that is about to wait would miss it
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.work.Broadcast()
+			run.mu.Lock()
+			defer run.mu.Unlock()
+			run.work.Broadcast()
 		})
 	}
 	return nil
 }
 
 // ripeBatch returns a batch that is full, or has waited long enough.
-func (w *Worker) ripeBatch() []*Delivery {
-	if w.gathers == 0 || instant.Now() >= w.lease.deadline {
+func (run *runner) ripeBatch() []*Delivery {
+	if run.gathers == 0 || instant.Now() >= run.lease.deadline {
 		return nil // once it is late, the lease is renewed, or its jobs are lost
 	}
-	for h := range w.everyHandler() {
+	for h := range run.everyHandler() {
 		for i := 0; i < len(h.gathered); {
 			g := h.gathered[i]
 			if !g.full && instant.Now().Sub(g.since) < h.batch.Wait {
@@ -127,7 +104,7 @@ func (w *Worker) ripeBatch() []*Delivery {
 				i++
 				continue
 			}
-			if batch := w.ripe(h, i); len(batch) > 0 {
+			if batch := run.ripe(h, i); len(batch) > 0 {
 				return batch
 			}
 		}
@@ -137,32 +114,32 @@ func (w *Worker) ripeBatch() []*Delivery {
 
 // ripe takes a batch. Jobs that were lost or cancelled meanwhile end. One that was checked out, since its
 // block went to another worker, is still this worker's: nobody else would begin it.
-func (w *Worker) ripe(h *kindHandler, at int) (batch []*Delivery) {
+func (run *runner) ripe(h *kindHandler, at int) (batch []*Delivery) {
 	g := h.gathered[at]
 	h.gathered = slices.Delete(h.gathered, at, at+1)
-	w.gathers--
+	run.gathers--
 	if g.full {
 		h.full--
 	}
 	for _, d := range g.jobs {
 		switch {
 		case d.ctx.over:
-			w.end(d, d.ctx.cause, "")
+			run.end(d, d.ctx.cause, "")
 		case d.b.Gone && d.state.From != tableRunning:
-			w.exitLimits(d)
+			run.exitLimits(d)
 		default:
 			batch = append(batch, d)
 		}
 	}
 	if h.batch.ByKey && len(batch) > 0 {
-		batch = append(batch, w.followers(batch[0], h.batch.Max-1)...)
+		batch = append(batch, run.followers(batch[0], h.batch.Max-1)...)
 	}
 	return batch
 }
 
 // followers begins the jobs of a key that wait for the first one and may begin with it: those
 // of its kind, up to the first of another kind.
-func (w *Worker) followers(first *Delivery, most int) (all []*Delivery) {
+func (run *runner) followers(first *Delivery, most int) (all []*Delivery) {
 	b := first.b
 	if !b.StopGathering(&first.state) {
 		return nil
@@ -174,7 +151,7 @@ func (w *Worker) followers(first *Delivery, most int) (all []*Delivery) {
 			break
 		}
 		d := deliveryOf(j)
-		w.begins(b, d, first.began)
+		run.begins(b, d, first.began)
 		all = append(all, d)
 	}
 	return all

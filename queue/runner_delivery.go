@@ -16,9 +16,9 @@ import (
 // usual timeout. It does not revive a context that has ended: call it in time. It is not
 // progress: see [RetryPolicy.Stall].
 func (d *Delivery) Extend(more time.Duration) {
-	w := d.worker()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	run := d.runner()
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	d.over = instant.Now().Add(more)
 }
 
@@ -26,29 +26,29 @@ func (d *Delivery) Extend(more time.Duration) {
 // the database any more: what the job has started outside of this process should end within that
 // time. It grows again with each renewal of the worker's lease, and is 0 when the job was lost.
 func (d *Delivery) Left() time.Duration {
-	w := d.worker()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	run := d.runner()
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	switch {
 	case d.state.From == tableNone:
-		return w.opt.Lease
+		return run.opt.Lease
 	case errors.Is(d.ctx.cause, ErrLost), d.b.Gone && d.state.From != tableRunning:
 		return 0
 	}
-	return max(0, w.lease.deadline.Sub(instant.Now()))
+	return max(0, run.lease.deadline.Sub(instant.Now()))
 }
 
-// worker returns the worker that has the job.
-func (d *Delivery) worker() *Worker {
-	w, _ := d.b.q.h.tenants.(*Worker)
-	return w
+// runner returns who runs the job.
+func (d *Delivery) runner() *runner {
+	run, _ := d.b.q.h.tenants.(*runner)
+	return run
 }
 
 // isStored reports whether the job is in a table: see Worker.attempt. It takes mu.
 func (d *Delivery) isStored() bool {
-	w := d.worker()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	run := d.runner()
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	return d.state.From != tableNone
 }
 
@@ -62,17 +62,17 @@ func (d *Delivery) SetResult(v any) error {
 	if err != nil {
 		return invalid("result", "%v", err)
 	}
-	w := d.worker()
-	w.mu.Lock()
-	defer w.mu.Unlock()
+	run := d.runner()
+	run.mu.Lock()
+	defer run.mu.Unlock()
 	d.result = text
 	return nil
 }
 
 // moment releases mu for a moment. mu is held.
-func (w *Worker) moment(ctx context.Context) error {
-	w.mu.Unlock()
-	defer w.mu.Lock()
+func (run *runner) moment(ctx context.Context) error {
+	run.mu.Unlock()
+	defer run.mu.Lock()
 	pace.Sleep(ctx, time.Millisecond)
 	return ctx.Err()
 }
