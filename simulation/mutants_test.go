@@ -4,8 +4,17 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"go/ast"
+	gobuild "go/build"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -24,8 +33,8 @@ type mutant struct {
 	workload string
 	file     string // of the module
 	from, to string // text that the file has once, and what replaces it
-	kind     string // of the violation
-	within   int    // so many seeds
+	kind     string // of the violation; or the test that finds it, of the package of the file, where the simulation cannot
+	within   int    // so many seeds; 0: a test finds it
 }
 
 var mutants = []mutant{
@@ -206,15 +215,20 @@ func TestMutants(t *testing.T) {
 	if !*flagMutants {
 		t.Skip("make sim-mutants does this")
 	}
-	runtime := overlay(t)
+	dice := overlay(t)
 	for _, m := range mutants {
 		if !strings.Contains(m.name, *flagMutant) {
 			continue
 		}
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
-			c := caught{m.name, m.workload, m.kind, m.find(t, runtime), min(m.within, *flagWithin)}
+			c := caught{m.name, m.workload, m.kind, 0, min(m.within, *flagWithin)}
+			if m.within == 0 {
+				m.fails(t, dice)
+			} else {
+				c.Seed = m.find(t, dice)
+			}
 			fmt.Printf("%s: %s: %s: seed %d of %d\n", c.Name, c.Workload, c.Kind, c.Seed, c.Within)
-			if c.Seed == 0 {
+			if c.Seed == 0 && m.within > 0 {
 				t.Errorf("%s: not found as %q", m.name, m.kind)
 			}
 			if *flagTotals != "" {
@@ -274,6 +288,17 @@ func (m *mutant) find(t *testing.T, runtime string) int {
 	return 0
 }
 
+// fails runs the test that is to find the mutant.
+func (m *mutant) fails(t *testing.T, runtime string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "test", "-vet=off", "-count=1", "-overlay", m.overlay(t, runtime),
+		"-run", "^"+m.kind+"$", "../"+filepath.Dir(m.file))
+	cmd.Env = append(os.Environ(), "DBCRON_TEST_ENGINES=sqlite")
+	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "--- FAIL: "+m.kind) {
+		t.Errorf("%s: %s does not find it: %v: %s", m.name, m.kind, err, out)
+	}
+}
+
 // change returns the mutant's file and its changed text.
 func (m *mutant) change(t *testing.T) (file, text string) {
 	t.Helper()
@@ -291,11 +316,56 @@ func (m *mutant) change(t *testing.T) (file, text string) {
 	return file, strings.Replace(string(contents), m.from, m.to, 1)
 }
 
-// What the mutants change is still there.
+// What the mutants change is still there, and compiles when it was changed.
 func TestMutantsApply(t *testing.T) {
+	exports := exportsOf(t)
 	for _, m := range mutants {
-		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) { m.change(t) })
+		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
+			file, text := m.change(t)
+			set := token.NewFileSet()
+			var files []*ast.File
+			found, err := gobuild.ImportDir(filepath.Dir(file), 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, name := range found.GoFiles {
+				var from any
+				if name == filepath.Base(file) {
+					from = text
+				}
+				one, err := parser.ParseFile(set, filepath.Join(found.Dir, name), from, parser.SkipObjectResolution)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files = append(files, one)
+			}
+			look := func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) }
+			check := types.Config{Importer: importer.ForCompiler(set, "gc", look), GoVersion: runtime.Version()}
+			if _, err := check.Check(found.Name, set, files, nil); err != nil {
+				t.Errorf("%s does not compile: %v", m.name, err)
+			}
+		})
 	}
+}
+
+// exportsOf returns the files that say what packages export, for all that the mutants' packages import.
+func exportsOf(t *testing.T) map[string]string {
+	t.Helper()
+	args := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	for _, m := range mutants {
+		args = append(args, "../"+filepath.Dir(m.file))
+	}
+	out, err := exec.CommandContext(t.Context(), "go", args...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		if path, file, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
+			all[path] = file
+		}
+	}
+	return all
 }
 
 // overlay writes a file for go build that replaces the mutant's file, besides those of the runtime.
