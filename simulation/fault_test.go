@@ -351,7 +351,7 @@ func (w *World) fate(t *turn, d dice) (o order) {
 		if d.once(2) { // so late that whoever asked still listens
 			o.back = d.between(300*time.Millisecond, 3*time.Second)
 		}
-		if d.once(3) { // what it has learnt late, it cannot renew
+		if d.once(2) { // what it has learnt late, it cannot renew
 			o.lose = d.between(time.Second, 20*time.Second)
 		}
 	}

@@ -347,7 +347,7 @@ func (w *World) newProcess(name string, life int) *Process {
 	p.clock = w.clockOf(name)
 	p.ctx, p.stop = context.WithCancel(instant.On(w.ctx, p.clock))
 	p.fragile = w.Knob("fault.cut", 0, 0, 50, 300, 300, 2000)
-	p.tardy = w.Knob("fault.late", 0, 0, 0, 30)
+	p.tardy = w.Knob("fault.late", 0, 0, 10, 30)
 	if name == "operator" {
 		p.fragile, p.tardy = spared, 0
 		p.ctx, p.stop = context.WithCancel(context.Background())
