@@ -175,6 +175,9 @@ func (c *chainWork) begins(b *body, run *scheduler.Running) {
 	if at, is := c.cancelled[run.ID]; is && time.Since(at) > chainNotice && p.sound(at) {
 		p.w.violate("cancelled", []string{b.of + " ", b.of + ":"}, "run %d of %s begins on %s, %v after it was cancelled", run.ID, b.of, p.who(), time.Since(at))
 	}
+	if at, is := c.paused[b.of]; run.Attempt == 1 && known(at, is) {
+		p.w.violate("paused", []string{b.of + " ", b.of + ":"}, "run %d of %s begins, which was paused %v ago", run.ID, b.of, time.Since(at))
+	}
 	if run.Attempt > 1 && b.of == chainFirst {
 		p.w.Reached("a function is tried again")
 	}
@@ -221,9 +224,10 @@ func (c *chainWork) operate(p *Process) error {
 			p.Act(func() {
 				if err == nil {
 					p.w.Reached("a schedule is paused")
+					c.paused[chainFirst] = time.Now() //nolint:forbidigo // virtual
 				}
 			})
-			_ = p.Sleep(p.ctx, p.Dice.about(3*time.Second))
+			_ = p.Sleep(p.ctx, p.Dice.between(time.Second, 12*time.Second))
 		case 1:
 			c.drain(p)
 		case 2:

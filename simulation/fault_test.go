@@ -67,8 +67,7 @@ var faults = []fault{
 	{"down", []int{0, 0, 0, 40}, onServer("is down", true, false, 20*time.Second)},
 	{"flap", []int{0, 0, 0, 5}, onServer("goes down for a moment", true, false, 300*time.Millisecond)},
 	{"readonly", []int{0, 0, 0, 40}, onServer("takes no writes", false, true, 20*time.Second)},
-	// Only WITH=fault.full=40 has it happen: no thousand seeds have been lived through with it.
-	{"full", []int{0}, func(n *nemesis, d dice) (string, func(), time.Duration) {
+	{"full", []int{0, 0, 0, 40}, func(n *nemesis, d dice) (string, func(), time.Duration) {
 		n.w.server.fill(true)
 		n.w.jam(1)
 		return "the server's disk is full", func() { n.w.server.fill(false); n.w.jam(-1) }, d.between(time.Second, 20*time.Second)

@@ -52,7 +52,7 @@ func (q *queueWork) readDead(w *World) error {
 	}
 	for i := range dead {
 		d := &dead[i]
-		name := strings.Trim(string(d.Payload), `"`)
+		name := strings.Trim(string(d.Payload), `" `)
 		w.count("a job is dead")
 		switch j := q.jobs[name]; {
 		case j == nil:

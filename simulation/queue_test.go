@@ -211,7 +211,7 @@ func keyName(key int) string { return fmt.Sprint("key", key) }
 // enqueue enqueues a job, and returns what is known of it.
 func (q *queueWork) enqueue(p *Process, c *queue.Client, db *dialect.DB, j *simJob) (fate, error) {
 	d := p.w.Dice("options", j.name)
-	job := queue.Job{Queue: simQueue, Kind: j.kind, Payload: fmt.Appendf(nil, "%q", j.name)}
+	job := queue.Job{Queue: simQueue, Kind: j.kind, Payload: fmt.Appendf(nil, "%q%*s", j.name, sizeOf(p.w.Dice("size", j.name)), "")}
 	if j.key >= 0 {
 		job.Key = keyName(j.key)
 	} else {
@@ -236,6 +236,17 @@ func (q *queueWork) enqueue(p *Process, c *queue.Client, db *dialect.DB, j *simJ
 		return unknown, err
 	}
 	return refused, err
+}
+
+// sizeOf draws by how much a job's payload is longer than its name.
+func sizeOf(d dice) int {
+	switch {
+	case d.once(300):
+		return 1<<20 - 100
+	case d.once(6):
+		return d.IntN(64 << 10)
+	}
+	return 0
 }
 
 // enqueueTx enqueues a job in a transaction that also writes an order.

@@ -25,7 +25,7 @@ func (q *queueWork) work(p *Process) error {
 	}
 	opt := queue.WorkerOptions{
 		Queues: []string{simQueue}, Lease: q.max.lease, Logger: p.Log,
-		Concurrency: oneOf(p.Dice, 1, 4, 16), Connections: oneOf(p.Dice, 1, 2), Batch: oneOf(p.Dice, 0, 1, 10),
+		Concurrency: oneOf(p.Dice, 1, 4, 16), Connections: oneOf(p.Dice, 1, 2), Batch: oneOf(p.Dice, 0, 1, 10), ReadAhead: oneOf(p.Dice, 0, 100_000),
 		AckEach: p.Dice.once(4), Isolated: p.Dice.once(4), Grace: oneOf(p.Dice, -1, time.Second, 10*time.Second),
 	}
 	p.Note("works: concurrency %d, connections %d, batch %d, ack each %v, isolated %v, grace %v",
