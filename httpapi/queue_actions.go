@@ -157,7 +157,7 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, d := &purgeOutput{}, deedOf(ctx)
+	out, d := &purgeOutput{wire.PurgeResult{ByState: map[string]int{}}}, deedOf(ctx)
 	d.entry, d.count, d.detail, d.nothing = entry, 0, "state="+in.Body.State, in.Body.DryRun
 	// Ready jobs first: those that become delayed or dead meanwhile are found afterwards.
 	for _, part := range []struct {
@@ -181,6 +181,7 @@ func (a *API) purge(ctx context.Context, in *purgeInput) (*purgeOutput, error) {
 		}
 		left -= r.Done + r.Gone
 		out.Body.Removed += r.Done
+		out.Body.ByState[string(part.state)] = r.Done
 		d.count = out.Body.Removed
 		if from.Block, from.After = 0, 0; r.Next != nil {
 			d.goOn(&out.Body.NextCursor, part.state, r.Next)

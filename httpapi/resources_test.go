@@ -118,11 +118,11 @@ func TestQueues(t *testing.T) {
 			body object
 			want string
 		}{
-			{object{"state": "all", "dry_run": true}, `{"removed":5,"all":true}`},
-			{object{"state": "ready", "limit": 2}, `{"removed":2,"all":false,"next_cursor":`},
-			{object{"state": "delayed"}, `{"removed":1,"all":true}`},
-			{object{"state": "all", "limit": 2}, `{"removed":2,"all":false,"next_cursor":`},
-			{object{"state": "all"}, `{"removed":0,"all":true}`},
+			{object{"state": "all", "dry_run": true}, `{"removed":5,"by_state":{"dead":1,"delayed":1,"ready":3},"all":true}`},
+			{object{"state": "ready", "limit": 2}, `{"removed":2,"by_state":{"ready":2},"all":false,"next_cursor":`},
+			{object{"state": "delayed"}, `{"removed":1,"by_state":{"delayed":1},"all":true}`},
+			{object{"state": "all", "limit": 2}, `{"removed":2,"by_state":{"dead":1,"delayed":0,"ready":1},"all":false,"next_cursor":`},
+			{object{"state": "all"}, `{"removed":0,"by_state":{"dead":0,"delayed":0,"ready":0},"all":true}`},
 		} {
 			s.post(path+"/purge", c.body).is(200).has(c.want)
 		}

@@ -84,8 +84,9 @@ type BulkResult struct {
 
 // A PurgeResult says how many jobs of a queue were removed.
 type PurgeResult struct {
-	Removed int  `json:"removed" doc:"The number of jobs that were removed, or would be in a dry run."`
-	All     bool `json:"all" doc:"Whether these were all. If not, there may be more: send it again with the cursor."`
+	Removed int            `json:"removed" doc:"The number of jobs that were removed, or would be in a dry run."`
+	ByState map[string]int `json:"by_state" doc:"The same number for each state that was looked at."`
+	All     bool           `json:"all" doc:"Whether these were all. If not, there may be more: send it again with the cursor."`
 
 	NextCursor string `json:"next_cursor,omitempty" doc:"If these were not all: send it as cursor, for those of the jobs that are left that were there at the beginning."`
 }

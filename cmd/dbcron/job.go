@@ -106,7 +106,7 @@ interrupted it can be called again.`
 			if err := how.check(p); err != nil {
 				return err
 			}
-			return p.withAPI(c.Context(), func() error { return p.doBulks(c.Context(), []bulk{b}, how) })
+			return p.withAPI(c.Context(), func() error { return p.doBulk(c.Context(), &b, how) })
 		}
 		for _, name := range append([]string{"dry-run", "output"}, selecting...) {
 			if c.Flag(name).Changed {

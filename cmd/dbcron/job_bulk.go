@@ -14,13 +14,14 @@ import (
 
 	"github.com/dbcron/dbcron/internal/ops/progress"
 	"github.com/dbcron/dbcron/internal/ops/table"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/wire"
 )
 
 // A bulk is an action on all jobs selected by a filter.
 type bulk struct {
 	op    string // bulk-jobs or purge-queue
-	given values // of the operation, and action
+	given values // of the operation
 	most  int    // 0: all
 }
 
@@ -48,31 +49,23 @@ func (f *bulkFlags) check(p *program) error {
 	return nil
 }
 
-// doBulks asks for confirmation and acts, or shows what it would do.
-func (p *program) doBulks(ctx context.Context, all []bulk, f bulkFlags) (err error) {
+// doBulk asks for confirmation and acts, or shows what it would do.
+func (p *program) doBulk(ctx context.Context, b *bulk, f bulkFlags) (err error) {
 	var rows []wire.BulkResult
 	if f.dryRun || !f.yes {
-		for _, b := range all {
-			r, err := p.bulkPart(ctx, &b, true, min(cmp.Or(b.most, countLimit), countLimit), "")
+		for _, one := range b.each() {
+			r, _, err := p.bulkPart(ctx, &one, true, min(cmp.Or(b.most, countLimit), countLimit), "")
 			if err != nil {
 				return err
 			}
-			r.NextCursor = "" // of a count
-			rows = append(rows, r)
+			rows = append(rows, r...)
 		}
 	}
 	if !f.dryRun {
 		if !f.yes && !p.confirm(rows) {
 			return errors.New("nothing was changed")
 		}
-		rows = nil
-		for _, b := range all {
-			var r wire.BulkResult
-			r, err = p.doBulk(ctx, &b)
-			if rows = append(rows, r); err != nil {
-				break // report what was done nevertheless
-			}
-		}
+		rows, err = p.bulkParts(ctx, b) // with an error, rows have what was done nevertheless
 	}
 	if f.output != "text" {
 		return errors.Join(err, table.Write(p.out, f.output, rows))
@@ -97,54 +90,85 @@ func (p *program) confirm(rows []wire.BulkResult) bool {
 	return slices.Contains([]string{"y", "yes"}, strings.ToLower(p.answer(strings.Join(parts, ", ")+"? [y/N]")))
 }
 
-// bulkPart acts on some of the jobs, or counts them.
-func (p *program) bulkPart(ctx context.Context, b *bulk, dryRun bool, most int, cursor string) (r wire.BulkResult, err error) {
+// each returns a bulk for each of the states.
+func (b *bulk) each() (all []bulk) {
+	for _, state := range statesOf(b.given["state"]) {
+		one := *b
+		one.given = maps.Clone(b.given)
+		one.given["state"] = state
+		all = append(all, one)
+	}
+	return all
+}
+
+// statesOf returns the states that the word of a purge means, in the order in which their jobs are removed.
+func statesOf(word string) []string {
+	if word == "all" {
+		return []string{"ready", "delayed", "dead"}
+	}
+	return []string{word}
+}
+
+// bulkPart acts on some of the jobs, or counts them. It returns a result for each state, and the cursor for the next
+// part, if there is one.
+func (p *program) bulkPart(ctx context.Context, b *bulk, dryRun bool, most int, cursor string) (rows []wire.BulkResult, next string, err error) {
 	given := maps.Clone(b.given)
 	given["limit"], given["dry_run"] = strconv.Itoa(most), strconv.FormatBool(dryRun)
-	r = wire.BulkResult{Action: given["action"], Queue: given["queue"], State: given["state"], DryRun: dryRun}
-	if b.op == "purge-queue" {
-		delete(given, "action")
-	}
 	if cursor != "" {
 		given["cursor"] = cursor
 	}
 	answer, err := p.do(ctx, b.op, given)
-	if err != nil {
-		return r, err
-	}
 	switch answer := answer.(type) {
 	case *wire.BulkResult:
-		r = *answer
+		rows, next = []wire.BulkResult{*answer}, answer.NextCursor
 	case *wire.PurgeResult:
-		r.Done, r.All, r.NextCursor = answer.Removed, answer.All, answer.NextCursor
+		for _, state := range statesOf(given["state"]) {
+			if n, ok := answer.ByState[state]; ok {
+				what := map[string]string{"ready": "cancel", "delayed": "cancel"}[state]
+				rows = append(rows, wire.BulkResult{
+					Action: cmp.Or(what, "delete"), Queue: given["queue"], State: state, DryRun: dryRun, Done: n, All: answer.All,
+				})
+			}
+		}
+		next = answer.NextCursor
 	}
-	return r, nil
+	return rows, next, err
 }
 
-// doBulk carries out one bulk, part by part, and shows its progress. All parts are about the jobs that were there
+// bulkParts carries out a bulk, part by part, and shows its progress. All parts are about the jobs that were there
 // when the first one began.
-func (p *program) doBulk(ctx context.Context, b *bulk) (sum wire.BulkResult, err error) {
+func (p *program) bulkParts(ctx context.Context, b *bulk) (rows []wire.BulkResult, err error) {
 	doing := map[string]string{"retry": "retrying", "cancel": "cancelling", "delete": "deleting"}[b.given["action"]]
 	so := p.begin(ctx, progress.Task{
-		What: fmt.Sprintf("%s %s jobs of %s", doing, b.given["state"], oneLine(b.given["queue"], 200)), Unit: "jobs",
-		Left: func(ctx context.Context) (int, error) {
-			r, err := p.bulkPart(ctx, b, true, maxInPart, "")
-			return r.Done, err
+		What: fmt.Sprintf("%s %s jobs of %s", cmp.Or(doing, "removing"), b.given["state"], oneLine(b.given["queue"], 200)), Unit: "jobs",
+		Left: func(ctx context.Context) (n int, err error) {
+			r, _, err := p.bulkPart(ctx, b, true, maxInPart, "")
+			for i := range r {
+				n += r[i].Done
+			}
+			return n, err
 		},
 	})
 	defer so.End()
-	for {
+	for done, seen, cursor := 0, 0, ""; ; {
 		part := countLimit
 		if b.most > 0 {
-			part = min(part, b.most-sum.Done-sum.Gone-sum.InUse)
+			part = min(part, b.most-seen)
 		}
-		r, err := p.bulkPart(ctx, b, false, part, sum.NextCursor)
-		r.Done, r.Gone, r.InUse = r.Done+sum.Done, r.Gone+sum.Gone, r.InUse+sum.InUse
-		sum = r
-		so.At(sum.Done)
-		if err != nil || sum.NextCursor == "" || b.most > 0 && sum.Done+sum.Gone+sum.InUse >= b.most {
-			sum.NextCursor = ""
-			return sum, err
+		var r []wire.BulkResult
+		r, cursor, err = p.bulkPart(ctx, b, false, part, cursor)
+		for _, r := range r {
+			r.NextCursor = ""
+			done, seen = done+r.Done, seen+r.Done+r.Gone+r.InUse
+			if i := len(rows) - 1; i >= 0 && rows[i].State == r.State { // more of what the part before ended with
+				r.Done, r.Gone, r.InUse = r.Done+rows[i].Done, r.Gone+rows[i].Gone, r.InUse+rows[i].InUse
+				rows = rows[:i]
+			}
+			rows = append(rows, r)
+		}
+		so.At(done)
+		if err != nil || cursor == "" || b.most > 0 && seen >= b.most {
+			return rows, err
 		}
 	}
 }
@@ -197,7 +221,10 @@ meanwhile, and when it is interrupted it can be called again.`,
   dbcron queue purge mail --state all --yes`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			all, err := purges(args[0], state)
+			var err error
+			if states := []string{"ready", "delayed", "dead", "done", "all"}; !slices.Contains(states, state) {
+				err = usagef("--state: %q is not known; use %s", state, plain.Or(states))
+			}
 			if err == nil {
 				err = f.check(p)
 			}
@@ -205,7 +232,8 @@ meanwhile, and when it is interrupted it can be called again.`,
 				return err
 			}
 			return p.withAPI(c.Context(), func() error {
-				if err := p.doBulks(c.Context(), all, f); err != nil {
+				b := bulk{op: "purge-queue", given: values{"queue": args[0], "state": state}}
+				if err := p.doBulk(c.Context(), &b, f); err != nil {
 					return err
 				}
 				n, err := ask[wire.QueueStats](c.Context(), p, "queue-stats", "queue", args[0])
@@ -219,18 +247,4 @@ meanwhile, and when it is interrupted it can be called again.`,
 	c.Flags().StringVar(&state, "state", "ready", "`state` of the jobs: ready, delayed, dead, done or all, which leaves those that are done")
 	f.add(c)
 	return c
-}
-
-// purges returns the bulks that delete a queue's jobs in a state. Ready jobs come first: those that become
-// delayed or dead meanwhile are found afterwards.
-func purges(name, state string) (all []bulk, err error) {
-	for _, part := range [][2]string{{"cancel", "ready"}, {"cancel", "delayed"}, {"delete", "dead"}, {"delete", "done"}} {
-		if state == "all" && part[1] != "done" || state == part[1] {
-			all = append(all, bulk{op: "purge-queue", given: values{"queue": name, "action": part[0], "state": part[1]}})
-		}
-	}
-	if all == nil {
-		err = usagef("--state: %q is not known; use ready, delayed, dead, done or all", state)
-	}
-	return all, err
 }
