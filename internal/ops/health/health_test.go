@@ -1,6 +1,8 @@
 package health
 
 import (
+	"database/sql"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -215,4 +217,44 @@ func adminOf(c *queue.Client) *admin.Client {
 		panic(err)
 	}
 	return a
+}
+
+// The view for people tells what Depth tells: delayed jobs that are due count as ready, and the oldest of all that
+// are gives the age.
+func TestDepthAndView(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		c := queuetest.Client(t, db.DB)
+		jobs := func(name string, delays ...time.Duration) {
+			for _, d := range delays {
+				_, err := c.Enqueue(t.Context(), queue.Job{Queue: name, Kind: "x", Delay: d})
+				dbtest.Must(t, err)
+			}
+		}
+		jobs("due first", time.Minute, 2*time.Minute, 10*time.Hour)
+		jobs("due", time.Minute)
+		jobs("later", 10*time.Hour)
+		jobs("ready first", 0, 50*time.Minute)
+		// An hour passes: what was enqueued is older, and delayed jobs have less to wait.
+		db.Do(t, `UPDATE {prefix}job SET id = id - 3600000000 * 4096 WHERE id > 0`, nil)
+		db.Do(t, `UPDATE {prefix}job_delayed SET run_at = `+db.Dialect.Add("run_at", ":by")+` WHERE id > 0`, sqlrun.Args{"by": -time.Hour.Microseconds()})
+		jobs("due first", 0)
+		jobs("ready", 0)
+		for _, name := range []string{"due first", "due", "later", "ready first", "ready"} {
+			q, err := adminOf(c).Queue(t.Context(), name)
+			dbtest.Must(t, err)
+			var now int64
+			var age sql.NullFloat64
+			var ready, delayed int
+			db.Scan(t, `SELECT {us {now}}, oldest_ready_seconds, ready_jobs, delayed_jobs FROM {prefix}v_queue WHERE name = :name`,
+				sqlrun.Args{"name": name}, &now, &age, &ready, &delayed)
+			d, err := DepthOf(t.Context(), adminOf(c), &q, CountTo, time.UnixMicro(now))
+			dbtest.Must(t, err)
+			if ready != d.Ready || delayed != d.Delayed {
+				t.Errorf("%s: %d are ready and %d delayed; the view says %d and %d", name, d.Ready, d.Delayed, ready, delayed)
+			}
+			if age.Valid != (d.Ready > 0) || math.Abs(age.Float64-d.Age.Seconds()) > 0.01 {
+				t.Errorf("%s: the oldest of %d has been ready for %v; the view says %v", name, d.Ready, d.Age, age)
+			}
+		}
+	})
 }

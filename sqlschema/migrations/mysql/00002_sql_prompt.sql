@@ -938,15 +938,21 @@ FROM {prefix}queue AS q JOIN {prefix}job_done AS j ON j.queue_id = q.queue_id;
 
 CREATE OR REPLACE VIEW {prefix}v_queue AS
 SELECT q.name, q.state,
-    (SELECT COUNT(*) FROM {prefix}job AS j WHERE j.queue_id = q.queue_id AND j.id > 0) AS ready_jobs,
-    (SELECT COUNT(*) FROM {prefix}job_delayed AS j WHERE j.queue_id = q.queue_id AND j.id > 0) AS delayed_jobs,
+    -- As in all lists of queues, delayed jobs that are due count as ready.
+    (SELECT COUNT(*) FROM {prefix}job AS j WHERE j.queue_id = q.queue_id AND j.id > 0)
+        + (SELECT COUNT(*) FROM {prefix}job_delayed AS j WHERE j.queue_id = q.queue_id AND j.id > 0 AND j.run_at <= UTC_TIMESTAMP(6)) AS ready_jobs,
+    (SELECT COUNT(*) FROM {prefix}job_delayed AS j WHERE j.queue_id = q.queue_id AND j.id > 0 AND j.run_at > UTC_TIMESTAMP(6)) AS delayed_jobs,
     (SELECT COUNT(*) FROM {prefix}job_running AS j WHERE j.queue_id = q.queue_id) AS running_jobs,
     (SELECT COUNT(*) FROM {prefix}job_dead AS j WHERE j.queue_id = q.queue_id) AS dead_jobs,
-    -- By each block and priority, where the first entry is the oldest.
-    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'2020-01-01 00:00:00', UTC_TIMESTAMP(6)) / 1e6 - ((
-        SELECT MIN((SELECT j.id FROM {prefix}job AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.priority = p.priority AND j.id > 0 ORDER BY j.id LIMIT 1))
-        FROM {prefix}queue_block AS b CROSS JOIN (SELECT 1 AS priority UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS p
-        WHERE b.queue_id = q.queue_id) >> 12) / 1e6 AS oldest_ready_seconds,
+    -- By each block and priority, where the first entry is the oldest. 0 stands for delayed jobs that are due.
+    TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'2020-01-01 00:00:00', UTC_TIMESTAMP(6)) / 1e6 - (
+        SELECT MIN(CASE p.priority
+            WHEN 0 THEN (SELECT TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'2020-01-01 00:00:00', j.run_at)
+                FROM {prefix}job_delayed AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.run_at <= UTC_TIMESTAMP(6) AND j.id > 0 ORDER BY j.run_at, j.id LIMIT 1)
+            ELSE (SELECT j.id >> 12 FROM {prefix}job AS j
+                WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.priority = p.priority AND j.id > 0 ORDER BY j.id LIMIT 1) END)
+        FROM {prefix}queue_block AS b CROSS JOIN (SELECT 0 AS priority UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS p
+        WHERE b.queue_id = q.queue_id) / 1e6 AS oldest_ready_seconds,
     (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id
         AND b.generation = (SELECT MAX(n.generation) FROM {prefix}queue_block AS n WHERE n.queue_id = q.queue_id)) AS blocks,
     (SELECT COUNT(*) FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node

@@ -677,14 +677,20 @@ COMMENT ON VIEW {prefix}v_job IS 'The jobs of all queues in all states. With a q
 
 CREATE OR REPLACE VIEW {prefix}v_queue AS
 SELECT q.name, q.state,
-    (SELECT COUNT(*) FROM {prefix}job AS j WHERE j.queue_id = q.queue_id) AS ready_jobs,
-    (SELECT COUNT(*) FROM {prefix}job_delayed AS j WHERE j.queue_id = q.queue_id) AS delayed_jobs,
+    -- As in all lists of queues, delayed jobs that are due count as ready.
+    (SELECT COUNT(*) FROM {prefix}job AS j WHERE j.queue_id = q.queue_id)
+        + (SELECT COUNT(*) FROM {prefix}job_delayed AS j WHERE j.queue_id = q.queue_id AND j.run_at <= statement_timestamp()) AS ready_jobs,
+    (SELECT COUNT(*) FROM {prefix}job_delayed AS j WHERE j.queue_id = q.queue_id AND j.run_at > statement_timestamp()) AS delayed_jobs,
     (SELECT COUNT(*) FROM {prefix}job_running AS j WHERE j.queue_id = q.queue_id) AS running_jobs,
     (SELECT COUNT(*) FROM {prefix}job_dead AS j WHERE j.queue_id = q.queue_id) AS dead_jobs,
-    -- By each block and priority, where the first entry is the oldest.
+    -- By each block and priority, where the first entry is the oldest. 0 stands for delayed jobs that are due.
     CAST(EXTRACT(EPOCH FROM statement_timestamp() - TIMESTAMPTZ '2020-01-01 00:00:00+00') - (
-        SELECT MIN((SELECT j.id FROM {prefix}job AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.priority = p.priority ORDER BY j.id LIMIT 1))
-        FROM {prefix}queue_block AS b CROSS JOIN (VALUES (1), (2), (3), (4)) AS p (priority) WHERE b.queue_id = q.queue_id) / 4096 / 1000000.0 AS DOUBLE PRECISION) AS oldest_ready_seconds,
+        SELECT MIN(CASE p.priority
+            WHEN 0 THEN (SELECT CAST(EXTRACT(EPOCH FROM j.run_at - TIMESTAMPTZ '2020-01-01 00:00:00+00') * 1000000 AS BIGINT)
+                FROM {prefix}job_delayed AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.run_at <= statement_timestamp() ORDER BY j.run_at, j.id LIMIT 1)
+            ELSE (SELECT j.id >> 12 FROM {prefix}job AS j
+                WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.priority = p.priority ORDER BY j.id LIMIT 1) END)
+        FROM {prefix}queue_block AS b CROSS JOIN (VALUES (0), (1), (2), (3), (4)) AS p (priority) WHERE b.queue_id = q.queue_id) / 1000000.0 AS DOUBLE PRECISION) AS oldest_ready_seconds,
     (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id
         AND b.generation = (SELECT MAX(n.generation) FROM {prefix}queue_block AS n WHERE n.queue_id = q.queue_id)) AS blocks,
     (SELECT COUNT(*) FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node

@@ -142,15 +142,21 @@ FROM {prefix}queue AS q JOIN {prefix}job_done AS j ON j.queue_id = q.queue_id;
 
 CREATE VIEW {prefix}v_queue AS
 SELECT q.name, q.state,
-    (SELECT COUNT(*) FROM {prefix}job AS j WHERE j.queue_id = q.queue_id) AS ready_jobs,
-    (SELECT COUNT(*) FROM {prefix}job_delayed AS j WHERE j.queue_id = q.queue_id) AS delayed_jobs,
+    -- As in all lists of queues, delayed jobs that are due count as ready.
+    (SELECT COUNT(*) FROM {prefix}job AS j WHERE j.queue_id = q.queue_id)
+        + (SELECT COUNT(*) FROM {prefix}job_delayed AS j WHERE j.queue_id = q.queue_id AND j.run_at <= strftime('%Y-%m-%d %H:%M:%f', 'now')) AS ready_jobs,
+    (SELECT COUNT(*) FROM {prefix}job_delayed AS j WHERE j.queue_id = q.queue_id AND j.run_at > strftime('%Y-%m-%d %H:%M:%f', 'now')) AS delayed_jobs,
     (SELECT COUNT(*) FROM {prefix}job_running AS j WHERE j.queue_id = q.queue_id) AS running_jobs,
     (SELECT COUNT(*) FROM {prefix}job_dead AS j WHERE j.queue_id = q.queue_id) AS dead_jobs,
-    -- By each block and priority, where the first entry is the oldest.
-    unixepoch('now', 'subsec') - 1577836800 - ((
-        SELECT MIN((SELECT j.id FROM {prefix}job AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.priority = p.priority ORDER BY j.id LIMIT 1))
-        FROM {prefix}queue_block AS b CROSS JOIN (SELECT 1 AS priority UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS p
-        WHERE b.queue_id = q.queue_id) >> 12) / 1000000.0 AS oldest_ready_seconds,
+    -- By each block and priority, where the first entry is the oldest. 0 stands for delayed jobs that are due.
+    unixepoch('now', 'subsec') - 1577836800 - (
+        SELECT MIN(CASE p.priority
+            WHEN 0 THEN (SELECT CAST(ROUND((unixepoch(j.run_at, 'subsec') - 1577836800) * 1000) AS INTEGER) * 1000
+                FROM {prefix}job_delayed AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.run_at <= strftime('%Y-%m-%d %H:%M:%f', 'now') ORDER BY j.run_at, j.id LIMIT 1)
+            ELSE (SELECT j.id >> 12 FROM {prefix}job AS j
+                WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.priority = p.priority ORDER BY j.id LIMIT 1) END)
+        FROM {prefix}queue_block AS b CROSS JOIN (SELECT 0 AS priority UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS p
+        WHERE b.queue_id = q.queue_id) / 1000000.0 AS oldest_ready_seconds,
     (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id
         AND b.generation = (SELECT MAX(n.generation) FROM {prefix}queue_block AS n WHERE n.queue_id = q.queue_id)) AS blocks,
     (SELECT COUNT(*) FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node
