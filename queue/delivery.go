@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"sync"
 	"time"
 
@@ -255,3 +256,5 @@ func (t trial) state() string {
 	}
 	return rowSuspect
 }
+
+func lostJob(d *Delivery) error { return fmt.Errorf("%w: job %d", ErrLost, d.ID) }

@@ -63,3 +63,9 @@ func (box *outbox) release(d *Delivery) {
 	d.b.Release(d.line(), d.ID)
 	box.h.tenants.offer(d.b, 1)
 }
+
+// handBack gives the flusher the acks that were withheld for the job. mu is held.
+func (d *Delivery) handBack() {
+	d.b.HandBack(d.earlier, d.paused, d.state.Tx == block.TxCompleted)
+	d.earlier, d.paused = nil, nil
+}

@@ -1,6 +1,10 @@
 package queue
 
-import "time"
+import (
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+)
 
 // A runner does the jobs of the blocks that the holder has, in slots: it begins them, puts on trial what may have ended a process,
 // gives slow jobs rows of their own, and takes over those of others. What has ended goes to the outbox. The mutex of core guards it.
@@ -22,4 +26,12 @@ type runner struct {
 	returns    time.Duration // how long a handler may take to return: see runner_stuck.go
 	starves    time.Duration // how long handlers may wait for connections: see runner_starved.go
 	miscounted func(was, is int)
+}
+
+// A starvation is what a worker knows of handlers that wait for connections.
+type starvation struct {
+	begun, taken int             // jobs that had begun, and slots that were taken
+	since        instant.Instant // when these changed, or a connection was free
+	is           bool
+	warned       instant.Instant
 }

@@ -1,30 +1,12 @@
 package queue
 
 import (
-	"context"
 	"iter"
 	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
 )
-
-// BatchOptions adjust a handler of batches.
-type BatchOptions struct {
-	Max  int           // maximum number of jobs in a batch; default: 100
-	Wait time.Duration // how long an incomplete batch waits for more jobs
-
-	// ByKey makes each batch consist of the waiting jobs of one ordering key, in order, so that
-	// many changes to one thing can be handled at once. A job without a key is a batch of its
-	// own.
-	ByKey bool
-
-	Retry RetryPolicy // for each job; the zero value uses the queue's settings
-}
-
-// A BatchHandler processes several jobs of a kind at once. It returns nil if all are done, a
-// Results with an error or nil for each, or another error, which then applies to all of them.
-type BatchHandler func(ctx context.Context, batch []*Delivery) error
 
 // everyHandler iterates over the handlers of all kinds. mu is held.
 func (known *kindHandlers) everyHandler() iter.Seq[*kindHandler] {
@@ -38,14 +20,6 @@ func (known *kindHandlers) everyHandler() iter.Seq[*kindHandler] {
 			yield(known.others)
 		}
 	}
-}
-
-// A gathering is an incomplete batch. With ByKey it has the first job of a key: the others wait
-// in the key's queue.
-type gathering struct {
-	jobs  []*Delivery
-	since instant.Instant // when the first of them came
-	full  bool            // it need not wait any longer
 }
 
 // gather adds a job that has begun to a batch of its kind. It returns the batch if it is to run
@@ -155,4 +129,12 @@ func (run *runner) followers(first *Delivery, most int) (all []*Delivery) {
 		all = append(all, d)
 	}
 	return all
+}
+
+// mates returns the jobs of d's key that run in one batch with d, and d. mu is held.
+func (slots *handlerSlots) mates(d *Delivery) []*Delivery {
+	if batch := slots.batch(d); d.line() != "" && batch[0].line() == d.line() {
+		return batch
+	}
+	return []*Delivery{d}
 }

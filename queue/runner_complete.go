@@ -97,12 +97,6 @@ func (d *Delivery) withhold() []*Delivery {
 	return all
 }
 
-// handBack gives the flusher the acks that were withheld for the job. mu is held.
-func (d *Delivery) handBack() {
-	d.b.HandBack(d.earlier, d.paused, d.state.Tx == block.TxCompleted)
-	d.earlier, d.paused = nil, nil
-}
-
 // How long a completion waits for a check-out, and how long the other jobs of a batch stay
 // in their tables after one was completed.
 const (
@@ -158,14 +152,6 @@ func (slots *handlerSlots) batch(d *Delivery) []*Delivery {
 		if len(unit) > 1 && slices.Contains(unit, d) {
 			return unit
 		}
-	}
-	return []*Delivery{d}
-}
-
-// mates returns the jobs of d's key that run in one batch with d, and d. mu is held.
-func (slots *handlerSlots) mates(d *Delivery) []*Delivery {
-	if batch := slots.batch(d); d.line() != "" && batch[0].line() == d.line() {
-		return batch
 	}
 	return []*Delivery{d}
 }

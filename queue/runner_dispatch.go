@@ -187,12 +187,6 @@ func (known *kindHandlers) timeout(b *tenure, d *Delivery) time.Duration {
 	return cmp.Or(limit, b.q.set.Timeout)
 }
 
-// A tried is the result of running a handler on a job. Its error was read: see answerOf.
-type tried struct {
-	err   error
-	stack string
-}
-
 // do runs the handler of a unit, and records all outcomes at once: the failed jobs of a batch
 // continue together.
 func (run *runner) do(unit []*Delivery) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/barrier"
+	"github.com/dbcron/dbcron/internal/instant"
 )
 
 // A Handler processes a job. Its return value is the job's outcome: nil, an error, or the result
@@ -75,4 +76,29 @@ func (known *kindHandlers) handlerOf(kind string) *kindHandler {
 		return h
 	}
 	return known.others
+}
+
+// A BatchHandler processes several jobs of a kind at once. It returns nil if all are done, a
+// Results with an error or nil for each, or another error, which then applies to all of them.
+type BatchHandler func(ctx context.Context, batch []*Delivery) error
+
+// BatchOptions adjust a handler of batches.
+type BatchOptions struct {
+	Max  int           // maximum number of jobs in a batch; default: 100
+	Wait time.Duration // how long an incomplete batch waits for more jobs
+
+	// ByKey makes each batch consist of the waiting jobs of one ordering key, in order, so that
+	// many changes to one thing can be handled at once. A job without a key is a batch of its
+	// own.
+	ByKey bool
+
+	Retry RetryPolicy // for each job; the zero value uses the queue's settings
+}
+
+// A gathering is an incomplete batch. With ByKey it has the first job of a key: the others wait
+// in the key's queue.
+type gathering struct {
+	jobs  []*Delivery
+	since instant.Instant // when the first of them came
+	full  bool            // it need not wait any longer
 }

@@ -161,8 +161,6 @@ func (run *runner) claimRow(ctx context.Context, d *Delivery) (node string, err 
 	}
 }
 
-func lostJob(d *Delivery) error { return fmt.Errorf("%w: job %d", ErrLost, d.ID) }
-
 // orNil returns NULL for no bytes.
 func orNil(b []byte) any {
 	if len(b) == 0 {

@@ -102,3 +102,9 @@ func (r RetryPolicy) over(p RetryPolicy) RetryPolicy {
 	}
 	return p
 }
+
+// A tried is the result of running a handler on a job. Its error was read: see answerOf.
+type tried struct {
+	err   error
+	stack string
+}

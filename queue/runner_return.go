@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -37,77 +35,13 @@ const (
 	// appealFor is how long a job waits before it becomes a dead letter for deaths, unless a test
 	// is in haste: long enough for a process that finds the database again to say that it lives.
 	appealFor = 5 * time.Second
-
-	// maxPast is how many of its past names a process knows, and pastFor for how long it knows
-	// which jobs did not end it.
-	maxPast = 100
-	pastFor = time.Hour
 )
-
-// Bygones are what a process remembers of the time before it lost its lease.
-type bygones struct {
-	charges []string                        // for its previous names
-	proven  map[store.JobID]instant.Instant // jobs that did not end it, and since when that is known
-}
-
-// chargeOf returns the text for a worker's name in a job's charges: its end, which is random.
-func chargeOf(node string) string {
-	name := strings.Join(strings.Fields(node[strings.LastIndexByte(node, ':')+1:]), "")
-	return name[max(0, len(name)-maxCharge):]
-}
-
-// maxCharge and maxCharges bound the length of a charge and of all charges of a job.
-const maxCharge, maxCharges = 32, 400
-
-// charge adds a worker's loss to a job's charges. If they become too long the first are dropped, and
-// can no longer be taken back.
-func charge(charged, node string) string {
-	all := append(strings.Fields(charged), chargeOf(node))
-	for len(strings.Join(all, " ")) > maxCharges {
-		all = all[1:]
-	}
-	return strings.Join(all, " ")
-}
-
-// lost records the name under which a worker has lost its lease. mu is held.
-func (p *bygones) lost(node string) {
-	p.charges = append(p.charges, chargeOf(node))
-	p.charges = p.charges[max(0, len(p.charges)-maxPast):]
-	for id, at := range p.proven {
-		if since(at) > pastFor {
-			delete(p.proven, id)
-		}
-	}
-}
-
-// clear records that a job did not end this process. mu is held.
-func (p *bygones) clear(d *Delivery) {
-	if p.proven == nil {
-		p.proven = map[store.JobID]instant.Instant{}
-	}
-	p.proven[d.at()] = instant.Now()
-}
 
 // clears records a job that ends after it was lost: it did not end the process. mu is held.
 func (run *runner) clears(d *Delivery) {
 	if d.ctx.cause != nil && errors.Is(d.ctx.cause, ErrLost) && d.began != 0 {
 		run.past.clear(d)
 	}
-}
-
-// knows reports whether a process knows that a job did not end it under a previous name. mu is held.
-func (p *bygones) knows(id store.JobID, node string) bool {
-	_, proven := p.proven[id]
-	return proven && slices.Contains(p.charges, chargeOf(node))
-}
-
-// mine splits the charges of a job into the number of those against this process, and the others. It
-// also reports whether this process knows that the job did not end it. mu is held.
-func (p *bygones) mine(id store.JobID, charged string) (n int, others string, proven bool) {
-	all := strings.Fields(charged)
-	rest := slices.DeleteFunc(slices.Clone(all), func(c string) bool { return slices.Contains(p.charges, c) })
-	_, proven = p.proven[id]
-	return len(all) - len(rest), strings.Join(rest, " "), proven
 }
 
 // takeBack takes back what the jobs of a queue were charged with on account of this process.

@@ -20,14 +20,6 @@ const (
 	starvedAfter = 10 * time.Second
 )
 
-// A starvation is what a worker knows of handlers that wait for connections.
-type starvation struct {
-	begun, taken int             // jobs that had begun, and slots that were taken
-	since        instant.Instant // when these changed, or a connection was free
-	is           bool
-	warned       instant.Instant
-}
-
 // watchPool asks the pool for a connection while no handler begins or ends. It waits in line with them.
 func (run *runner) watchPool(ctx context.Context) {
 	for range pace.Ticks(ctx, run.starves/10) {
