@@ -261,8 +261,11 @@ func (b *Block) hasReadAgain(r Read) {
 		if b.skipped[g] != 0 {
 			continue
 		}
-		if b.gated[g] = slices.DeleteFunc(lines, goes); len(b.gated[g]) == 0 {
-			delete(b.gated, g)
+		delete(b.gated, g)
+		for _, l := range lines {
+			if !goes(l) { // it was read in parts, and the first job put back is not there any more
+				b.resume(l)
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -41,6 +42,11 @@ type world struct {
 	lost    bool // the lease is in doubt
 	retried map[int64]int
 	drawn   []*row           // not committed yet
+	mark    bool             // a job was committed late: the next one of a line carries a mark
+	due     int64            // when to look for delayed jobs
+	away    map[int64]*Job   // other processes have ended these, and the worker does not know yet
+	strays  map[int64]bool   // jobs of which it finds out by looking only that they are no longer there
+	tx      *completion      // under way
 	next    map[string]int64 // by line: the job that could begin already when an end was refused
 	stolen  bool             // another worker has the block
 	putBack bool             // and jobs of the stolen one's line were put back since: reads do not ask who has the block
@@ -52,7 +58,17 @@ type row struct {
 	line, kind     string
 	priority, size int
 	from           store.JobTable
-	holds          bool // its line waits for it
+	holds          bool  // its line waits for it
+	slow           bool  // its transaction takes longer than Window
+	committed      int64 // in µs
+}
+
+// A completion is a handler's transaction that completes its job.
+type completion struct {
+	j      *Job
+	taken  []*Job
+	all    []*Job // whose rows it deletes
+	paused []*Refusal
 }
 
 // A fate is what becomes of a trip.
@@ -74,7 +90,7 @@ func (m *retry) Of() *Job  { return m.j }
 func (m *retry) Out() bool { return false }
 
 func newWorld(t *rapid.T) *world {
-	batch := rapid.IntRange(1, 4).Draw(t, "batch")
+	batch := rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "batch")
 	h := &host{limits: map[string]*limit.Limiter{}, opens: map[*limit.Limiter]bool{}, out: map[int64]bool{}}
 	terms := &Terms{Batch: batch, Whole: time.Hour, Room: Room{Size: rapid.SampledFrom([]int{100, 1 << 20}).Draw(t, "room"), Readers: 1}}
 	b := New(h, terms)
@@ -82,6 +98,7 @@ func newWorld(t *rapid.T) *world {
 		t: t, b: &b, host: h, gate: &limit.Limiter{Kind: "limited"}, at: instant.Instant(time.Hour), us: modelNow,
 		rows: map[int64]*row{}, order: map[string][]int64{}, begun: map[int64]*Job{}, done: map[int64]int{},
 		deaf: map[int64]bool{}, aside: map[int64]*Refusal{}, retried: map[int64]int{}, next: map[string]int64{},
+		away: map[int64]*Job{}, strays: map[int64]bool{},
 	}
 	h.limits["limited"], h.opens[w.gate] = w.gate, true
 	return w
@@ -91,40 +108,71 @@ func (w *world) now() Now {
 	return Now{At: w.at, Closed: w.us - 2*maxSkew.Microseconds(), Leased: !w.lost, Size: w.b.terms.Batch}
 }
 
-// pass lets time pass. What was drawn is committed in time.
+// pass lets time pass. What was drawn is committed in time, unless its transaction is slow.
 func (w *world) pass(d time.Duration) {
 	w.at, w.us = w.at.Add(d), w.us+d.Microseconds()
-	for len(w.drawn) > 0 && w.us >= store.TimeOf(w.drawn[0].id).Add(Window).UnixMicro() {
-		w.commitDrawn()
+	for _, r := range slices.Clone(w.drawn) {
+		most := Window
+		if r.slow {
+			most *= 2
+		}
+		if w.us >= store.TimeOf(r.id).Add(most).UnixMicro() {
+			w.commitDrawn(r)
+		}
+	}
+	if w.due != 0 && w.us >= w.due {
+		w.due = 0
+		w.b.IsDue()
 	}
 }
 
-// draw inserts a job that is committed later.
-func (w *world) draw() {
-	w.us++
+// newRow draws the id of a job. Of a line, the one before was committed then.
+func (w *world) newRow(line, kind string, size int) *row {
+	for _, r := range slices.Clone(w.drawn) {
+		if line != "" && r.line == line {
+			w.commitDrawn(r)
+		}
+	}
 	w.last = max(w.last+1, store.TickOf(w.us))
-	w.drawn = append(w.drawn, &row{id: w.last, priority: normal, kind: "free"})
+	if line != "" && w.mark {
+		w.last, w.mark = w.last|store.Follower, false
+	}
+	r := &row{id: w.last, line: line, kind: kind, size: size, priority: normal}
+	if line == "" {
+		r.priority = 1 + int(w.last>>store.IdBits%Priorities)
+	}
+	return r
 }
 
-func (w *world) commitDrawn() {
-	w.rows[w.drawn[0].id] = w.drawn[0]
-	w.drawn = w.drawn[1:]
+// draw inserts a job that is committed later.
+func (w *world) draw(line, kind string, slow bool) {
+	w.pass(time.Millisecond)
+	r := w.newRow(line, kind, 1)
+	r.slow = slow
+	w.drawn = append(w.drawn, r)
+}
+
+func (w *world) commitDrawn(r *row) {
+	w.drawn = slices.DeleteFunc(w.drawn, func(o *row) bool { return o == r })
+	w.mark = w.mark || r.slow
+	w.insert(r)
+}
+
+func (w *world) insert(r *row) {
+	r.committed = w.us
+	w.rows[r.id] = r
+	if r.line != "" {
+		w.order[r.line] = append(w.order[r.line], r.id)
+	}
 }
 
 func (w *world) enqueue(line, kind string, size int, delay time.Duration) {
 	w.pass(time.Millisecond)
-	w.last = max(w.last+1, store.TickOf(w.us))
-	r := &row{id: w.last, line: line, kind: kind, size: size, priority: normal}
-	if line == "" {
-		r.priority = 1 + int(w.last%Priorities)
-	}
+	r := w.newRow(line, kind, size)
 	if delay > 0 && line == "" {
 		r.from, r.runAt = store.AmongDelayed, w.us+delay.Microseconds()
 	}
-	w.rows[r.id] = r
-	if line != "" {
-		w.order[line] = append(w.order[line], r.id)
-	}
+	w.insert(r)
 	w.b.Reads.Rouse()
 }
 
@@ -267,7 +315,18 @@ func (w *world) apply() {
 	}
 	b.ForgetDeleted(p)
 	b.Sift(p, w.found)
+	for _, j := range slices.Concat(w.found.Fresh, w.found.Ripe) {
+		if w.away[j.ID] != nil { // it has come back
+			w.learn(j.ID)
+		}
+	}
+	back := b.skipped[w.gate]
 	b.Take(p, w.found, w.at, time.Millisecond)
+	for _, j := range w.found.Fresh {
+		if back != 0 && j.ID > back && j.Line == "" && j.Kind == "limited" && b.Seen(j.ID) == j {
+			w.t.Fatalf("%d is taken in, behind %d, which was put back", j.ID, back)
+		}
+	}
 	w.putBack = w.putBack || w.stolen && b.HasPutBack("b")
 }
 
@@ -304,6 +363,9 @@ func (w *world) wrote(s Step, there bool) {
 	}
 	b.Forget(j.ID)
 	b.Spare(j)
+	if r := w.rows[j.ID]; r != nil && r.from == store.AmongDelayed {
+		w.dueAt(r.runAt)
+	}
 	switch {
 	case !there:
 		b.ReleaseIfHeld(j.Line, j.ID)
@@ -330,7 +392,7 @@ func (w *world) begin() {
 		t.Fatalf("%d begins without its payload", j.ID)
 	case j.Line != "" && len(first) > 0 && first[0] != j.ID && w.rows[j.ID] != nil && (!w.putBack || j.Line != "b"):
 		t.Fatalf("%d of line %s begins, and it is the turn of %d", j.ID, j.Line, first[0])
-	case j.Line != "" && w.next[j.Line] != 0 && w.next[j.Line] != j.ID && w.rows[j.ID] != nil:
+	case j.Line != "" && w.next[j.Line] != 0 && w.next[j.Line] != j.ID && w.rows[j.ID] != nil && (!w.putBack || j.Line != "b"):
 		t.Fatalf("%d of line %s begins, behind an end that is refused", j.ID, j.Line)
 	case !w.host.opens[w.gate] && j.Kind == "limited":
 		t.Fatalf("%d begins, and its limit is closed", j.ID)
@@ -341,10 +403,18 @@ func (w *world) begin() {
 // end ends a job that has begun.
 func (w *world) end(id int64, fails bool) {
 	j, b := w.begun[id], w.b
+	if w.away[id] != nil {
+		w.learn(id)
+		return
+	}
+	if w.tx != nil && w.tx.j == j {
+		w.endTx(true)
+	}
 	delete(w.begun, id)
+	delete(w.host.out, id)
 	j.Phase = PhaseEnded
 	b.Active--
-	if fails && w.retried[id] < 3 {
+	if fails && w.retried[id] < 3 && j.Tx != TxCompleted {
 		w.retried[id]++
 		b.Move(&retry{j, 10 * time.Millisecond})
 		return
@@ -353,22 +423,75 @@ func (w *world) end(id int64, fails bool) {
 	w.order[j.Line] = slices.DeleteFunc(w.order[j.Line], func(o int64) bool { return o == id })
 	b.Finish(j)
 	b.Release(j.Line, id)
+	if j.Kind == "limited" {
+		b.ResumeOpen()
+	}
 }
 
 // endElsewhere has another process end a job that has begun here: a claim, say.
-func (w *world) endElsewhere(id int64) {
-	j, b := w.begun[id], w.b
-	delete(w.begun, id)
-	delete(w.rows, id)
+func (w *world) endElsewhere(id int64, fails bool) {
+	r := w.rows[id]
+	if w.away[id] != nil || r == nil || w.tx != nil && w.tx.j.ID == id {
+		return
+	}
+	w.away[id] = w.begun[id]
 	delete(w.deaf, id)
+	if fails {
+		r.from, r.runAt, r.holds = store.AmongDelayed, w.us, r.line != ""
+		return
+	}
+	delete(w.rows, id)
+	w.done[id]++
+	w.order[r.line] = slices.DeleteFunc(w.order[r.line], func(o int64) bool { return o == id })
+}
+
+// learn has the worker know of that.
+func (w *world) learn(id int64) {
+	j, b := w.away[id], w.b
+	delete(w.begun, id)
+	delete(w.away, id)
+	delete(w.host.out, id)
 	j.Phase = PhaseWritten
 	b.Active--
-	w.done[id]++
-	w.order[j.Line] = slices.DeleteFunc(w.order[j.Line], func(o int64) bool { return o == id })
 	b.ForgetSoon(id)
 	if j.Line != "" {
+		w.strays[id] = true
 		b.Part(j.Line, id)
 	}
+}
+
+// beginTx has a handler's transaction complete a job, with those before it of its line.
+func (w *world) beginTx(id int64) {
+	j := w.begun[id]
+	if w.tx != nil || w.away[id] != nil || w.rows[id] == nil {
+		return
+	}
+	taken, sent, paused := w.b.Withhold(j)
+	w.tx = &completion{j, taken, slices.Concat(taken, sent, []*Job{j}), paused}
+	for _, r := range paused {
+		w.tx.all = append(w.tx.all, r.Job)
+	}
+}
+
+// endTx ends it. Nothing of the line is left then that would be done again after a crash.
+func (w *world) endTx(commits bool) {
+	x := w.tx
+	w.tx = nil
+	for _, j := range x.all {
+		commits = commits && !w.deaf[j.ID]
+	}
+	if commits {
+		x.j.Tx = TxCompleted
+		for _, j := range x.all {
+			delete(w.rows, j.ID)
+		}
+		for id, r := range w.rows {
+			if r.line == x.j.Line && r.line != "" && id < x.j.ID && w.done[id] > 0 {
+				w.t.Fatalf("%d is completed, and %d before it would be done again after a crash", x.j.ID, id)
+			}
+		}
+	}
+	w.b.HandBack(x.taken, x.paused, commits)
 }
 
 // steal has another worker take the block, and begin a job that waits here.
@@ -396,6 +519,9 @@ func (w *world) lose() {
 	b := New(w.host, w.b.terms)
 	w.b, w.stolen, w.putBack, w.trip = &b, false, false, nil
 	clear(w.begun)
+	clear(w.away)
+	clear(w.host.out)
+	w.tx = nil
 	clear(w.aside)
 	clear(w.next)
 	for _, r := range w.rows {
@@ -424,18 +550,113 @@ func (w *world) look() {
 			b.FoundEmpty(w.now(), b.terms.Whole, time.Millisecond, w.at)
 		}
 	}
-	for _, r := range w.rows {
-		if r.from == store.AmongDelayed && r.runAt <= w.us {
-			w.b.Dues.Saw(r.runAt)
-			w.b.IsDue()
-		}
-	}
-	// What waits for a job that is nowhere goes on: see letGo in package queue.
+	// What waits for a job that another process has ended goes on: see letGo in package queue.
 	for _, line := range w.b.Lines() {
-		if t, held := w.b.Holder(line); held && t.Away && w.rows[t.ID] == nil {
+		if t, held := w.b.Holder(line); held && t.Away && w.rows[t.ID] == nil && w.strays[t.ID] {
 			w.b.ReleaseIfHeld(line, t.ID)
 		}
 	}
+}
+
+// lookForDue looks when the next delayed job is due.
+func (w *world) lookForDue() {
+	b := w.b
+	if b.Dues.Ripe {
+		return
+	}
+	since := b.Dues.Horizon()
+	if !b.HoldsSome() && b.Reads.Level() {
+		since = b.Dues.LookFrom(w.at, w.now().DuesUpto())
+	}
+	for _, r := range w.sorted(store.AmongDelayed) {
+		if r.runAt > since {
+			if r.runAt < b.Dues.Horizon() {
+				b.Dues.Anew()
+			}
+			b.Dues.Saw(r.runAt)
+			w.dueAt(r.runAt)
+			return
+		}
+	}
+}
+
+// dueAt has delayed jobs looked for at a time.
+func (w *world) dueAt(us int64) {
+	if w.due == 0 || us < w.due {
+		w.due = us
+	}
+}
+
+// rest lets four seconds pass in which nothing begins or ends, and looks at what is left in memory.
+func (w *world) rest() {
+	if w.lost || w.stolen {
+		return
+	}
+	t, b := w.t, w.b
+	w.apply()
+	reads := true // all the time
+	trips, most := 0, 40+4*len(w.rows)/b.terms.Batch
+	for i := range 80 {
+		if w.look(); i%20 == 0 {
+			w.lookForDue()
+		}
+		w.pass(50 * time.Millisecond)
+		for b.Wants(w.now()) {
+			if trips++; trips > most {
+				t.Fatalf("%d trips, and nothing happens", trips)
+			}
+			w.plan(succeeds)
+			if w.apply(); b != w.b {
+				return // it was lost
+			}
+		}
+		reads = reads && b.HasRoom() && !b.Crowded()
+		for id, r := range w.rows {
+			if reads && r.from == store.AmongReady && !r.slow && w.us > r.committed+1200_000 && b.Seen(id) == nil && !w.isPutBack(r) {
+				t.Fatalf("%d was committed %d µs ago, and is not read", id, w.us-r.committed)
+			}
+		}
+	}
+	for line, l := range b.keyQueues {
+		for j := range l.Waiting() {
+			if l.Skipped() != 0 && j.ID >= l.Skipped() && j.From == store.AmongReady && l.turn(j.ID) < 0 {
+				t.Fatalf("%d of line %s is in memory, behind %d, which was put back", j.ID, line, l.Skipped())
+			}
+		}
+		if h, held := l.Holder(); held && h.Away && w.rows[h.ID] == nil {
+			t.Fatalf("line %s waits for %d, which is not there", line, h.ID)
+		}
+		if reads && b.needs(l) {
+			t.Fatalf("line %s needs jobs that were put back", line)
+		}
+	}
+	if !b.HasRoom() {
+		return
+	}
+	for i := 0; ; i++ { // those that are looked for first
+		gone := slices.IndexFunc(b.Waits(), func(j *Job) bool { return !w.has(j) })
+		if gone < 0 {
+			return
+		}
+		if i > 200 {
+			t.Fatalf("%d waits in memory, and was cancelled", b.Waits()[gone].ID)
+		}
+		w.look()
+		w.pass(time.Second)
+		w.plan(succeeds)
+		if w.apply(); b != w.b {
+			return
+		}
+	}
+}
+
+// isPutBack reports whether a job is behind some that were put back.
+func (w *world) isPutBack(r *row) bool {
+	if l := w.b.keyQueues[r.line]; r.line != "" {
+		return l != nil && l.Skipped() != 0 && r.id >= l.Skipped()
+	}
+	first := w.b.skipped[w.host.limits[r.kind]]
+	return first != 0 && r.id >= first
 }
 
 // Whatever happens: the jobs of a line begin in their order, one at a time; each job that stays in the database is done, and done once;
@@ -474,16 +695,76 @@ func TestModel(t *testing.T) {
 					w.enqueue(line, kind, 1, 0)
 				}
 			},
-			"draw": func(*rapid.T) { w.draw() },
+			"draw": func(t *rapid.T) {
+				w.draw(rapid.SampledFrom(lines).Draw(t, "line"), rapid.SampledFrom(kinds).Draw(t, "kind"), rapid.IntRange(0, 3).Draw(t, "slow") == 0)
+			},
+			"late": func(t *rapid.T) { // below the cursor
+				w.draw(rapid.SampledFrom(lines).Draw(t, "line"), "free", rapid.IntRange(0, 3).Draw(t, "slow") == 0)
+				for range Priorities {
+					w.enqueue("", "free", 1, 0)
+				}
+				w.fill()
+				if rapid.Bool().Draw(t, "rest") {
+					w.rest()
+				}
+			},
 			"commit": func(*rapid.T) {
-				if len(w.drawn) > 0 {
-					w.commitDrawn()
+				if len(w.drawn) > 0 && !w.drawn[0].slow {
+					w.commitDrawn(w.drawn[0])
 				}
 			},
 			"elsewhere": func(t *rapid.T) {
 				if id, ok := one(t, w.begun); ok {
-					w.endElsewhere(id)
+					w.endElsewhere(id, rapid.Bool().Draw(t, "fails"))
 				}
+			},
+			"learn": func(t *rapid.T) {
+				if id, ok := one(t, w.away); ok {
+					w.learn(id)
+				}
+			},
+			"complete": func(t *rapid.T) {
+				if id, ok := one(t, w.begun); ok {
+					w.beginTx(id)
+				}
+			},
+			"completed": func(t *rapid.T) {
+				if w.tx != nil {
+					w.endTx(rapid.IntRange(0, 2).Draw(t, "commits") > 0)
+				}
+			},
+			"out": func(t *rapid.T) { // it runs for long
+				if id, ok := one(t, w.begun); ok {
+					w.host.out[id] = true
+				}
+			},
+			"rest": func(*rapid.T) { w.rest() },
+			"crowd": func(t *rapid.T) {
+				if len(w.rows) > 300 {
+					return
+				}
+				switch n := w.b.terms.Batch; rapid.IntRange(0, 2).Draw(t, "with") {
+				case 0: // a line stands still
+					w.work()
+					for id, j := range w.begun {
+						w.host.out[id] = w.host.out[id] || j.Line == "a"
+					}
+					for range rapid.IntRange(60, 120).Draw(t, "n") * n {
+						w.enqueue("a", "free", 1, 0)
+					}
+				case 1: // jobs wait for a limit
+					w.host.opens[w.gate] = false
+					for range rapid.IntRange(20, 50).Draw(t, "n") * n {
+						w.enqueue("", "limited", 1, 0)
+					}
+				case 2: // lines do
+					w.host.opens[w.gate] = false
+					for i := range rapid.IntRange(20, 30).Draw(t, "n") * n {
+						w.enqueue("a"+strconv.Itoa(i), "limited", 1, 0)
+						w.enqueue("a"+strconv.Itoa(i), "free", 1, 0)
+					}
+				}
+				w.fill()
 			},
 			"steal": func(t *rapid.T) {
 				for line, first := range w.order {
@@ -508,10 +789,7 @@ func TestModel(t *testing.T) {
 			},
 			"work": func(t *rapid.T) {
 				for range rapid.IntRange(1, 4).Draw(t, "n") {
-					w.pass(time.Millisecond)
-					w.plan(succeeds)
-					w.apply()
-					w.begin()
+					w.work()
 					if id, ok := one(t, w.begun); ok {
 						w.deaf[id] = rapid.IntRange(0, 5).Draw(t, "refused") == 0
 						w.end(id, rapid.IntRange(0, 5).Draw(t, "fails") == 0)
@@ -524,15 +802,7 @@ func TestModel(t *testing.T) {
 					w.end(id, rapid.IntRange(0, 3).Draw(t, "fails") == 0)
 				}
 			},
-			"fill": func(*rapid.T) { // trips until no more is read: the block may be crowded then
-				for range 300 {
-					if w.pass(time.Millisecond); !w.b.Wants(w.now()) {
-						return
-					}
-					w.plan(succeeds)
-					w.apply()
-				}
-			},
+			"fill": func(*rapid.T) { w.fill() },
 			"accept": func(t *rapid.T) {
 				if rapid.IntRange(0, 2).Draw(t, "accept") == 0 {
 					clear(w.deaf)
@@ -543,7 +813,8 @@ func TestModel(t *testing.T) {
 					return
 				}
 				id := rapid.SampledFrom(slices.Sorted(maps.Keys(w.rows))).Draw(t, "row")
-				if r := w.rows[id]; w.begun[id] == nil && w.done[id] == 0 && w.trip == nil && r.from == store.AmongReady {
+				if r := w.rows[id]; w.begun[id] == nil && w.done[id] == 0 && w.trip == nil && r.from != store.AmongRunning && w.tx == nil {
+					w.strays[id] = w.strays[id] || r.from == store.AmongDelayed
 					delete(w.rows, id)
 					w.order[r.line] = slices.DeleteFunc(w.order[r.line], func(o int64) bool { return o == id })
 				}
@@ -555,19 +826,26 @@ func TestModel(t *testing.T) {
 			},
 			"lease": func(t *rapid.T) { w.lost = rapid.Bool().Draw(t, "lost") },
 			"pass":  func(t *rapid.T) { w.pass(drawn(t, "time", 3*time.Second)) },
-			"look":  func(*rapid.T) { w.look() },
+			"look": func(*rapid.T) {
+				w.look()
+				w.lookForDue()
+			},
 		})
-		w.lost, w.host.opens[w.gate] = false, true
-		w.pass(Window)
+		w.lost = false
+		w.rest()
+		w.host.opens[w.gate] = true
+		for range 3 {
+			w.pass(Window) // until all is committed
+		}
 		if w.stolen { // its lease ends here, at the latest
 			w.lose()
 		}
 		clear(w.deaf)
-		for i, left := 0, len(w.rows); len(w.rows) > 0 || len(w.begun) > 0 || w.trip != nil; i++ {
+		for i, left := 0, len(w.rows); len(w.rows) > 0 || len(w.begun) > 0 || w.trip != nil || w.tx != nil; i++ {
 			if len(w.rows) != left {
 				i, left = 0, len(w.rows)
 			}
-			if i > 200 { // ten seconds
+			if i > 400 { // twenty seconds
 				t.Fatalf("%d rows are left, the first %+v; it wants a trip: %v; ready %v, lines %v, refusals %d",
 					len(w.rows), w.sorted(w.some())[0], w.b.Wants(w.now()), w.b.HasReady(), w.b.Lines(), len(w.b.Refusals))
 			}
@@ -587,10 +865,36 @@ func TestModel(t *testing.T) {
 	})
 }
 
+// work makes a trip, and begins what may begin.
+func (w *world) work() {
+	w.pass(time.Millisecond)
+	w.plan(succeeds)
+	w.apply()
+	w.begin()
+}
+
+// fill makes trips until no more is read: the block may be crowded then.
+func (w *world) fill() {
+	for range 300 {
+		if w.pass(time.Millisecond); !w.b.Wants(w.now()) {
+			return
+		}
+		w.plan(succeeds)
+		w.apply()
+	}
+}
+
 // goOn lets a time pass in which all goes well.
 func (w *world) goOn(d time.Duration) {
+	for id := range w.away {
+		w.learn(id)
+	}
+	if w.tx != nil {
+		w.endTx(true)
+	}
 	w.b.ResumeOpen()
 	w.look()
+	w.lookForDue()
 	w.pass(d)
 	w.plan(succeeds)
 	w.apply()
@@ -615,4 +919,36 @@ func (w *world) some() store.JobTable {
 		return r.from
 	}
 	return store.AmongReady
+}
+
+// A key whose jobs were put back for a limit goes on, although the first of them was cancelled meanwhile and the block is
+// read again in parts.
+func TestCancelledWhilePutBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		w.host.opens[w.gate] = false
+		for _, kind := range []string{"limited", "free"} {
+			for i := range 40 * w.b.terms.Batch {
+				w.enqueue("a"+strconv.Itoa(i), kind, 1, 0)
+			}
+		}
+		for range 300 {
+			w.work()
+			w.pass(50 * time.Millisecond)
+		}
+		if len(w.b.gated[w.gate]) == 0 {
+			t.Fatal("no key was put back")
+		}
+		for _, l := range w.b.gated[w.gate] {
+			delete(w.rows, l.Skipped())
+			w.order[l.key] = w.order[l.key][1:]
+		}
+		w.host.opens[w.gate] = true
+		for range 400 { // twenty seconds
+			w.goOn(50 * time.Millisecond)
+		}
+		if len(w.rows) > 0 || w.b.HoldsSome() {
+			t.Fatalf("%d rows are left", len(w.rows))
+		}
+	})
 }
