@@ -86,9 +86,10 @@ var mutants = []mutant{
 		"a key goes on after a row that is gone, whoever has the block", "queue", "queue/internal/block/keys.go",
 		"	b.Hold(line, id)\n	b.Part(line, id)\n	b.Missed = append(b.Missed, HeldKey{id, line})\n", "	b.Release(line, id)\n", "TestModel", 0,
 	},
+	// Some jobs of a life have keys from the first second on.
 	{
 		"blocks of a generation that has not begun are taken", "queue", "queue/holder_generation.go",
-		"return r.Generation > max(begun, oldest) })", "return r.Generation > max(begun, 1000) })", "order", 40,
+		"return r.Generation > max(begun, oldest) })", "return r.Generation > max(begun, 1000) })", "TestResizeBeforeTheFirstKey", 0,
 	},
 	{
 		"a generation is retired while jobs of it may come", "queue", "queue/holder_generation.go",
@@ -228,12 +229,12 @@ func TestMutants(t *testing.T) {
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
 			c := caught{m.name, m.workload, m.kind, 0, min(m.within, *flagWithin)}
 			if m.within == 0 {
-				m.fails(t)
+				c.Seed = m.fails(t)
 			} else {
 				c.Seed = m.find(t, dice)
 			}
 			fmt.Printf("%s: %s: %s: seed %d of %d\n", c.Name, c.Workload, c.Kind, c.Seed, c.Within)
-			if c.Seed == 0 && m.within > 0 {
+			if c.Seed == 0 {
 				t.Errorf("%s: not found as %q", m.name, m.kind)
 			}
 			if *flagTotals != "" {
@@ -243,7 +244,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// caught says which seed has found a mutant; 0: none.
+// caught says which seed has found a mutant; 0: none. Within 0 means a test, whose name is Kind.
 type caught struct {
 	Name, Workload, Kind string
 	Seed, Within         int
@@ -293,8 +294,8 @@ func (m *mutant) find(t *testing.T, runtime string) int {
 	return 0
 }
 
-// fails runs the test that is to find the mutant.
-func (m *mutant) fails(t *testing.T) {
+// fails runs the test that is to find the mutant, and returns 1 if it does.
+func (m *mutant) fails(t *testing.T) int {
 	t.Helper()
 	args := []string{"test", "-vet=off", "-count=1", "-overlay", m.overlay(t, ""), "-run", "^" + m.kind + "$", "../" + filepath.Dir(m.file)}
 	if m.kind == "TestModel" {
@@ -303,8 +304,10 @@ func (m *mutant) fails(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Env = append(os.Environ(), "DBCRON_TEST_ENGINES=sqlite")
 	if out, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(out), "--- FAIL: "+m.kind) {
-		t.Errorf("%s: %s does not find it: %v: %s", m.name, m.kind, err, out)
+		t.Logf("%s: %v: %s", m.kind, err, out)
+		return 0
 	}
+	return 1
 }
 
 // change returns the mutant's file and its changed text.

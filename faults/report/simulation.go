@@ -112,9 +112,15 @@ func mutants(text []byte) (string, error) {
 	found := 0
 	for _, m := range all.Mutants {
 		seed := fmt.Sprintf("not by %d", m.Within)
-		if m.Seed > 0 {
+		switch {
+		case m.Seed > 0 && m.Within > 0:
 			seed = fmt.Sprint(m.Seed)
 			found++
+		case m.Seed > 0:
+			m.Workload, m.Kind, seed = "–", "`"+m.Kind+"`", "a test"
+			found++
+		case m.Within == 0:
+			m.Workload, m.Kind, seed = "–", "`"+m.Kind+"`", "not by the test"
 		}
 		t.row(m.Name, m.Workload, m.Kind, seed)
 	}
