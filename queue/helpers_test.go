@@ -375,7 +375,7 @@ func countsOf(ready, delayed, running, dead, limit int) admin.Counts {
 }
 
 // runnerOf returns who runs the jobs of a block.
-func runnerOf(b *tenure) *runner { return b.q.h.tenants.(*runner) }
+func runnerOf(b *tenure) *runner { return b.q.h.occupants.(*runner) }
 
 // bareWorker returns a worker without a database, whose parts know each other.
 func bareWorker(opt WorkerOptions) *Worker {

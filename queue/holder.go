@@ -12,12 +12,12 @@ import (
 )
 
 // A holder holds blocks: it has the worker's lease, takes its share of the blocks of its queues, gives up what is another
-// worker's, and notices what there is to read in them. What is done with their jobs is its tenants' business. The mutex of core
+// worker's, and notices what there is to read in them. What is done with their jobs is its occupants' business. The mutex of core
 // guards it.
 type holder struct {
 	*core
-	life    *lifetime
-	tenants tenants
+	life      *lifetime
+	occupants occupants
 
 	lease nodeLease
 	wakeups
@@ -30,11 +30,11 @@ type holder struct {
 	rotate   time.Duration // how long it may have one block more than others
 }
 
-// A look is what the tenants do at the end of a round, with what it has found in the tables.
+// A look is what the occupants do at the end of a round, with what it has found in the tables.
 type look func(ctx context.Context, shared []*workQueue, s *view, name string) error
 
-// Tenants are the jobs of a holder's blocks, as the holder sees them. mu is held in the methods of the first group only.
-type tenants interface {
+// Occupants are the jobs of a holder's blocks, as the holder sees them. mu is held in the methods of the first group only.
+type occupants interface {
 	offer(b *tenure, jobs int)                 // so many more jobs of a block may begin
 	isOut(id store.JobID) bool                 // a job is checked out
 	queuesOut() map[*workQueue]bool            // the queues that have such jobs

@@ -46,7 +46,7 @@ func (h *holder) current(ctx context.Context, q *workQueue, rows []store.BlockRo
 		h.mu.Lock()
 		for _, r := range old {
 			if b := q.blocks[r.Divided]; b != nil {
-				h.tenants.drop(b, ErrLost)
+				h.occupants.drop(b, ErrLost)
 			}
 		}
 		h.mu.Unlock()
@@ -54,7 +54,7 @@ func (h *holder) current(ctx context.Context, q *workQueue, rows []store.BlockRo
 		return h.current(ctx, q, rows)
 	}
 	if now := set.GenerationAt(h.c.clock.now()); now.Number > oldest {
-		if err := h.tenants.forward(ctx, q, now, old); err != nil {
+		if err := h.occupants.forward(ctx, q, now, old); err != nil {
 			return nil, err
 		}
 	}

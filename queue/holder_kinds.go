@@ -113,7 +113,7 @@ func (k *kindChoice) tellUnknown(q *workQueue) {
 // sortAnew sorts the jobs of a block that have not begun again, after the kinds that this
 // worker or others handle have changed. mu is held.
 func (h *holder) sortAnew(b *tenure) {
-	h.tenants.offer(b, b.SortAnew(b.q.othersKinds, b.q.unhandledKinds, b.q.unnamedKinds))
+	h.occupants.offer(b, b.SortAnew(b.q.othersKinds, b.q.unhandledKinds, b.q.unnamedKinds))
 	h.enlist(b)
 }
 

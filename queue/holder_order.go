@@ -67,7 +67,7 @@ func (q *workQueue) recheck() {
 		return
 	}
 	q.waits = false
-	q.h.tenants.wake()
+	q.h.occupants.wake()
 }
 
 // patience is how long a queue waits for blocks that are about to be read.

@@ -73,7 +73,7 @@ func (h *holder) share(ctx context.Context) {
 	defer close(h.life.shared)
 	var trials sync.WaitGroup // which take jobs over, too
 	defer trials.Wait()
-	trials.Go(func() { h.tenants.tryAlone(ctx) })
+	trials.Go(func() { h.occupants.tryAlone(ctx) })
 	trouble := trouble.New(h.log, "sharing the blocks")
 	for nudged := true; ; {
 		h.mu.Lock()
@@ -208,7 +208,7 @@ func (h *holder) dueQueues(nudged bool) (due []*workQueue) {
 			q.rounded = 0
 		}
 	}
-	idle, mine := 0, h.tenants.queuesOut()
+	idle, mine := 0, h.occupants.queuesOut()
 	for _, q := range h.queues {
 		since := at.Sub(q.rounded)
 		switch {
@@ -248,7 +248,7 @@ func (h *holder) idleEvery() time.Duration {
 // restate reports whether the others have to be told something new about this worker: whether
 // it is busy with long jobs, or which kinds it handles. mu is held.
 func (h *holder) restate() (changed bool) {
-	long, starved := h.tenants.areBusy()
+	long, starved := h.occupants.areBusy()
 	busy := long || starved
 	says := ""
 	if h.choice.selective {
@@ -332,7 +332,7 @@ func (h *holder) refreshSettings(ctx context.Context, due []*workQueue) error {
 			h.meet(q, set)
 		}
 		if bounds, read := limits[q.id]; read {
-			h.tenants.meetLimits(q, bounds)
+			h.occupants.meetLimits(q, bounds)
 		}
 	}
 	return err

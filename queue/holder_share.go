@@ -38,7 +38,7 @@ func (h *holder) shareQueue(ctx context.Context, q *workQueue, name string) erro
 // shareQueues runs one round for some queues. A failed step does not prevent the others:
 // whatever cannot be read or written, free blocks are taken.
 func (h *holder) shareQueues(ctx context.Context, due []*workQueue, name string) error {
-	look := h.tenants.lookAround(due)
+	look := h.occupants.lookAround(due)
 	failed := h.refreshSettings(ctx, due)
 	s, err := h.announceAndView(ctx, due, name)
 	if err != nil {
@@ -202,7 +202,7 @@ func (h *holder) meet(q *workQueue, set *store.Queue) {
 		b.Keyed = b.Keyed || set.Ordered
 		if resumed {
 			h.rouse(b)
-			h.tenants.offer(b, b.Count)
+			h.occupants.offer(b, b.Count)
 		}
 	}
 }
@@ -237,7 +237,7 @@ func ofBlocks(rows []store.BlockRow) (all []*store.LeaseRow) {
 func (h *holder) expelOne(ctx context.Context, node string) (gone bool, err error) {
 	n, err := h.db.Exec(ctx, store.ExpelNode, sqlrun.Args{"node": node})
 	if n > 0 {
-		h.tenants.died()
+		h.occupants.died()
 		h.log.Warn("a worker did not renew its lease in time; others take over what it had", "node", node)
 	}
 	if n > 0 || err != nil {
@@ -270,7 +270,7 @@ func (h *holder) check(q *workQueue, rows []store.BlockRow, name string) (forgot
 	for _, b := range q.blocks {
 		if fence, ok := there[b.divided]; !ok || fence != b.fence {
 			h.log.Warn("a block was taken away", "queue", q.name, "block", b.divided)
-			h.tenants.drop(b, ErrLost)
+			h.occupants.drop(b, ErrLost)
 		}
 	}
 	return forgotten
@@ -313,7 +313,7 @@ const (
 func (h *holder) leave(b *tenure) {
 	b.Leaving, b.leaves = true, instant.Now()
 	b.q.recheck()
-	h.tenants.checkOutAll(b, b.leaves)
+	h.occupants.checkOutAll(b, b.leaves)
 }
 
 // remain resumes a block that was to be handed over and does not become idle, because a running
@@ -323,8 +323,8 @@ func (h *holder) remain(b *tenure, at instant.Instant) {
 		return
 	}
 	b.Leaving, b.kept, b.beyond, b.heir = false, at, false, ""
-	h.tenants.offer(b, b.Count)
-	h.tenants.suspectMore()
+	h.occupants.offer(b, b.Count)
+	h.occupants.suspectMore()
 	h.enlist(b)
 }
 
@@ -340,7 +340,7 @@ func (h *holder) handOverIdle(ctx context.Context, queues ...*workQueue) (failed
 				continue
 			}
 			b.Gone = true // nothing is read any more
-			if ids := h.tenants.moveOut(b); len(ids) > 0 {
+			if ids := h.occupants.moveOut(b); len(ids) > 0 {
 				unstarted[b] = ids
 			}
 			b.Lighten()

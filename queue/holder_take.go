@@ -284,7 +284,7 @@ func (h *holder) lookInto(ctx context.Context, all []*tenure) {
 		}
 		h.enlist(b)
 	}
-	h.tenants.tellClosing()
+	h.occupants.tellClosing()
 }
 
 // handOver frees blocks of this worker.

@@ -98,17 +98,17 @@ func (h blockHost) Stranger(kind string) *limit.Limiter {
 func (h blockHost) Opens(l *limit.Limiter) bool { return h.b.q.opens(l) }
 
 func (h blockHost) IsOut(id int64) bool {
-	return h.b.q.h.tenants.isOut(store.JobID{BlockID: h.b.at(), ID: id})
+	return h.b.q.h.occupants.isOut(store.JobID{BlockID: h.b.at(), ID: id})
 }
 
 func (h blockHost) Held(j *block.Job) {
 	hold := h.b.q.h
-	hold.tenants.parkAtLimit(j)
+	hold.occupants.parkAtLimit(j)
 	hold.limits.Wake()
 }
 
 func (h blockHost) Shed(j *block.Job) {
-	h.b.q.h.tenants.shed(j)
+	h.b.q.h.occupants.shed(j)
 }
 
 func (h blockHost) Owes() { h.b.q.h.enlist(h.b) }

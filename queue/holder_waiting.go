@@ -45,7 +45,7 @@ type waitingMark struct {
 func (p *waitingMark) tend(ctx context.Context, h *holder, found bool) (again bool, err error) {
 	h.mu.Lock()
 	name, hears, many := h.lease.node, h.hearing(), h.manyBlocks()
-	begun, ready := h.tenants.begunAndReady()
+	begun, ready := h.occupants.begunAndReady()
 	found = found || ready // and has no slot yet
 	h.mu.Unlock()
 	if h.db.Dialect.Listen == nil || !hears || name == "" {

@@ -91,7 +91,7 @@ func (box *outbox) flushBlocks(ctx context.Context) {
 			return
 		}
 		trouble.Note(box.serveNext(ctx))
-		box.h.tenants.tellClosing()
+		box.h.occupants.tellClosing()
 	}
 }
 
@@ -145,11 +145,11 @@ func (box *outbox) apply(t *trip, err error) {
 	}
 	for _, h := range t.plan.Gone {
 		b.Release(h.Line, h.ID)
-		box.h.tenants.offer(b, 1)
+		box.h.occupants.offer(b, 1)
 	}
 	box.recordRead(t)
 	if b.Doubted() > 0 {
-		box.h.tenants.suspectMore()
+		box.h.occupants.suspectMore()
 	}
 	box.h.enlist(b)
 	if b.Leaving && b.idle() {
@@ -198,14 +198,14 @@ func (box *outbox) recordRead(t *trip) {
 	for _, j := range took.Lost {
 		box.runs.forgo(deliveryOf(j))
 	}
-	box.h.tenants.offer(b, took.Fresh+len(t.plan.Loads))
+	box.h.occupants.offer(b, took.Fresh+len(t.plan.Loads))
 }
 
 // failedTrip keeps the unwritten work of a round for the next one. mu is held.
 func (box *outbox) failedTrip(t *trip, err error) {
 	b := t.b
 	if errors.Is(err, errBlockLost) {
-		box.h.tenants.drop(b, ErrLost)
+		box.h.occupants.drop(b, ErrLost)
 		b.TakeBack(jobsOf(t.acks), nil, nil) // deleting done jobs is right in any case
 		box.runs.undone(t.moves)
 		box.enlistGone(b)
@@ -246,7 +246,7 @@ func (box *outbox) recordEnds(t *trip) {
 		}
 		b.Deleted(&d.state, held, here)
 		if held && here {
-			box.h.tenants.offer(b, 1)
+			box.h.occupants.offer(b, 1)
 		}
 	}
 	clear(t.ended) // release the memory of jobs that are done

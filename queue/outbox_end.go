@@ -61,7 +61,7 @@ func (box *outbox) release(d *Delivery) {
 		return
 	}
 	d.b.Release(d.line(), d.ID)
-	box.h.tenants.offer(d.b, 1)
+	box.h.occupants.offer(d.b, 1)
 }
 
 // handBack gives the flusher the acks that were withheld for the job. mu is held.

@@ -242,7 +242,7 @@ func (box *outbox) setAside(x refusedEnd) {
 	switch {
 	case out:
 		d.state.Row = block.RowFree
-		box.h.tenants.parkAtLimit(&d.state)
+		box.h.occupants.parkAtLimit(&d.state)
 	case !x.consumes:
 		b.Unweigh(&d.state)
 		tellWaiter(d, fmt.Errorf("%w: %s", ErrRefused, r.why()))
@@ -318,7 +318,7 @@ func (box *outbox) recordConsumed(t *trip) {
 	}
 	if len(t.consumed) > 0 {
 		t.b.Settle()
-		box.h.tenants.offer(t.b, len(t.consumed))
+		box.h.occupants.offer(t.b, len(t.consumed))
 	}
 }
 

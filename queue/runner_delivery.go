@@ -40,7 +40,7 @@ func (d *Delivery) Left() time.Duration {
 
 // runner returns who runs the job.
 func (d *Delivery) runner() *runner {
-	run, _ := d.b.q.h.tenants.(*runner)
+	run, _ := d.b.q.h.occupants.(*runner)
 	return run
 }
 

@@ -113,7 +113,7 @@ func (w *Worker) assemble() {
 		w.limits.Wake()
 	}
 	h := &w.holder
-	h.core, h.life, h.tenants = &w.core, &w.lifetime, &w.runner
+	h.core, h.life, h.occupants = &w.core, &w.lifetime, &w.runner
 	run := &w.runner
 	run.core, run.lifetime, run.holder, run.outbox = &w.core, &w.lifetime, h, box
 	w.limits = limit.NewKeeper(limited{&w.runner}, w.log, newTurn().take)
