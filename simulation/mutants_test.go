@@ -99,7 +99,7 @@ var mutants = []mutant{
 	// A deeper look finds the job seconds later.
 	{
 		"reads do not go back to the horizon", "queue", "queue/internal/block/reads.go",
-		"at.Sub(s.Looked) >= LookEvery && !s.Level() ||", "false ||", "TestHorizon", 0,
+		"at.Sub(s.Looked) >= LookEvery && !s.Level() ||", "false ||", "TestModel", 0,
 	},
 	{
 		"a batch drops a job that was checked out when its block went", "queue", "queue/runner_batch.go",
