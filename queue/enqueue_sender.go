@@ -145,9 +145,9 @@ func (s *sender) take() []*sending {
 	return part
 }
 
-// evict makes jobs wait again that were not sent, except for those whose callers have left or
+// requeue makes jobs wait again that were not sent, except for those whose callers have left or
 // have waited long enough.
-func (s *sender) putBack(part []*sending, err error) {
+func (s *sender) requeue(part []*sending, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at, all := instant.Now(), slices.Concat(part, s.waiting)
@@ -231,7 +231,7 @@ func (s *sender) finish(part []*sending, rows []jobRow, err error) {
 		c.late.note(rows)
 		c.bells.ring(rows)
 	case d.Unsent(err):
-		s.putBack(part, err)
+		s.requeue(part, err)
 		return
 	case part == nil: // there was no connection
 		part = s.take()

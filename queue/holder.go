@@ -30,8 +30,8 @@ type holder struct {
 	rotate   time.Duration // how long it may have one block more than others
 }
 
-// A look is what the occupants do at the end of a round, with what it has found in the tables.
-type look func(ctx context.Context, shared []*workQueue, s *view, name string) error
+// An adopter takes over, at the end of a round, the checked out jobs whose workers have ended, as the round has found them.
+type adopter func(ctx context.Context, shared []*workQueue, s *view, name string) error
 
 // Occupants are the jobs of a holder's blocks, as the holder sees them. mu is held in the methods of the first group only.
 type occupants interface {
@@ -52,7 +52,7 @@ type occupants interface {
 
 	meetLimits(q *workQueue, limits []store.LimitRow) // a queue has these limits
 	tryAlone(ctx context.Context)                     // runs jobs alone that may have ended a process, until ctx ends
-	lookAround(due []*workQueue) look                 // a round begins
+	orphansOf(due []*workQueue) adopter               // a round begins
 
 	// forward moves delayed jobs of the worker's blocks of an old generation to where they would be enqueued now.
 	forward(ctx context.Context, q *workQueue, to store.Generation, old []store.BlockRow) error

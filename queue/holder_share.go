@@ -38,7 +38,7 @@ func (h *holder) shareQueue(ctx context.Context, q *workQueue, name string) erro
 // shareQueues runs one round for some queues. A failed step does not prevent the others:
 // whatever cannot be read or written, free blocks are taken.
 func (h *holder) shareQueues(ctx context.Context, due []*workQueue, name string) error {
-	look := h.occupants.lookAround(due)
+	adopt := h.occupants.orphansOf(due)
 	failed := h.refreshSettings(ctx, due)
 	s, err := h.announceAndView(ctx, due, name)
 	if err != nil {
@@ -59,7 +59,7 @@ func (h *holder) shareQueues(ctx context.Context, due []*workQueue, name string)
 		}
 	}
 	failed = errors.Join(failed, h.handOverIdle(ctx, due...), h.takeFreeBlocks(ctx, claims, name))
-	return errors.Join(failed, look(ctx, shared, s, name), h.lookForDue(ctx, due))
+	return errors.Join(failed, adopt(ctx, shared, s, name), h.lookForDue(ctx, due))
 }
 
 // shareOne shares the blocks of a queue, by what a survey says: it marks those that are to be handed

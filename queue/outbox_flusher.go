@@ -246,7 +246,7 @@ func (f *flusher) checkSteps(t *trip) (steps []*sqlrun.Step) {
 	return steps
 }
 
-// claim deletes jobs before they run, and keeps those that it has deleted itself. A refused one
+// consume deletes jobs before they run, and keeps those that it has deleted itself. A refused one
 // does not begin, nor do the later ones of its key.
 func (f *flusher) consume(ctx context.Context, t *trip) error {
 	f.passOver(t)

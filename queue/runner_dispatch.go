@@ -118,7 +118,7 @@ func (run *runner) await() {
 	run.idle--
 }
 
-// claims reports whether there are jobs whose rows are gone, or may be: a stopping worker still
+// owesRuns reports whether there are jobs whose rows are gone, or may be: a stopping worker still
 // runs these. mu is held.
 func (run *runner) owesRuns() bool {
 	if !run.opt.AtMostOnce {

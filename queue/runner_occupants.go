@@ -57,8 +57,8 @@ func (run *runner) shed(j *block.Job) {
 
 func (run *runner) died() { signal(run.ends.died) }
 
-// lookAround finds checked out jobs of the blocks in some queues whose workers have ended, and takes them over.
-func (run *runner) lookAround(due []*workQueue) look {
+// orphansOf finds checked out jobs of the blocks in some queues whose workers have ended, and takes them over.
+func (run *runner) orphansOf(due []*workQueue) adopter {
 	g := run.takeSnapshot(due)
 	return func(ctx context.Context, shared []*workQueue, s *view, name string) (failed error) {
 		var found orphanSearch

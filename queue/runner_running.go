@@ -141,18 +141,18 @@ func (box *outbox) cancelRemoved(q *workQueue, out map[store.JobID]*Delivery, ro
 // It checks twice, since a check-out may be under way.
 func (box *outbox) disown(ctx context.Context, q *workQueue, rows []runningRow, name string) error {
 	box.mu.Lock()
-	strange := map[store.JobID]bool{}
+	orphans := map[store.JobID]bool{}
 	twice := map[int][]int64{}
 	for _, r := range rows {
 		if r.lockBy != name || r.state == rowHanded || box.rows[r.at(q)] != nil {
 			continue
 		}
-		strange[r.at(q)] = true
+		orphans[r.at(q)] = true
 		if q.orphans[r.at(q)] {
 			twice[r.divided] = append(twice[r.divided], r.id)
 		}
 	}
-	q.orphans = strange
+	q.orphans = orphans
 	box.mu.Unlock()
 	for divided, ids := range twice {
 		args := store.JobArgs(q.id, divided, 0, ids)

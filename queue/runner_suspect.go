@@ -106,7 +106,7 @@ func (run *runner) suspectMore() {
 	}
 }
 
-// bench takes away the place of a job on trial that waits for a limit, since that may take
+// parkAtLimit takes away the place of a job on trial that waits for a limit, since that may take
 // any time, and has others come on trial. When it begins there may be more of them than
 // otherwise. mu is held.
 func (run *runner) parkAtLimit(j *block.Job) {

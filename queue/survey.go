@@ -24,7 +24,7 @@ const maxSurveyed = 500
 // maxLooked is the maximum number of blocks per statement that looks for jobs in them.
 const maxLooked = 2000
 
-// A survey is what the tables say about some queues: their workers, then the holders of their
+// A view is what the tables say about some queues: their workers, then the holders of their
 // blocks, and then the checked out jobs. Workers share it, and do not change it.
 type view struct {
 	workers map[int][]share.Worker
@@ -33,14 +33,14 @@ type view struct {
 	failed  error // why the checked out jobs are unknown
 }
 
-// A beat shows whether the participating processes are the same as before.
+// A membership shows whether the participating processes are the same as before.
 type membership struct {
 	live, late, drained int
 	newest              int64
 	at                  instant.Instant // when it was read
 }
 
-// same reports whether nobody has come or gone since another beat.
+// same reports whether nobody has come or gone since another one was read.
 func (b *membership) same(o *membership) bool {
 	return b.live == o.live && b.late == o.late && b.drained == o.drained && b.newest == o.newest
 }
@@ -133,7 +133,7 @@ func (c *Client) readRunning(ctx context.Context, queues []int) ([]runningRow, e
 	})
 }
 
-// readMembership reads the present beat, and the time.
+// readMembership reads the present membership, and the time.
 func (c *Client) readMembership(ctx context.Context) (b membership, err error) {
 	b.at = instant.Now()
 	var us int64

@@ -279,7 +279,7 @@ func (r *Receiver) choose() {
 	w.nudge()
 }
 
-// ask makes jobs of some kinds be taken; nil means all. mu is held.
+// wantKinds makes jobs of some kinds be taken; nil means all. mu is held.
 func (w *Worker) wantKinds(kinds *share.KindSet) {
 	if w.choice.wanted == kinds {
 		return

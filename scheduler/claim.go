@@ -216,7 +216,7 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *sqlrun.Session, b *claims,
 		b.pass(c, state, m)
 	}
 	before := c.fence
-	s.admit(b, c, t.runs, open)
+	s.beginOrWait(b, c, t.runs, open)
 	begun := c.fence - before
 	if t.ended != "" {
 		return s.closeAfter(ctx, tx, c, "ended", t.ended, begun, &b.left)
@@ -236,8 +236,8 @@ const (
 // WhyReplaced is the error of runs that the next slot of their schedule has ended, under the policy replace.
 const WhyReplaced = "replaced by the next slot"
 
-// admit lets slots begin or wait, or skips them, according to the overlap policy.
-func (s *Scheduler) admit(b *claims, c *candidate, slots []time.Time, open []openRun) {
+// beginOrWait lets slots begin or wait, or skips them, according to the overlap policy.
+func (s *Scheduler) beginOrWait(b *claims, c *candidate, slots []time.Time, open []openRun) {
 	slot := func(due time.Time) run { return run{schedule: c.Name, due: due, attempt: 1, cause: "slot"} }
 	switch {
 	case len(slots) == 0:

@@ -43,7 +43,7 @@ func (r *reader) readDefaults(v value) {
 		if slices.Contains(scheduleKeys, e.key) {
 			r.fail(e.line, "%s is of one schedule, and cannot be a default; move it there", e.key)
 		} else {
-			r.tellUnknown(e, suggest(e.key, defaultKeys, elsewhere))
+			r.tellUnknown(e, suggest(e.key, defaultKeys, keysOfOthers))
 		}
 		return true
 	})
@@ -69,7 +69,7 @@ func (r *reader) readSchedule(v value) (schedule, bool) {
 	it := r.newItem(v.line, given)
 	for _, e := range given {
 		if !slices.Contains(scheduleKeys, e.key) {
-			r.tellUnknown(e, suggest(e.key, scheduleKeys, elsewhere))
+			r.tellUnknown(e, suggest(e.key, scheduleKeys, keysOfOthers))
 		}
 	}
 	it.tellMissing("name", "name: NAME")

@@ -9,9 +9,9 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 )
 
-// elsewhere maps the keys of other tools, and the columns of the table, to the keys of a
+// keysOfOthers maps the keys of other tools, and the columns of the table, to the keys of a
 // schedule.
-var elsewhere = map[string]string{
+var keysOfOthers = map[string]string{
 	"cron":              "spec",
 	"crontab":           "spec",
 	"schedule":          "spec",

@@ -356,7 +356,7 @@ func (k *Keeper) tend(ctx context.Context) (next time.Duration, err error) {
 	defer end()
 	next = time.Hour
 	for _, l := range k.limiters() {
-		for _, tend := range []func(context.Context, *Limiter) (time.Duration, error){k.tendPermits, k.tendRate} {
+		for _, tend := range []func(context.Context, *Limiter) (time.Duration, error){k.balancePermits, k.balanceTokens} {
 			wait, e := tend(ctx, l)
 			if e != nil {
 				err, wait = errors.Join(err, e), permitAgain

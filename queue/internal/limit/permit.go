@@ -58,9 +58,9 @@ type exchange struct {
 	waiter string // the worker that waits for a permit; "": none
 }
 
-// tendPermits gets permits for the jobs that wait at a limiter, and gives back those that are
+// balancePermits gets permits for the jobs that wait at a limiter, and gives back those that are
 // not needed, or that others wait for. It returns when to look again; 0: when needed.
-func (k *Keeper) tendPermits(ctx context.Context, l *Limiter) (time.Duration, error) {
+func (k *Keeper) balancePermits(ctx context.Context, l *Limiter) (time.Duration, error) {
 	k.mu.Lock()
 	losses, none := k.losses, l.limit.Running == 0 && len(l.permits) == 0 && !l.doubt
 	k.mu.Unlock()

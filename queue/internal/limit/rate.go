@@ -85,9 +85,9 @@ func (k *Keeper) onRate(ctx context.Context, l *Limiter, change func(limit *stor
 	})
 }
 
-// tendRate draws for the jobs that wait at a limiter, and gives back unused tokens. It returns
+// balanceTokens draws for the jobs that wait at a limiter, and gives back unused tokens. It returns
 // when to look again; 0: when needed.
-func (k *Keeper) tendRate(ctx context.Context, l *Limiter) (time.Duration, error) {
+func (k *Keeper) balanceTokens(ctx context.Context, l *Limiter) (time.Duration, error) {
 	k.mu.Lock()
 	none := l.limit.Rate == 0
 	if none {

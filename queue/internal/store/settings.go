@@ -212,7 +212,7 @@ func MakeQueues(ctx context.Context, tx *sqlrun.Session, names []string, n int, 
 	if _, err := tx.Exec(ctx, CreateQueues, sqlrun.Args{"rows": queues}); err != nil {
 		return err
 	}
-	bare, err := sqlrun.Select(ctx, tx, LockQueues, sqlrun.Args{"names": names}, func(rows *sql.Rows) (id int, err error) {
+	blockless, err := sqlrun.Select(ctx, tx, LockQueues, sqlrun.Args{"names": names}, func(rows *sql.Rows) (id int, err error) {
 		var blocks int
 		if err = rows.Scan(&id, &blocks); blocks > 0 {
 			id = 0
@@ -222,6 +222,6 @@ func MakeQueues(ctx context.Context, tx *sqlrun.Session, names []string, n int, 
 	if err != nil {
 		return err
 	}
-	bare = slices.DeleteFunc(bare, func(id int) bool { return id == 0 })
-	return NewBlocks(ctx, tx, bare, 0, n, 1, fifo)
+	blockless = slices.DeleteFunc(blockless, func(id int) bool { return id == 0 })
+	return NewBlocks(ctx, tx, blockless, 0, n, 1, fifo)
 }
