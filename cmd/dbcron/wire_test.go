@@ -20,6 +20,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // An outside asks for the same noun in three ways.
@@ -127,7 +128,21 @@ func (o *outside) same(noun string, command, api any, clients ...any) {
 	}
 }
 
-// Commands with -o json, the API and the client say the same about the same noun.
+// listed returns a list of the API as the client has it: what its types of the package wire lack is missing.
+func listed[T any](o *outside, path, name string) []T {
+	o.t.Helper()
+	return reads[map[string][]T](o, path)[name]
+}
+
+// reads returns an answer of the API as the client has it.
+func reads[T any](o *outside, path string) (out T) {
+	o.t.Helper()
+	o.must(o.c.Do(o.there, client.Request{Method: http.MethodGet, Path: path}, &out))
+	return out
+}
+
+// Commands with -o json, the API and the client say the same about the same noun. There is no operation on tokens, which
+// only the database makes.
 func TestOneJSON(t *testing.T) {
 	dbtest.Memory.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		o := &outside{t: t, env: []string{"DBCRON_DATABASE_URL=" + db.URL}, there: t.Context(), db: db}
@@ -185,33 +200,42 @@ func (o *outside) nouns() {
 	o.must(err)
 	o.same("routes", o.said(o.command("route", "list", "-o", "json")), o.said(o.get("/routes"), "routes"), routes)
 	o.command("topic", "subscribe", "news", "mail")
-	o.same("subscriptions", o.said(o.command("topic", "list", "-o", "json")), o.said(o.get("/topics"), "subscriptions"))
+	o.same("subscriptions", o.said(o.command("topic", "list", "-o", "json")), o.said(o.get("/topics"), "subscriptions"),
+		listed[wire.Subscription](o, "/topics", "subscriptions"))
 
 	o.command("limit", "set", "mail", "--rate", "100/m", "--burst", "10")
 	o.command("limit", "set", "mail", "--kind", "x", "--running", "3")
-	o.same("limits", o.said(o.command("limit", "list", "-o", "json")), o.said(o.get("/queues/mail/limits"), "limits"))
+	o.same("limits", o.said(o.command("limit", "list", "-o", "json")), o.said(o.get("/queues/mail/limits"), "limits"),
+		listed[wire.Limit](o, "/queues/mail/limits", "limits"))
 	o.command("endpoint", "set", "mail", "https://example.org/?key=k", "--timeout", "2m", "--format", "cloudevents")
 	o.command("endpoint", "set", "ledger", "")
-	o.same("endpoints", o.said(o.command("endpoint", "list", "-o", "json")), o.said(o.get("/endpoints"), "endpoints"))
+	o.same("endpoints", o.said(o.command("endpoint", "list", "-o", "json")), o.said(o.get("/endpoints"), "endpoints"),
+		listed[wire.Endpoint](o, "/endpoints", "endpoints"))
 	o.db.Do(o.t, `INSERT INTO {prefix}endpoint_answers (queue_id, answers) SELECT queue_id, :answers FROM {prefix}queue WHERE name = 'mail'`,
 		sqlrun.Args{"answers": `[{"at":1700000001000000,"took":250000,"status":503,"error":"HTTP 503","job":7,"by":"a:1","failures":2,"until":1700000004000000},{"at":1700000000000000,"took":1,"status":200,"job":6,"by":"a:1"}]`})
-	o.same("endpoint", o.said(o.command("endpoint", "show", "mail", "-o", "json")), o.said(o.get("/queues/mail/endpoint")))
+	o.same("endpoint", o.said(o.command("endpoint", "show", "mail", "-o", "json")), o.said(o.get("/queues/mail/endpoint")),
+		reads[wire.EndpointDetail](o, "/queues/mail/endpoint"))
 
 	group := o.said(o.ask(http.MethodPost, "/groups", `{"name": "nightly", "keep": "forever", "callback": {"kind": "all-done"}, "jobs": [{"kind": "x"}, {"kind": "y"}]}`), "id").(string)
 	o.command("group", "create")
 	for _, state := range []string{"open", "sealed"} {
-		o.same("groups", o.said(o.command("group", "list", "--state", state, "-o", "json")), o.said(o.get("/groups?state="+state), "groups"))
+		o.same("groups", o.said(o.command("group", "list", "--state", state, "-o", "json")), o.said(o.get("/groups?state="+state), "groups"),
+			listed[wire.Group](o, "/groups?state="+state, "groups"))
 	}
-	o.same("group", o.said(o.command("group", "show", group, "-o", "json")), o.said(o.get("/groups/"+group)))
-	o.same("results", o.said(o.command("group", "show", group, "--results", "-o", "json")), o.said(o.get("/groups/"+group+"/results"), "results"))
+	o.same("group", o.said(o.command("group", "show", group, "-o", "json")), o.said(o.get("/groups/"+group)), reads[wire.Group](o, "/groups/"+group))
+	o.same("results", o.said(o.command("group", "show", group, "--results", "-o", "json")), o.said(o.get("/groups/"+group+"/results"), "results"),
+		listed[wire.GroupResult](o, "/groups/"+group+"/results", "results"))
 
 	o.command("schedule", "add", "report", "--spec", "30 2 * * *", "--time-zone", "Europe/Berlin", "--job", "x", "--job-priority", "low",
 		"--max-failures", "none", "--keep-runs", "all", "--ends", "2090-01-01T00:00")
 	o.command("schedule", "run", "report")
-	o.same("schedules", o.said(o.command("schedule", "list", "-o", "json")), o.said(o.get("/schedules"), "schedules"))
+	o.same("schedules", o.said(o.command("schedule", "list", "-o", "json")), o.said(o.get("/schedules"), "schedules"),
+		listed[wire.Schedule](o, "/schedules", "schedules"))
 	o.same("explanation", o.said(timeless(o.command("schedule", "explain", "report", "-o", "json"))), o.said(timeless(o.get("/schedules/report/explain"))))
-	o.same("slots", o.said(o.command("schedule", "next", "report", "-o", "json")), o.said(o.get("/schedules/report/next")))
-	o.same("runs", o.said(o.command("schedule", "history", "report", "-o", "json")), o.said(o.get("/schedules/report/runs"), "runs"))
+	o.same("slots", o.said(o.command("schedule", "next", "report", "-o", "json")), o.said(o.get("/schedules/report/next")),
+		reads[wire.Slots](o, "/schedules/report/next"))
+	o.same("runs", o.said(o.command("schedule", "history", "report", "-o", "json")), o.said(o.get("/schedules/report/runs"), "runs"),
+		listed[wire.Run](o, "/schedules/report/runs", "runs"))
 }
 
 // processes compares locks, daemons, and what operators did.
@@ -223,7 +247,10 @@ func (o *outside) processes() {
 	o.ask(http.MethodPost, "/locks/forced/acquire", `{"ttl": "1h"}`)
 	o.ask(http.MethodPost, "/locks/forced/force-release", `{"reason": "its host is dead"}`)
 	locks, api := o.said(o.command("lock", "list", "-o", "json")), o.said(o.get("/locks"), "locks")
-	for _, list := range []any{locks, api} {
+	text, err := json.Marshal(listed[wire.Lock](o, "/locks", "locks"))
+	o.must(err)
+	typed := o.said(string(text))
+	for _, list := range []any{locks, api, typed} {
 		for _, one := range list.([]any) {
 			one := one.(map[string]any)
 			if left, ok := one["left_seconds"]; ok != (one["state"] == "held") {
@@ -232,12 +259,22 @@ func (o *outside) processes() {
 			delete(one, "left_seconds") // it goes on
 		}
 	}
-	o.same("locks", locks, api)
+	o.same("locks", locks, api, typed)
 
 	o.db.Do(o.t, `INSERT INTO {prefix}node (name, state, expire_at, version, tags) VALUES ('a:1:x', 'live', {now + 3600000000}, 'v1', 'gpu,eu')`, nil)
 	o.db.Do(o.t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('b:1:x', 'live', {now}), ('c:1:x', 'gone', {now})`, nil)
 	o.command("node", "drain", "a")
-	o.same("nodes", o.said(o.command("node", "list", "-o", "json")), o.said(o.get("/nodes"), "nodes"))
+	o.same("nodes", o.said(o.command("node", "list", "-o", "json")), o.said(o.get("/nodes"), "nodes"),
+		listed[wire.Node](o, "/nodes", "nodes"))
 
-	o.same("audit", o.said(o.command("audit", "-o", "json")), o.said(o.get("/audit"), "entries"))
+	o.same("audit", o.said(o.command("audit", "-o", "json")), o.said(o.get("/audit"), "entries"),
+		listed[wire.AuditEntry](o, "/audit", "entries"))
+
+	o.command("token", "create", "shop", "--scope", "enqueue,read", "--expires", "90d", "--yes")
+	tokens := o.command("token", "list", "-o", "json")
+	var all []wire.Token
+	o.must(json.Unmarshal([]byte(tokens), &all))
+	again, err := json.Marshal(all)
+	o.must(err)
+	o.same("tokens", o.said(tokens), o.said(string(again)))
 }
