@@ -1,0 +1,176 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// suspiciousFor is how long a run is reported that was handed back since its daemons were stopped.
+const suspiciousFor = time.Hour
+
+// ofStops finds schedules whose work may stop its daemons, except those of known.
+func ofStops(ctx context.Context, db *dialect.DB, now time.Time, known func(string) bool) (all []Problem, err error) {
+	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"retry"}, Limit: 200, Since: now.Add(-suspiciousFor)})
+	seen := map[string]bool{}
+	for i := range runs {
+		r := &runs[i]
+		if r.Stops < scheduler.SuspiciousStops || seen[r.Schedule] || known(r.Schedule) || len(all) == Most {
+			continue
+		}
+		seen[r.Schedule] = true
+		all = append(all, Problem{
+			Of: Runs, Name: r.Schedule, Run: r.ID, what: "The work of %s may stop its daemon", Why: plain.Cut(r.Error, 200), Since: r.Finished,
+			Do: "look whether it restarts the daemon: dbcron schedule explain " + argument(r.Schedule),
+		})
+	}
+	return all, err
+}
+
+// OfFiles finds files that daemons could not import, and sources for which daemons have different files.
+func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err error) {
+	found, err := ListFiles(ctx, db, maxFiles)
+	if err != nil {
+		return nil, 0, err
+	}
+	first := map[string]*File{}
+	told := map[string]bool{}
+	for i := range found {
+		f := &found[i]
+		if f.Problem != "" && len(all) < Most {
+			all = append(all, Problem{
+				Of: Files, Name: f.Source, Bad: true, what: "%s was not imported", Since: f.Read,
+				Why: "by " + plain.Cut(f.Node, 100) + ": " + plain.Cut(f.Problem, 200),
+				Do:  "fix the file; the daemon reads it again when it changes. Until then its schedules stay as they were",
+			})
+		}
+		switch other := first[f.Source]; {
+		case other == nil:
+			first[f.Source] = f
+		case other.Digest != f.Digest && !told[f.Source] && len(all) < Most:
+			told[f.Source] = true
+			all = append(all, Problem{
+				Of: Files, Name: f.Source, Bad: true, what: "daemons have different files for %s",
+				Why: plain.Cut(other.Node, 100) + " and " + plain.Cut(f.Node, 100) + ", of which the one that imports last removes what the other has",
+				Do:  "make the files the same, or give each daemon a --source of its own",
+			})
+		}
+	}
+	return all, len(first), nil
+}
+
+// OfWorkers finds queues that have more workers than blocks, and jobs that no worker does.
+func OfWorkers(ctx context.Context, c *admin.Client) (all []Problem, err error) {
+	found, err := c.Surplus(ctx, Most)
+	for _, s := range found {
+		all = append(all, Problem{
+			Of: Queues, Name: s.Queue, what: "Queue %s has more workers than blocks",
+			Why: fmt.Sprintf("%d workers share %s, so that some stand idle", s.Workers, plain.Plural(s.Blocks, "block", "blocks")),
+			Do:  fmt.Sprintf("give it more: dbcron queue resize %s %d", argument(s.Queue), 2*s.Workers),
+		})
+	}
+	if err != nil {
+		return all, err
+	}
+	unknown, err := c.Unknown(ctx, Most)
+	for _, u := range unknown {
+		all = append(all, Problem{
+			Of: Queues, Name: u.Queue, what: "Jobs of queue %s wait that none of its workers does",
+			Why: fmt.Sprintf("%s of kind %s", plain.Plural(u.Jobs, "job", "jobs"), plain.Clean(u.Kind)),
+			Do:  "start a worker that does this kind; cancel them if nobody should: dbcron job cancel --queue " + argument(u.Queue) + " --kind " + argument(u.Kind),
+		})
+	}
+	return all, err
+}
+
+// versions reports live processes of different versions.
+func versions(nodes []scheduler.Node) (all []Problem) {
+	count := map[string]int{}
+	for i := range nodes {
+		if n := &nodes[i]; n.Live && n.Version != "" {
+			count[n.Version]++
+		}
+	}
+	if len(count) < 2 {
+		return nil
+	}
+	var parts []string
+	for _, v := range slices.Sorted(maps.Keys(count)) {
+		parts = append(parts, fmt.Sprintf("%d of %s", count[v], plain.Cut(v, 64)))
+	}
+	return []Problem{{
+		Of: Processes, what: "Live processes are of several versions", Why: strings.Join(parts, ", "),
+		Do: "replace the older ones; docs/upgrading.md says how: dbcron node list",
+	}}
+}
+
+// OfTags finds tags of active schedules that no live daemon runs, while other tags do have
+// daemons. Drained nodes do not count. If no daemon is left at all, late schedules show that.
+func OfTags(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
+	counts, err := scheduler.ActiveByTag(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	nodes, err := scheduler.Nodes(ctx, db, "", maxNodes)
+	if err != nil {
+		return nil, err
+	}
+	served := map[string]bool{}
+	for i := range nodes {
+		if n := &nodes[i]; n.Live && n.Drained.IsZero() && n.Tags != "" {
+			for tag := range strings.SplitSeq(n.Tags, ",") {
+				served[tag] = true
+			}
+		}
+	}
+	for _, tag := range slices.Sorted(maps.Keys(counts)) {
+		if len(served) == 0 || served[tag] || len(all) == Most {
+			continue
+		}
+		all = append(all, Problem{
+			Of: Schedules, Name: tag, what: "Schedules need the tag %s, and no live daemon has it", Bad: true,
+			Why: plain.Plural(counts[tag], "active schedule has it", "active schedules have it"),
+			Do:  "start a daemon for it: dbcron serve --tag " + argument(tag) + "; dbcron node list shows what daemons have",
+		})
+	}
+	return all, nil
+}
+
+// OfProcesses finds processes lost in the last day, drained ones, and those of different versions. live is
+// the number of live processes.
+func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, live int, err error) {
+	nodes, err := scheduler.Nodes(ctx, db, "", maxNodes)
+	if err != nil {
+		return nil, 0, err
+	}
+	all = versions(nodes)
+	for _, node := range nodes {
+		if node.Live {
+			live++
+		}
+		if node.Live && !node.Drained.IsZero() && len(all) < Most {
+			all = append(all, Problem{
+				Of: Processes, Name: node.Name, what: "Process %s is drained", Since: node.Drained,
+				Why: "it takes no new work, as " + plain.Cut(node.DrainedBy, 100) + " wants",
+				Do:  "stop it, or have it take work again: dbcron node undrain " + argument(node.Name),
+			})
+		}
+		if node.State == "gone" || node.Live || now.Sub(node.Until) > back || len(all) == Most {
+			continue
+		}
+		all = append(all, Problem{
+			Of: Processes, Name: node.Name, what: "Process %s was lost", Since: node.Until,
+			Why: "it did not shut down, and no longer renews its lease",
+			Do:  "see the log of that host: it was killed, or cut off from the database; others have its work",
+		})
+	}
+	return all, live, nil
+}

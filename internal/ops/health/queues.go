@@ -1,0 +1,209 @@
+package health
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/queue"
+	"github.com/dbcron/dbcron/queue/admin"
+)
+
+// A Depth is the backlog of a queue: its jobs by what they wait for, which dashboard, metrics, lists and notifications
+// tell. So delayed jobs that are due count as ready, though lists of jobs and [admin.Client.Count] call them delayed.
+type Depth struct {
+	admin.Queue
+	admin.Counts
+	Recent int           // jobs of Counts that were enqueued in the last minutes: see Flows
+	Age    time.Duration // how long the oldest ready job has waited
+}
+
+// Depths counts the jobs of some queues, except for completed jobs that are kept: in each state up to limit.
+func Depths(ctx context.Context, c *admin.Client, queues []admin.Queue, limit int, now time.Time) (all []Depth, err error) {
+	for i := range queues {
+		d, err := depthOf(ctx, c, &queues[i], admin.BacklogOptions{Limit: limit}, now)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, d)
+	}
+	return all, nil
+}
+
+// DepthOf counts the jobs of a queue, in each state up to limit.
+func DepthOf(ctx context.Context, c *admin.Client, q *admin.Queue, limit int, now time.Time) (Depth, error) {
+	return depthOf(ctx, c, q, admin.BacklogOptions{Limit: limit, Done: true}, now)
+}
+
+func depthOf(ctx context.Context, c *admin.Client, q *admin.Queue, opt admin.BacklogOptions, now time.Time) (Depth, error) {
+	d := Depth{Queue: *q}
+	opt.Since = flowFrom(now)
+	b, err := c.Backlog(ctx, q.Name, opt)
+	if err != nil && !errors.Is(err, queue.ErrNotFound) { // a queue inserted by hand may not have had a job yet
+		return d, err
+	}
+	d.Counts, d.Recent = b.Counts, b.Recent
+	d.Ready = min(d.Limit, d.Ready+b.Due)
+	if d.Delayed < d.Limit { // otherwise not all were counted
+		d.Delayed -= b.Due
+	}
+	if !b.Oldest.IsZero() {
+		d.Age = max(0, now.Sub(b.Oldest))
+	}
+	return d, nil
+}
+
+// OfQueues finds queues that lag behind, are paused, or have handlers that are stuck or starved, and counts
+// the dead letters of the last day by queue. minutes is the recent throughput.
+func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []admin.Minute, dead map[string]int,
+	now time.Time,
+) ([]Problem, error) {
+	var behind, stuck, died, paused []Problem
+	unreturned, err := c.Stuck(ctx)
+	if err != nil {
+		return nil, err
+	}
+	starved, err := c.Starved(ctx)
+	if err != nil {
+		return nil, err
+	}
+	suspects, err := suspiciousJobs(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	flows := Flows(minutes, now)
+	for i := range depths {
+		q := &depths[i]
+		if q.State == "deleted" {
+			continue
+		}
+		p := Problem{Of: Queues, Name: q.Name}
+		switch {
+		case q.State == "paused":
+			p.what, p.Do = "Queue %s is paused", "when its jobs may go on: dbcron queue resume "+argument(q.Name)
+			if p.Why = plain.Cut(q.Reason, 200); q.Reason == "" {
+				p.Why = "for " + jobs(q.Ready, q.Limit) + " that wait"
+			}
+			paused = append(paused, p)
+		case q.Behind():
+			p.Bad, p.what, p.Since = true, "Queue %s is behind", now.Add(-q.Age)
+			p.Why, p.Do = q.Outlook(flows[q.Name], now),
+				"give it more workers, or find what holds them up: dbcron job list --state running --queue "+argument(q.Name)
+			behind = append(behind, p)
+		}
+		stuck = append(stuck, ofHandlers(q.Name, unreturned[q.Name], starved[q.Name])...)
+		if n := dead[q.Name]; n > 0 {
+			died = append(died, Problem{
+				Of: Queues, Name: q.Name, Dead: true, what: plain.Plural(n, "job", "jobs") + " of queue %s died", Why: "in the last day",
+				Do: "see why: dbcron job list --state dead --queue " + argument(q.Name),
+			})
+		}
+	}
+	slices.SortStableFunc(behind, func(a, b Problem) int { return a.Since.Compare(b.Since) })
+	behind = behind[:min(len(behind), Most)]
+	for i := range behind {
+		if err := unattended(ctx, c, &behind[i]); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Concat(behind, stuck[:min(len(stuck), Most)], suspects, died[:min(len(died), Most)], paused[:min(len(paused), Most)]), nil
+}
+
+// suspiciousJobs finds queues with jobs that may stop their workers.
+func suspiciousJobs(ctx context.Context, c *admin.Client) (all []Problem, err error) {
+	jobs, err := c.Suspicious(ctx, suspiciousFor, 200)
+	for _, j := range jobs {
+		if len(all) < Most && !slices.ContainsFunc(all, func(p Problem) bool { return p.Name == j.Queue }) {
+			all = append(all, Problem{
+				Of: Queues, Name: j.Queue, what: "A job of queue %s may stop its worker", Why: plain.Cut(j.Error, 200), Since: j.At,
+				Do: fmt.Sprintf("look whether it restarts its worker: dbcron job get %d", j.ID),
+			})
+		}
+	}
+	return all, err
+}
+
+// ofHandlers reports handlers of a queue that do not return, and workers whose handlers wait for connections.
+func ofHandlers(queue string, stuck, starved int) (all []Problem) {
+	if stuck > 0 {
+		all = append(all, Problem{
+			Of: Queues, Name: queue, Bad: true, what: plain.Plural(stuck, "handler", "handlers") + " of queue %s " +
+				map[bool]string{true: "does", false: "do"}[stuck == 1] + " not return",
+			Why: "each takes a slot of its worker though its job's timeout is over",
+			Do: "see which: dbcron job list --state running --queue " + argument(queue) +
+				"; have the handler end with its context, and restart its process",
+		})
+	}
+	if starved > 0 {
+		all = append(all, Problem{
+			Of: Queues, Name: queue, Bad: true,
+			what: "The handlers of " + plain.Plural(starved, "worker", "workers") + " of queue %s wait for connections",
+			Why:  "no connection of the pool has been free for ten seconds, and no handler has ended: each may hold one in a transaction, and need another",
+			Do: "in its program, make the pool larger (MaxConns, SetMaxOpenConns: Concurrency and six more), make Concurrency less, " +
+				"or do all of a handler's work in its transaction, as EnqueueTx does",
+		})
+	}
+	return all
+}
+
+// Holders counts the blocks of a queue that workers lease now, and these workers.
+func Holders(blocks []admin.Block) (leased, workers int) {
+	names := map[string]bool{}
+	for i := range blocks {
+		if b := &blocks[i]; b.Leased && b.Live {
+			leased++
+			names[b.Worker] = true
+		}
+	}
+	return leased, len(names)
+}
+
+// unattended adds that no worker leases any block of a queue that lags behind.
+func unattended(ctx context.Context, c *admin.Client, p *Problem) error {
+	blocks, err := c.Blocks(ctx, p.Name)
+	if err != nil {
+		return err
+	}
+	if leased, _ := Holders(blocks); leased == 0 {
+		p.Why += "; no worker has it"
+		p.Do = "start a worker for it: a program of yours, dbcron worker exec, or dbcron serve for one with an endpoint"
+	}
+	return nil
+}
+
+func jobs(n, limit int) string {
+	if n >= limit {
+		return plain.Count(n, limit) + " jobs"
+	}
+	return plain.Plural(n, "job", "jobs")
+}
+
+// Behind reports whether jobs of an active queue have waited for a minute.
+func (d *Depth) Behind() bool { return d.State == "active" && d.Age >= behindAfter }
+
+// Outlook describes the backlog of a queue, the rates at which jobs come and go, and when it is
+// empty if the last ten minutes continue.
+func (d *Depth) Outlook(f Flow, now time.Time) string {
+	text := plain.Count(d.Ready, d.Limit) + " ready, the oldest for " + plain.Span(d.Age)
+	in, ok := d.In(f, now)
+	switch out := plain.Rate(f.rate(now)); {
+	case f.ended == 0:
+		text += "; none was done in the last ten minutes"
+	case ok:
+		text += "; " + plain.Rate(in) + " a minute come in, " + out + " are done"
+	default:
+		text += "; " + out + " a minute are done"
+	}
+	switch e := d.Empty(f, now); {
+	case e.Never && f.ended == 0:
+		return text
+	case e.Never:
+		return text + ", so that they never end at this rate"
+	case e.In > 0:
+		return text + "; none is left in " + e.String() + " at this rate"
+	}
+	return text
+}

@@ -1,0 +1,141 @@
+package health
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// OfSchedules finds schedules that have failed and schedules that are late. It examines the schedules
+// with the next slots, up to limit.
+func OfSchedules(ctx context.Context, db *dialect.DB, now time.Time, limit int) (all []Problem, next []scheduler.Planned, err error) {
+	failed, err := scheduler.InState(ctx, db, "failed", Most)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range failed {
+		s := &failed[i]
+		all = append(all, Problem{
+			Of: Schedules, Name: s.Name, Bad: true, what: "Schedule %s was given up", Why: plain.Cut(s.Reason, 200),
+			Do: "fix what it says, then: dbcron schedule resume " + argument(s.Name),
+		})
+	}
+	planned, err := scheduler.Upcoming(ctx, db, Most+limit)
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range planned {
+		s := &planned[i]
+		if why := Lateness(s, now); why != "" {
+			all = append(all, Problem{
+				Of: Schedules, Name: s.Name, Bad: true, what: "Schedule %s is late", Why: why, Since: s.Due,
+				Do: "find the reason: dbcron schedule explain " + argument(s.Name),
+			})
+		} else if len(next) < limit {
+			next = append(next, *s)
+		}
+	}
+	return all, next, nil
+}
+
+// Lateness returns why a schedule is late, or "" if it is not.
+func Lateness(s *scheduler.Planned, now time.Time) string {
+	switch {
+	case s.Due.IsZero() || now.Sub(s.Due) < s.Jitter+lateAfter:
+		return ""
+	case s.Reason != "":
+		return plain.Cut("daemons cannot claim it: "+s.Reason, 200)
+	}
+	return "no daemon has claimed its slot; it takes one with the tag " + plain.Cut(s.Tag, 60) + " that has a place free"
+}
+
+// OfRuns finds the failures of the last day, by schedule.
+func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, err error) {
+	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"failed", "timeout", "lost"}, Limit: 200})
+	if err != nil {
+		return nil, err
+	}
+	type failures struct {
+		n    int
+		last scheduler.Run
+	}
+	by := map[string]*failures{}
+	var names []string
+	for i := range runs {
+		run := &runs[i]
+		if run.Finished.IsZero() || now.Sub(run.Finished) > back {
+			continue
+		}
+		if by[run.Schedule] == nil {
+			by[run.Schedule] = &failures{last: *run}
+			names = append(names, run.Schedule)
+		}
+		by[run.Schedule].n++
+	}
+	suspects, err := ofStops(ctx, db, now, func(name string) bool { return by[name] != nil })
+	if err != nil {
+		return nil, err
+	}
+	unheeding, err := ofUnheeding(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	replaced, err := ofReplaced(ctx, db, now)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.Concat(all, unheeding, suspects, replaced)
+	for _, name := range names[:min(len(names), Most)] {
+		f := by[name]
+		why := f.last.State
+		if f.last.Error != "" {
+			why = plain.Cut(f.last.Error, 200)
+		}
+		if f.n > 1 {
+			why = fmt.Sprintf("%d times in a day; last: %s", f.n, why)
+		}
+		all = append(all, Problem{
+			Of: Runs, Name: name, Run: f.last.ID, Bad: true, what: "A run of %s failed", Why: why, Since: f.last.Finished,
+			Do: fmt.Sprintf("see what it printed: dbcron schedule output %d", f.last.ID),
+		})
+	}
+	if more := len(names) - Most; more > 0 {
+		all = append(all, Problem{
+			Of: Runs, Bad: true, what: "Runs of " + plain.Plural(more, "more schedule", "more schedules") + " failed", Why: "in the last day",
+			Do: "see which: dbcron schedule list",
+		})
+	}
+	return all, nil
+}
+
+// ofUnheeding finds runs whose work has not returned though it was told to end.
+func ofUnheeding(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
+	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"running"}, Limit: 200})
+	for i := range runs {
+		if r := &runs[i]; r.Error != "" && len(all) < Most {
+			all = append(all, Problem{
+				Of: Runs, Name: r.Schedule, Run: r.ID, Bad: true, what: "The work of %s does not end", Why: plain.Cut(r.Error, 200), Since: r.Started,
+				Do: "have its function end with its context, and restart its process; its next slots wait: dbcron schedule explain " + argument(r.Schedule),
+			})
+		}
+	}
+	return all, err
+}
+
+// OfPaused finds schedules that are paused.
+func OfPaused(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
+	paused, err := scheduler.InState(ctx, db, "paused", Most)
+	for i := range paused {
+		s := &paused[i]
+		all = append(all, Problem{
+			Of: Schedules, Name: s.Name, what: "Schedule %s is paused", Why: plain.Cut(s.Reason, 200),
+			Do: "when it may run again: dbcron schedule resume " + argument(s.Name),
+		})
+	}
+	return all, err
+}
