@@ -111,7 +111,9 @@ func statesOf(word string) []string {
 
 // bulkPart acts on some of the jobs, or counts them. It returns a result for each state, and the cursor for the next
 // part, if there is one.
-func (p *program) bulkPart(ctx context.Context, b *bulk, dryRun bool, most int, cursor string) (rows []wire.BulkResult, next string, err error) {
+func (p *program) bulkPart(ctx context.Context, b *bulk, dryRun bool, most int, cursor string) (rows []wire.BulkResult, next string,
+	err error,
+) {
 	given := maps.Clone(b.given)
 	given["limit"], given["dry_run"] = strconv.Itoa(most), strconv.FormatBool(dryRun)
 	if cursor != "" {
