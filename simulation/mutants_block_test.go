@@ -147,4 +147,88 @@ var blockRules = []mutant{
 		`	b.sized(p.Room)
 `, ``, "TestModel", 0,
 	},
+	{
+		"block: what is behind a refusal is written at once", "", "queue/internal/block/trip.go",
+		`	b.keepBehind(p)
+`, ``, "TestModel", 0,
+	},
+	{
+		"block: moves overtake refused ones", "", "queue/internal/block/trip.go",
+		`		if b.Bars(m.Of().Line) {`, `		if false {`, "TestModel", 0,
+	},
+	{
+		"block: the first keys are taken as they come", "", "queue/internal/block/trip.go",
+		`&& !b.terms.AtMostOnce && slices.ContainsFunc(f.Fresh, hasKey) {`, `&& false && hasKey(nil) {`, "TestModel", 0,
+	},
+	{
+		"block: what is read is never skipped", "", "queue/internal/block/trip.go",
+		`	if j.From == store.AmongReady && !r.Back && b.skips(j, r) {`, `	if false {`, "TestModel", 0,
+	},
+	{
+		"block: what was lost during a read is never forgotten", "", "queue/internal/block/trip.go",
+		`	b.forget, b.lost = append(b.forget, b.lost...), nil
+`, ``, "TestModel", 0,
+	},
+	{
+		"block: a crowded block does not forget", "", "queue/internal/block/trip.go",
+		`!p.Delayed && !b.Crowded() {`, `!p.Delayed {`, "TestModel", 0,
+	},
+	{
+		"block: a read of what was put back takes all", "", "queue/internal/block/trip.go",
+		`		f.Fresh = b.keepWanted(p.Read, f.Fresh)
+`, ``, "TestModel", 0,
+	},
+	{
+		"block: a cancelled job waits for its payload", "", "queue/internal/block/trip.go",
+		`		default:
+			b.remove(j)
+		}
+	}
+	return lost`, `		default:
+		}
+	}
+	return lost`, "TestModel", 0,
+	},
+	{
+		"block: no trip for payloads", "", "queue/internal/block/trip.go",
+		`	if b.Loads() {
+		return true
+	}
+`, ``, "TestModel", 0,
+	},
+	{
+		"block: no trip for what was put back", "", "queue/internal/block/trip.go",
+		`!b.Crowded() && (b.Reads.Due(at, b.terms.Whole) || b.rereads() != 0)`, `!b.Crowded() && b.Reads.Due(at, b.terms.Whole)`, "TestModel", 0,
+	},
+	{
+		"block: a job that left does not wait for its retry", "", "queue/internal/block/keyqueue.go",
+		`		q.turns[at].Away = true
+		q.turns[at].parted++`, `		q.turns[at].parted++`, "TestModel", 0,
+	},
+	{
+		"block: only the last one put back is known", "", "queue/internal/block/keyqueue.go",
+		`		q.skipped = Least(q.skipped, w.id)
+`, `		q.skipped = w.id
+`, "TestModel", 0,
+	},
+	{
+		"block: a read from behind takes what was put back", "", "queue/internal/block/keyqueue.go",
+		`	if wanted && after < q.skipped {`, `	if wanted {`, "TestModel", 0,
+	},
+	{
+		"block: an earlier job is skipped", "", "queue/internal/block/keyqueue.go",
+		`	if q.skipped == 0 || id < q.skipped {`, `	if q.skipped == 0 {`, "TestModel", 0,
+	},
+	{
+		"block: held jobs do not follow each other by ids", "", "queue/internal/block/keyqueue.go",
+		`	for at > 0 && q.turns[at-1].Away && q.turns[at-1].ID > id {
+		at--
+	}
+`, ``, "TestModel", 0,
+	},
+	{
+		"block: withheld acks stay counted", "", "queue/internal/block/owed.go",
+		`	b.Withheld -= len(taken)
+`, ``, "TestModel", 0,
+	},
 }
