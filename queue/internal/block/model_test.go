@@ -47,6 +47,7 @@ type world struct {
 	away    map[int64]*Job   // other processes have ended these, and the worker does not know yet
 	strays  map[int64]bool   // jobs of which it finds out by looking only that they are no longer there
 	tx      *completion      // under way
+	again   map[int64]bool   // done again after the block was lost: behind retries of later ones, perhaps
 	next    map[string]int64 // by line: the job that could begin already when an end was refused
 	stolen  bool             // another worker has the block
 	putBack bool             // and jobs of the stolen one's line were put back since: reads do not ask who has the block
@@ -98,7 +99,7 @@ func newWorld(t *rapid.T) *world {
 		t: t, b: &b, host: h, gate: &limit.Limiter{Kind: "limited"}, at: instant.Instant(time.Hour), us: modelNow,
 		rows: map[int64]*row{}, order: map[string][]int64{}, begun: map[int64]*Job{}, done: map[int64]int{},
 		deaf: map[int64]bool{}, aside: map[int64]*Refusal{}, retried: map[int64]int{}, next: map[string]int64{},
-		away: map[int64]*Job{}, strays: map[int64]bool{},
+		away: map[int64]*Job{}, strays: map[int64]bool{}, again: map[int64]bool{},
 	}
 	h.limits["limited"], h.opens[w.gate] = w.gate, true
 	return w
@@ -390,7 +391,7 @@ func (w *world) begin() {
 		t.Fatalf("%d begins, and is done", j.ID)
 	case j.Unloaded:
 		t.Fatalf("%d begins without its payload", j.ID)
-	case j.Line != "" && len(first) > 0 && first[0] != j.ID && w.rows[j.ID] != nil && (!w.putBack || j.Line != "b"):
+	case j.Line != "" && len(first) > 0 && first[0] != j.ID && !w.again[first[0]] && w.rows[j.ID] != nil && (!w.putBack || j.Line != "b"):
 		t.Fatalf("%d of line %s begins, and it is the turn of %d", j.ID, j.Line, first[0])
 	case j.Line != "" && w.next[j.Line] != 0 && w.next[j.Line] != j.ID && w.rows[j.ID] != nil && (!w.putBack || j.Line != "b"):
 		t.Fatalf("%d of line %s begins, behind an end that is refused", j.ID, j.Line)
@@ -433,6 +434,11 @@ func (w *world) endElsewhere(id int64, fails bool) {
 	r := w.rows[id]
 	if w.away[id] != nil || r == nil || w.tx != nil && w.tx.j.ID == id {
 		return
+	}
+	for before := range w.done { // it would be done again after its retry, if the block were lost now
+		if o := w.rows[before]; fails && o != nil && o.line == r.line {
+			return
+		}
 	}
 	w.away[id] = w.begun[id]
 	delete(w.deaf, id)
@@ -505,6 +511,7 @@ func (w *world) lose() {
 	for id := range w.done {
 		if r := w.rows[id]; r != nil { // it is done again
 			delete(w.done, id)
+			w.again[id] = true
 			if r.line != "" && !slices.Contains(w.order[r.line], id) {
 				w.order[r.line] = append(w.order[r.line], id)
 				slices.Sort(w.order[r.line])
