@@ -518,6 +518,9 @@ func (w *world) lose() {
 			}
 		}
 	}
+	for line := range w.order { // completed by transactions whose ends nobody has noted
+		w.order[line] = slices.DeleteFunc(w.order[line], func(id int64) bool { return w.rows[id] == nil })
+	}
 	w.b.Gone = true
 	w.b.Drop()
 	if w.b.terms.Held != 0 {
