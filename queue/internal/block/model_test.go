@@ -95,8 +95,10 @@ func newWorld(t *rapid.T) *world {
 	h := &host{limits: map[string]*limit.Limiter{}, opens: map[*limit.Limiter]bool{}, out: map[int64]bool{}}
 	terms := &Terms{Batch: batch, Whole: time.Hour, Room: Room{Size: rapid.SampledFrom([]int{100, 1 << 20}).Draw(t, "room"), Readers: 1}}
 	b := New(h, terms)
+	keeper := limit.NewKeeper(nil, nil, nil) // a limiter without one is a barrier
+	gate, _, _ := keeper.Set(keeper.Queue(1, "q"), "limited", store.Limit{Running: 1})
 	w := &world{
-		t: t, b: &b, host: h, gate: &limit.Limiter{Kind: "limited"}, at: instant.Instant(time.Hour), us: modelNow,
+		t: t, b: &b, host: h, gate: gate, at: instant.Instant(time.Hour), us: modelNow,
 		rows: map[int64]*row{}, order: map[string][]int64{}, begun: map[int64]*Job{}, done: map[int64]int{},
 		deaf: map[int64]bool{}, aside: map[int64]*Refusal{}, retried: map[int64]int{}, next: map[string]int64{},
 		away: map[int64]*Job{}, strays: map[int64]bool{}, again: map[int64]bool{},
