@@ -299,7 +299,7 @@ func (m *mutant) fails(t *testing.T) int {
 	t.Helper()
 	args := []string{"test", "-vet=off", "-count=1", "-overlay", m.overlay(t, ""), "-run", "^" + m.kind + "$", "../" + filepath.Dir(m.file)}
 	if m.kind == "TestModel" {
-		args = append(args, "-rapid.checks=3000", "-rapid.steps=60", "-rapid.nofailfile", "-rapid.shrinktime=1s")
+		args = append(args, "-rapid.checks=10000", "-rapid.steps=60", "-rapid.nofailfile", "-rapid.shrinktime=1s")
 	}
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Env = append(os.Environ(), "DBCRON_TEST_ENGINES=sqlite")
