@@ -213,6 +213,22 @@ var mutants = []mutant{
 		"a recovery is told like a trouble", "notice", "internal/ops/notify/gather.go",
 		"		case x.told != 0 && x.well != 0:", "		case x.told != 0 && x.well != 0 && len(group) == 0:", "notice", 20,
 	},
+	{
+		"a dead job that is retried does not take its key again", "unique", "queue/internal/store/unique.go",
+		"		if rows[i].Holder == 0 {\n			theirs.Add", "		if rows[i].Holder < 0 {\n			theirs.Add", "unheld", 100,
+	},
+	{
+		"a job that is done elsewhere frees the key of the next one", "unique", "queue/internal/store/unique.go",
+		"theirKeys = `queue_id = :queue AND {in job :ids} AND unique_key IN", "theirKeys = `queue_id = :queue AND ({in job :ids} OR 1 = 1) AND unique_key IN", "unheld", 60,
+	},
+	{
+		"of a key that is there twice in a batch, the second one is named", "unique", "queue/internal/store/unique.go",
+		"r.Holder = cmp.Or(f.Holder, f.ID)", "r.Holder = cmp.Or(f.Holder, r.ID)", "batch", 20,
+	},
+	{
+		"a dead job comes back though another one has its key", "unique", "queue/admin/bulk.go",
+		"		if keys[i].Holder != 0 {\n			inUse", "		if keys[i].Holder < 0 {\n			inUse", "twins", 60,
+	},
 }
 
 // TestMutants puts each fault into a copy of the product, and looks after how many seeds a simulation

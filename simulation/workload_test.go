@@ -36,4 +36,5 @@ var workloads = []struct {
 	{"zone", func() Workload { return &zoneWork{} }},
 	{"notice", func() Workload { return &noticeWork{} }},
 	{"claim", func() Workload { return &claimWork{} }},
+	{"unique", func() Workload { return &uniqueWork{} }},
 }
