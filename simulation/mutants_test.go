@@ -218,10 +218,6 @@ var mutants = []mutant{
 		"		if rows[i].Holder == 0 {\n			theirs.Add", "		if rows[i].Holder < 0 {\n			theirs.Add", "unheld", 100,
 	},
 	{
-		"a job that is done elsewhere frees the key of the next one", "unique", "queue/internal/store/unique.go",
-		"theirKeys = `queue_id = :queue AND {in job :ids} AND unique_key IN", "theirKeys = `queue_id = :queue AND ({in job :ids} OR 1 = 1) AND unique_key IN", "unheld", 60,
-	},
-	{
 		"of a key that is there twice in a batch, the second one is named", "unique", "queue/internal/store/unique.go",
 		"r.Holder = cmp.Or(f.Holder, f.ID)", "r.Holder = cmp.Or(f.Holder, r.ID)", "batch", 20,
 	},
