@@ -141,7 +141,7 @@ check: ## run everything that CI runs
 	@$(MAKE) --no-print-directory cross
 	@$(MAKE) --no-print-directory test
 	@$(MAKE) --no-print-directory race
-	@$(MAKE) --no-print-directory sim SEEDS=1 MINUTES=0.2 TWICE=1
+	@$(MAKE) --no-print-directory sim SEEDS=1 MINUTES=0.5 TWICE=1
 	@$(MAKE) --no-print-directory smoke
 	@$(MAKE) --no-print-directory test-otel
 	$(call timed,packages,packaging/check)

@@ -65,7 +65,7 @@ func (c *chainWork) Begin(w *World) error {
 	ends := w.server.now().Add(time.Duration(w.minutes * float64(time.Minute)))
 	d := w.Dice("schedules")
 	names := []string{chainLast, chainGood, chainBad, chainFirst, chainHand, chainPast, chainFrail, chainBoot}
-	if w.Knob("deadly", 0, 0, 1) == 1 {
+	if w.Knob("deadly", 0, 0, 1) == 1 && w.minutes > 0.4 { // it has a slot every 20 seconds
 		names = append(names, chainDeadly)
 	}
 	for _, name := range names {

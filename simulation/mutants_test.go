@@ -82,10 +82,6 @@ var mutants = []mutant{
 		"an id does not say that one before it is late", "queue", "queue/enqueue_late.go",
 		"r.id |= store.Follower", "r.id |= 0", "TestFollowerBehindABacklog", 0,
 	},
-	{
-		"a key goes on after a row that is gone, whoever has the block", "queue", "queue/internal/block/keys.go",
-		"	b.Hold(line, id)\n	b.Part(line, id)\n	b.Missed = append(b.Missed, HeldKey{id, line})\n", "	b.Release(line, id)\n", "TestModel", 0,
-	},
 	// Some jobs of a life have keys from the first second on.
 	{
 		"blocks of a generation that has not begun are taken", "queue", "queue/holder_generation.go",
@@ -96,11 +92,6 @@ var mutants = []mutant{
 		"if empty && time.Duration(age)*time.Microsecond > store.ResizeAfter+2*Window {", "if _ = time.Duration(age); empty {", "order", 200,
 	},
 	// Queues: jobs that are found.
-	// A deeper look finds the job seconds later.
-	{
-		"reads do not go back to the horizon", "queue", "queue/internal/block/reads.go",
-		"at.Sub(s.Looked) >= LookEvery && !s.Level() ||", "false ||", "TestModel", 0,
-	},
 	{
 		"a batch drops a job that was checked out when its block went", "queue", "queue/runner_batch.go",
 		"case d.b.Gone && d.state.From != tableRunning:", "case d.b.Gone:", "stuck", 100,
@@ -367,8 +358,26 @@ func TestMutantsApply(t *testing.T) {
 			if _, err := check.Check(found.Name, set, files, nil); err != nil {
 				t.Errorf("%s does not compile: %v", m.name, err)
 			}
+			if m.within == 0 && !hasTest(t, found, m.kind) {
+				t.Errorf("%s has no test %s", found.Dir, m.kind)
+			}
 		})
 	}
+}
+
+// hasTest reports whether a package has a test.
+func hasTest(t *testing.T, in *gobuild.Package, name string) bool {
+	t.Helper()
+	for _, file := range slices.Concat(in.TestGoFiles, in.XTestGoFiles) {
+		text, err := os.ReadFile(filepath.Join(in.Dir, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), "\nfunc "+name+"(t ") {
+			return true
+		}
+	}
+	return false
 }
 
 // exportsOf returns the files that say what packages export, for all that the mutants' packages import.

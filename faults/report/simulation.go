@@ -109,7 +109,7 @@ func mutants(text []byte) (string, error) {
 	var t table
 	t.WriteString(source(all.Runs))
 	t.head("what is taken out of the product, or put in", "workload", "found as", "by seed")
-	found := 0
+	found, byTests := 0, 0
 	for _, m := range all.Mutants {
 		seed := fmt.Sprintf("not by %d", m.Within)
 		switch {
@@ -118,12 +118,12 @@ func mutants(text []byte) (string, error) {
 			found++
 		case m.Seed > 0:
 			m.Workload, m.Kind, seed = "–", "`"+m.Kind+"`", "a test"
-			found++
+			byTests++
 		case m.Within == 0:
 			m.Workload, m.Kind, seed = "–", "`"+m.Kind+"`", "not by the test"
 		}
 		t.row(m.Name, m.Workload, m.Kind, seed)
 	}
-	sums["mutants"] = fmt.Sprintf("%d of %d", found, len(all.Mutants))
+	sums["mutants"] = fmt.Sprintf("%d by the simulation and %d by other tests, of %d", found, byTests, len(all.Mutants))
 	return t.String(), nil
 }
