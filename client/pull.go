@@ -28,7 +28,7 @@ func (c *Client) Claim(ctx context.Context, queue string, opt ClaimOptions) ([]w
 // A Done is a claim whose job is done.
 type Done struct {
 	Token  string `json:"token"`
-	Result any    `json:"result,omitempty"` // encoded as JSON; only for jobs of a group
+	Result any    `json:"result,omitempty"` // encoded as JSON
 }
 
 // claimTokens are claims of which only the tokens are said.

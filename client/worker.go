@@ -17,7 +17,7 @@ import (
 	"github.com/dbcron/dbcron/wire"
 )
 
-// A Handler does a job. Its result becomes that of a job of a group. After an error the job is retried
+// A Handler does a job. Its result becomes the job's, which is kept in its group, and in its queue if that keeps done jobs. After an error the job is retried
 // according to the queue's settings, or handled as [RetryAfter], [Bury] or [Discard] say. The context
 // ends when the job is lost, or when the worker stops and its grace is over.
 type Handler func(ctx context.Context, j *wire.Claim) (result any, err error)
@@ -212,7 +212,7 @@ func (w *worker) begin(ctx, doing context.Context, j *wire.Claim) {
 	}()
 }
 
-// handle runs the handler and encodes its result. Only a job of a group has one.
+// handle runs the handler and encodes its result.
 func (w *worker) handle(ctx context.Context, j *wire.Claim) (result any, err error) {
 	_, err = barrier.Call(func() (err error) {
 		result, err = w.opt.Handle(ctx, j)
@@ -221,7 +221,7 @@ func (w *worker) handle(ctx context.Context, j *wire.Claim) (result any, err err
 	if err != nil {
 		return nil, outcomeOf(err)
 	}
-	if result == nil || j.Group == "" {
+	if result == nil {
 		return nil, err
 	}
 	var text []byte

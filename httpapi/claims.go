@@ -128,9 +128,6 @@ func (a *API) complete(ctx context.Context, in *completeInput) (*settledOutput, 
 		}
 		all[i].result = json.RawMessage(result)
 		field := fmt.Sprintf("claims[%d].result", i)
-		if !all[i].claim.Group {
-			return nil, invalid(field, "the job is of no group, so that nobody would read it")
-		}
 		if _, err := jobfield.EncodeResult(all[i].result); err != nil {
 			return nil, invalid(field, "%v", err)
 		}

@@ -99,11 +99,6 @@ func (s *signer) write(c *queue.Claim) (token string, key secret) {
 	for _, n := range []int64{int64(c.Block), c.Fence, int64(c.Priority), c.Job, int64(c.Attempt)} {
 		text = binary.AppendUvarint(text, uint64(n))
 	}
-	group := byte(0)
-	if c.Group {
-		group = 1
-	}
-	text = append(text, group)
 	text = append(text, c.Queue+"\n"+c.Node...) // names contain no line feeds
 	_, _ = rand.Read(key[:secretRandom])        // never fails
 	s.sign(&key, text[1+len(key):])
@@ -128,16 +123,16 @@ func (s *signer) read(token string) (c claimed, ok bool) {
 		}
 		numbers[i], text = int64(n), text[size:]
 	}
-	if len(text) < 1 || text[0] > 1 || numbers[0] > 1<<30 || numbers[2] > 1<<30 || numbers[4] > 1<<30 {
+	if numbers[0] > 1<<30 || numbers[2] > 1<<30 || numbers[4] > 1<<30 {
 		return c, false
 	}
-	name, node, ok := strings.Cut(string(text[1:]), "\n")
+	name, node, ok := strings.Cut(string(text), "\n")
 	if !ok || checkNames("queue", name) != nil || sqlrun.CheckName(name) != nil || sqlrun.CheckName(node) != nil {
 		return c, false
 	}
 	c.claim = queue.Claim{
 		Node: node, Queue: name, Block: int(numbers[0]), Fence: numbers[1], Priority: int(numbers[2]), Job: numbers[3],
-		Attempt: int(numbers[4]), Group: text[0] == 1,
+		Attempt: int(numbers[4]),
 	}
 	return c, true
 }

@@ -164,7 +164,7 @@ func (g *generator) text(name string, s *huma.Schema) string {
 	case name == "token":
 		token, _ := new(signer).write(&queue.Claim{
 			Node: pick(g, "n", "m:1:x"), Queue: pick(g, "q", "none"), Priority: g.IntN(6), Fence: 1,
-			Job: 1, Attempt: 1, Group: g.oneIn(2),
+			Job: 1, Attempt: 1,
 		})
 		return pick(g, g.ticket, "1.aaaa.YQ", token)
 	case name == "spec":

@@ -118,7 +118,7 @@ func (a *API) jobs() {
 		if err != nil {
 			return nil, err
 		}
-		weighAnswer(ctx, i.PayloadBytes+len(i.Progress.State))
+		weighAnswer(ctx, i.PayloadBytes+len(i.Progress.State)+len(i.Result))
 		return &jobOutput{shownJob(ctx, &i)}, nil
 	})
 	oneJob(a, operation{

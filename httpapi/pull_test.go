@@ -595,7 +595,7 @@ func TestClaimInOrder(t *testing.T) {
 func TestClaimTokens(t *testing.T) {
 	s := &signer{key: []byte("of this database")}
 	for _, c := range []queue.Claim{
-		{Node: "host:1:abc", Queue: "q", Block: 3, Fence: 1 << 40, Priority: 2, Job: 1 << 61, Attempt: 1, Group: true},
+		{Node: "host:1:abc", Queue: "q", Block: 3, Fence: 1 << 40, Priority: 2, Job: 1 << 61, Attempt: 1},
 		{Node: strings.Repeat("n", 200), Queue: strings.Repeat("😀", 200), Priority: 4, Attempt: 1000000},
 	} {
 		token, key := s.write(&c)

@@ -44,7 +44,7 @@ type Delivery struct {
 
 	stuck   error            // why it has failed though its handler has not returned; nil: not so
 	ending  *ending          // its outcome, which arrived while something was under way with its row
-	result  []byte           // of a job of a group
+	result  []byte           // what its handler has made of it: see SetResult; nil: none
 	saved   *Progress        // the last snapshot; nil: there is none
 	reason  string           // why it was discarded
 	refusal *refusal         // the refusal of one of its steps; nil: none

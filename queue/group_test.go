@@ -83,7 +83,7 @@ func TestGroup(t *testing.T) {
 		})
 		handle(t, w, "end", func(ctx context.Context, d *Delivery) error {
 			done.add("%d %s %d %v", d.Callback, d.Payload, d.Priority, results(t, c, d.Callback))
-			return d.SetResult(1)
+			return errTest
 		})
 		start(t, w)
 		id, all, err := c.EnqueueGroup(t.Context(), Group{Name: "all", Callback: end()},
@@ -121,7 +121,7 @@ func TestGroup(t *testing.T) {
 		if got := results(t, c, id); !slices.Equal(got, made) {
 			t.Errorf("results:\ngot  %q\nwant %q", got, made)
 		}
-		eventually(t, "the callback is dead", func() bool { return done.len() >= 2 }) // its result is refused
+		eventually(t, "the callback is dead", func() bool { return done.len() >= 2 })
 		want := fmt.Sprintf(`%d {"a":  1} %d %v`, id, Low, made)
 		if got := done.all(); got[0] != want || got[1] != want {
 			t.Errorf("callback:\ngot  %q\nwant %q", got, want)

@@ -21,7 +21,10 @@ func doneOf(list []*Delivery) []store.Done {
 	for i, d := range list {
 		all[i] = store.Done{
 			ID: d.ID, Priority: d.Priority, Attempt: d.Attempt, Crashes: d.Crashes, Discarded: d.what == discard, Reason: d.reason,
-			Unique: d.Unique, Group: d.Group, Result: d.result,
+			Unique: d.Unique, Group: d.Group,
+		}
+		if d.what != discard {
+			all[i].Result = d.result
 		}
 		if d.began != 0 { // otherwise it is about to begin, at most once
 			all[i].Began = now.Sub(d.began)

@@ -31,21 +31,29 @@ func TestKeepDone(t *testing.T) {
 		group, err := c.NewGroup(t.Context(), Group{})
 		must(t, err)
 		w := worker(t, c, WorkerOptions{})
-		handle(t, w, "plain", func(context.Context, *Delivery) error { return nil })
+		handle(t, w, "plain", func(_ context.Context, d *Delivery) error { return d.SetResult(fmt.Sprint("of ", d.ID)) })
 		handle(t, w, "slow", func(ctx context.Context, d *Delivery) error {
 			must(t, d.SetProgress(ctx, Progress{State: []byte("out"), Percent: 100}))
-			return nil
+			return d.SetResult(fmt.Sprint("of ", d.ID))
 		})
 		handle(t, w, "second", func(_ context.Context, d *Delivery) error {
 			if d.Attempt == 1 {
+				must(t, d.SetResult("of an attempt that fails"))
 				return errTest
 			}
 			return nil
 		})
-		handle(t, w, "discarded", func(context.Context, *Delivery) error { return Discard(errTest) })
+		handle(t, w, "discarded", func(_ context.Context, d *Delivery) error {
+			must(t, d.SetResult("of a job that is not done"))
+			return Discard(errTest)
+		})
 		handle(t, w, "dead", func(context.Context, *Delivery) error { return Bury(errTest) })
-		handle(t, w, "tx", func(ctx context.Context, d *Delivery) error { return inTx(ctx, db, d) })
+		handle(t, w, "tx", func(ctx context.Context, d *Delivery) error {
+			must(t, d.SetResult(fmt.Sprint("of ", d.ID)))
+			return inTx(ctx, db, d)
+		})
 		handle(t, w, "slow tx", func(ctx context.Context, d *Delivery) error {
+			must(t, d.SetResult(fmt.Sprint("of ", d.ID)))
 			must(t, d.SetProgress(ctx, Progress{Percent: 100}))
 			return inTx(ctx, db, d)
 		})
@@ -95,6 +103,13 @@ func TestKeepDone(t *testing.T) {
 			if jobs[i].Kind == "slow" && (string(got.Progress.State) != "out" || got.Progress.Percent != 100) {
 				t.Errorf("its progress is %+v", got.Progress)
 			}
+			result := ""
+			if slices.Contains([]string{"plain", "slow", "tx", "slow tx"}, jobs[i].Kind) {
+				result = fmt.Sprintf(`"of %d"`, id)
+			}
+			if string(got.Result) != result {
+				t.Errorf("%s: its result is %q, not %q", jobs[i].Kind, got.Result, result)
+			}
 		}
 		if got := kept(t, db); !slices.Equal(got, want) {
 			t.Errorf("got  %q\nwant %q", got, want)
@@ -117,6 +132,56 @@ func TestKeepDone(t *testing.T) {
 		handle(t, w, "plain", func(context.Context, *Delivery) error { return nil })
 		must(t, w.RunOnce(t.Context()))
 		if got := kept(t, db); len(got) != len(want) {
+			t.Errorf("kept, although it was not said: %q", got)
+		}
+	})
+}
+
+// A cancelled job is kept as such, from whatever state, and only in queues that keep jobs.
+func TestKeepCancelled(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{})
+		edit(t, c, keeps)
+		runs, ended := make(chan struct{}), make(chan struct{})
+		w := worker(t, c, WorkerOptions{})
+		handle(t, w, "running", func(ctx context.Context, d *Delivery) error {
+			must(t, d.SetProgress(ctx, Progress{Percent: 50}))
+			must(t, d.SetResult("of a job that is not done"))
+			close(runs)
+			<-ctx.Done()
+			close(ended)
+			return nil
+		})
+		ids := enqueueMany(t, c, []Job{
+			{Kind: "running"}, {Kind: "ready", Unique: "u", Payload: []byte("1")},
+			{Kind: "ready", Priority: Urgent}, {Kind: "delayed", Delay: time.Hour, Key: "k"},
+		})
+		stop := start(t, w)
+		<-runs
+		for _, id := range ids {
+			must(t, adminOf(c).Cancel(t.Context(), "", id))
+		}
+		<-ended
+		stop()
+		if got, want := kept(t, db), []string{
+			fmt.Sprint(ids[0], " running cancelled 1"), fmt.Sprint(ids[1], " ready cancelled 0"),
+			fmt.Sprint(ids[2], " ready cancelled 0"), fmt.Sprint(ids[3], " delayed cancelled 0"),
+		}; !slices.Equal(got, want) {
+			t.Errorf("kept are %q, not %q", got, want)
+		}
+		for _, id := range ids {
+			got := info(t, c, id, admin.StateDone)
+			if !got.Cancelled || got.Discarded || !got.Started.IsZero() || got.Result != nil || got.At.IsZero() {
+				t.Errorf("%+v", got)
+			}
+		}
+		if got := info(t, c, ids[1], admin.StateDone); got.Unique != "u" || string(got.Payload) != "1" {
+			t.Errorf("%+v", got)
+		}
+		edit(t, c, func(q *admin.Queue) { q.KeepDone = 0 })
+		gone := enqueue(t, c, Job{Kind: "ready", Unique: "u"})
+		must(t, adminOf(c).Cancel(t.Context(), "", gone))
+		if got := kept(t, db); len(got) != len(ids) {
 			t.Errorf("kept, although it was not said: %q", got)
 		}
 	})

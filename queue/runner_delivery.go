@@ -52,12 +52,10 @@ func (d *Delivery) isStored() bool {
 	return d.state.From != tableNone
 }
 
-// SetResult sets the job's result, as JSON, for the callback of its group. It is stored when the
-// job is done. The last call counts.
+// SetResult sets the job's result, as JSON of up to 1 MiB. It is stored when the job is done, and in the same transaction:
+// in its group, for the callback, and in its queue, if that keeps done jobs, for [Client.Await]. A job of neither has none.
+// The last call counts.
 func (d *Delivery) SetResult(v any) error {
-	if d.Group == 0 {
-		return invalid("result", "the job is of no group, so that nobody would read it")
-	}
 	text, err := jobfield.EncodeResult(v)
 	if err != nil {
 		return invalid("result", "%v", err)
@@ -68,6 +66,18 @@ func (d *Delivery) SetResult(v any) error {
 	d.result = text
 	return nil
 }
+
+// KeepsResult reports whether a result of the job would be stored: its group or its queue keeps it. It spares handlers
+// the making of one that nobody reads.
+func (d *Delivery) KeepsResult() bool {
+	run := d.runner()
+	run.mu.Lock()
+	defer run.mu.Unlock()
+	return d.resultKept()
+}
+
+// resultKept is KeepsResult with mu held.
+func (d *Delivery) resultKept() bool { return d.Group != 0 || d.b != nil && d.b.q.set.KeepDone > 0 }
 
 // moment releases mu for a moment. mu is held.
 func (run *runner) moment(ctx context.Context) error {

@@ -318,6 +318,9 @@ func (run *runner) end(d *Delivery, err error, detail string) {
 		run.endElsewhere(d, what, err)
 		return
 	case isDone:
+		if !d.resultKept() {
+			d.result = nil // nobody holds its memory until the end is written
+		}
 		run.endDone(d, what, err, removed)
 	case removed:
 		run.again.Log(slog.LevelWarn, repeatOf(d, err.Error()), "job failed, and is not tried again",

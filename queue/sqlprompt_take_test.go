@@ -270,6 +270,14 @@ func TestPromptEndsTies(t *testing.T) {
 			t.Errorf("the group: %q", got)
 		}
 		left := db.List(t, `SELECT (SELECT COUNT(*) FROM {prefix}job_unique), (SELECT COUNT(*) FROM {prefix}job_done WHERE outcome = 'done'), (SELECT COUNT(*) FROM {prefix}job_dead)`, nil)
+		made := db.List(t, `SELECT outcome, result FROM {prefix}v_job WHERE queue = 'mail' AND state = 'done'`, nil)
+		want := "done NULL"
+		if !db.Dialect.Routines {
+			want = `done {"sent": true}` // as the page's statement says
+		}
+		if !slices.Equal(made, []string{want}) {
+			t.Errorf("what is kept: %q", made)
+		}
 		if left[0] != "0 1 1" {
 			t.Errorf("keys, done and dead: %q", left)
 		}

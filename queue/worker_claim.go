@@ -260,9 +260,7 @@ func (s *settling) outcomes(part []int) (acks []*Delivery) {
 		said[d.ID] = true
 		switch what, after := verdictOf(d, o.Err); what {
 		case done:
-			if d.Group != 0 {
-				d.result = o.Result
-			}
+			d.result = o.Result
 			acks = append(acks, d)
 		case discard:
 			d.state.Phase, d.what, d.reason = block.PhaseEnded, discard, limitText(o.Err.Error(), 4000)

@@ -15,14 +15,13 @@ type Claim struct {
 	Priority int
 	Job      int64
 	Attempt  int
-	Group    bool // the job belongs to a group, so it may have a result
 }
 
 // A ClaimOutcome is the outcome of a claimed job.
 type ClaimOutcome struct {
 	Claim  Claim
 	Err    error           // what a [Handler] would return: nil, an error, or RetryAfter, Snooze, Discard or Bury
-	Result json.RawMessage // of a done job that belongs to a group
+	Result json.RawMessage // of a done job, as by [Delivery.SetResult]
 }
 
 // Claim returns what another process needs to record the outcome of a received job.
@@ -32,6 +31,6 @@ func (d *Delivery) Claim() Claim {
 	defer run.mu.Unlock()
 	return Claim{
 		Node: run.lease.node, Queue: d.Queue, Block: d.b.divided, Fence: d.b.fence, Priority: d.Priority,
-		Job: d.ID, Attempt: d.Attempt, Group: d.Group != 0,
+		Job: d.ID, Attempt: d.Attempt,
 	}
 }

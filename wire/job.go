@@ -40,6 +40,7 @@ type Job struct {
 	At           Instant         `json:"at,omitzero" doc:"When a delayed job is due, since when a running job runs, when a dead job died, or when a done job ended. A ready job has none."`
 	Started      Instant         `json:"started,omitzero" doc:"When the last attempt began, of a job that is done."`
 	Discarded    bool            `json:"discarded,omitempty" doc:"Whether a job that is done was discarded. Then error says why."`
+	Cancelled    bool            `json:"cancelled,omitempty" doc:"Whether a job that is done was cancelled, and so not done."`
 	Attempts     int             `json:"attempts" doc:"The number of attempts so far, including the current one of a running job."`
 	Crashes      int             `json:"crashes" doc:"The number of workers that died while they did the job."`
 	MaxAttempts  int             `json:"max_attempts,omitempty" doc:"The job is dead after this many failed attempts. It is left out if the queue decides."`
@@ -54,6 +55,7 @@ type Job struct {
 	Block        int             `json:"block" doc:"The block of the queue that the job is in. One worker at a time has a block."`
 	Error        string          `json:"error,omitempty" doc:"Why the last attempt failed."`
 	Detail       string          `json:"detail,omitempty" doc:"The stack of the panic by which a dead job failed."`
+	Result       json.RawMessage `json:"result,omitempty" doc:"The result of a job that is done: what its handler has made of it. Lists leave it out."`
 	Refused      *Refusal        `json:"refused,omitempty" doc:"The database refuses to store what became of the job, and its worker keeps trying. Lists leave it out."`
 	PayloadBytes int             `json:"payload_bytes" doc:"The length of the payload, in bytes."`
 	Payload      json.RawMessage `json:"payload,omitempty" doc:"The input of the job, without blanks between its parts. Lists of the API leave it out if it has more than 64 KiB."`
@@ -160,7 +162,7 @@ type Claim struct {
 // A CompletedClaim is a claim whose job is done.
 type CompletedClaim struct {
 	Token  string          `json:"token" minLength:"1" maxLength:"2500" doc:"The token of the claim."`
-	Result json.RawMessage `json:"result,omitempty" doc:"The result of a job of a group, for the group's callback: any JSON."`
+	Result json.RawMessage `json:"result,omitempty" doc:"The result of the job: any JSON, up to 1 MiB. It is kept with the job, if its queue keeps done jobs, and in its group."`
 }
 
 // A FailedClaim is a claim whose job has failed.

@@ -98,7 +98,9 @@ func jobFacts(j *wire.Job) []fact {
 		{"enqueued", shown(j.Enqueued.Time, time.UTC)},
 	}
 	if about := map[string]string{"delayed": "due", "running": "since", "dead": "died", "done": "ended"}[j.State]; about != "" {
-		if j.State == "done" {
+		if j.Cancelled {
+			facts = append(facts, fact{"outcome", "cancelled"})
+		} else if j.State == "done" {
 			facts = append(facts, fact{"started", shown(j.Started.Time, time.UTC)})
 		}
 		facts = append(facts, fact{about, shown(j.At.Time, time.UTC)}, fact{"attempts", fmt.Sprint(j.Attempts)})
@@ -126,7 +128,7 @@ func jobFacts(j *wire.Job) []fact {
 		fact{"unique key", j.Unique}, fact{"group", j.Group}, fact{"callback of", j.CallbackOf}, fact{"worker", j.Worker},
 		fact{"progress", howFar(j.Progress)}, fact{"snapshot", beginning(snapshot, "-o json")},
 		fact{"block", fmt.Sprint(j.Block)}, fact{map[bool]string{true: "discarded", false: "error"}[j.Discarded], j.Error},
-		fact{"detail", j.Detail}, fact{"refused", refused}, fact{"payload", beginning(payloadText(j), "--payload")})
+		fact{"detail", j.Detail}, fact{"result", beginning(string(j.Result), "-o json")}, fact{"refused", refused}, fact{"payload", beginning(payloadText(j), "--payload")})
 }
 
 // beginning cuts a long text, and adds its length and the command that prints all of it.

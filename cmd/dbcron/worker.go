@@ -79,8 +79,8 @@ max_attempts, group, callback_of and trace, and writes a line of JSON to stdout 
 "result" say something else, as over HTTP. A job of which it has said nothing when it ends
 has failed, whatever the exit code. It also finds DBCRON_BATCH, the number of jobs.
 
-With --result what the command of a job of a group has written to stdout is the job's
-result: JSON, or else a text.
+With --result what the command has written to stdout is the job's result: JSON, or else a
+text. It is kept in the job's group, and in queues that keep done jobs.
 
 With --drain it ends when none of the queue's jobs is ready or due, but for those that
 wait for another of their key, and those of a paused queue. What other workers have
@@ -118,7 +118,7 @@ func (f *workerFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.options.BuryUnknown, "bury-unknown", false, "with --kind: make jobs of other kinds dead letters, instead of leaving them to others")
 	flags.IntVar(&f.options.Concurrency, "concurrency", 1, "how many jobs are done at a time")
 	flags.IntVar(&f.batch, "batch", 0, "run the command for up to `N` jobs at once: each is a line of JSON on stdin, and its outcome one on stdout")
-	flags.BoolVar(&f.result, "result", false, "what the command writes to stdout is the result of a job of a group")
+	flags.BoolVar(&f.result, "result", false, "what the command writes to stdout is the job's result")
 	flags.BoolVar(&f.drain, "drain", false, "end when nothing is ready or due")
 	durationVar(flags, &f.timeout, "timeout", 0, "how long an attempt may take, if the job and the queue do not say less (default: no limit)")
 	durationVar(flags, &f.stall, "stall", 0, "end a command that makes no progress for so long (default: no limit)")

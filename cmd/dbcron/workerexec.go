@@ -63,7 +63,7 @@ func (x *executor) register(w *queue.Worker) (err error) {
 
 // do is the handler of all its kinds.
 func (x *executor) do(ctx context.Context, d *queue.Delivery) error {
-	result := x.flags.result && d.Group != 0
+	result := x.flags.result && d.KeepsResult()
 	r, stdout, err := x.run(ctx, d.Queue+" "+d.Kind, x.environment(d), string(d.Payload), d.Left, result)
 	if r.LeftBehind {
 		x.log.Warn("killed processes that the command left running", "queue", d.Queue, "kind", d.Kind, "id", d.ID)

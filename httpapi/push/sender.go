@@ -116,7 +116,7 @@ func (s *sender) exchangeJob(ctx context.Context, d *queue.Delivery, e *Endpoint
 	if err != nil {
 		return seen, 0, err
 	}
-	if d.Group != 0 && answer.status < 300 && !answer.cut && json.Valid(answer.body) {
+	if answer.status < 300 && !answer.cut && d.KeepsResult() && json.Valid(answer.body) {
 		if err := d.SetResult(json.RawMessage(answer.body)); err != nil {
 			s.log.Warn("an answer could not be kept as the job's result", "queue", d.Queue, "id", d.ID, "err", err)
 		}

@@ -210,16 +210,19 @@ func (c *Client) deal(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 
 // removals has the statements that remove jobs from the table of their state: the first locks
 // the existing rows. Whoever deletes a job's row has ended the job.
-var removals = map[State]struct{ lock, remove *sqlrun.Stmt }{
-	StateReady:   {store.LockJobs, store.AckReady},
-	StateDelayed: {store.LockDelayed, store.AckDelayed},
-	StateRunning: {store.LockOut, store.RemoveRunning},
-	StateDead:    {store.LockDead, store.PurgeDead},
-	StateDone:    {store.LockDone, store.PurgeDone},
+var removals = map[State]struct {
+	lock, remove *sqlrun.Stmt
+	table        store.JobTable // of a job that has not ended
+}{
+	StateReady:   {store.LockJobs, store.AckReady, store.AmongReady},
+	StateDelayed: {store.LockDelayed, store.AckDelayed, store.AmongDelayed},
+	StateRunning: {store.LockOut, store.RemoveRunning, store.AmongRunning},
+	StateDead:    {store.LockDead, store.PurgeDead, store.Nowhere},
+	StateDone:    {store.LockDone, store.PurgeDone, store.Nowhere},
 }
 
-// remove deletes jobs of one state and releases their ties. It returns the number of jobs that
-// still existed.
+// remove deletes jobs of one state and releases their ties. Those that have not ended are kept as cancelled, if their queue
+// keeps done jobs. It returns the number of jobs that still existed.
 func (c *Client) remove(ctx context.Context, q *store.Queue, jobs []Job) (n int, err error) {
 	by, over := removals[jobs[0].State], jobs[0].State == StateDead || jobs[0].State == StateDone
 	err = c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
@@ -231,6 +234,11 @@ func (c *Client) remove(ctx context.Context, q *store.Queue, jobs []Job) (n int,
 			}
 			if len(here) == 0 {
 				continue
+			}
+			if !over {
+				if err := keepCancelled(ctx, tx, q, by.table, at, here, jobs); err != nil {
+					return err
+				}
 			}
 			gone, err := tx.Exec(ctx, by.remove, store.JobArgs(q.ID, at.block, at.priority, here))
 			if err := store.Short(err, gone, len(here)); err != nil {
@@ -256,6 +264,18 @@ func (c *Client) remove(ctx context.Context, q *store.Queue, jobs []Job) (n int,
 		c.tellEnds(ctx, jobs)
 	}
 	return n, err
+}
+
+// keepCancelled keeps jobs of a rank, whose rows are locked, as cancelled.
+func keepCancelled(ctx context.Context, tx *sqlrun.Session, q *store.Queue, from store.JobTable, at rank, here []int64, jobs []Job) error {
+	byID := map[int64]*store.Done{}
+	for i := range jobs {
+		if j := &jobs[i]; rankOf(j) == at {
+			byID[j.ID] = &store.Done{ID: j.ID, Priority: at.priority, Attempt: j.Attempts, Crashes: j.Crashes, Cancelled: true}
+		}
+	}
+	end := store.End{BlockID: store.BlockID{Queue: q.ID, Divided: at.block}, Keep: q.KeepDone}
+	return end.KeepCancelled(ctx, tx, from, here, byID)
 }
 
 // A rank is a set of jobs of one state that one statement reaches.

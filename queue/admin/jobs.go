@@ -23,7 +23,7 @@ const (
 	StateDelayed State = "delayed" // waits for its time, or its retry
 	StateRunning State = "running" // has run for more than a second, is on trial, or has stored progress
 	StateDead    State = "dead"
-	StateDone    State = "done" // in queues that keep done jobs: see [Queue.KeepDone]
+	StateDone    State = "done" // or cancelled, in queues that keep such jobs: see [Queue.KeepDone]
 )
 
 // A Job is a stored job. The fields that producers set are as in
@@ -53,6 +53,8 @@ type Job struct {
 	Worker    string    // of a running or done job
 	Started   time.Time // of a done job: when its last attempt began
 	Discarded bool      // of a done job: it was discarded, and Error says why
+	Cancelled bool      // of a done job: it was cancelled, and so not done
+	Result    []byte    // of a done job, JSON; nil: none. [Client.Jobs] leaves it out
 	Block     int
 	Callback  int64    // the group whose callback the job is
 	Progress  Progress // as stored by its handler; [Client.Jobs] leaves its State out
@@ -92,7 +94,10 @@ func jobOf(j *store.Job, queue string, state State) Job {
 	case StateDead:
 		at = j.Died
 	case StateDone:
-		at, i.Started, i.Discarded = j.Ended, time.UnixMicro(j.Started).UTC(), j.Outcome == store.OutcomeDiscarded
+		at, i.Discarded, i.Cancelled, i.Result = j.Ended, j.Outcome == store.OutcomeDiscarded, j.Outcome == store.OutcomeCancelled, j.Result
+		if !i.Cancelled {
+			i.Started = time.UnixMicro(j.Started).UTC()
+		}
 	}
 	i.At = time.UnixMicro(at).UTC()
 	return i

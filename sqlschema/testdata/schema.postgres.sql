@@ -133,13 +133,14 @@ CREATE TABLE dbcron_job_done (
     priority smallint NOT NULL -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
     attempt integer NOT NULL -- How many attempts there were
     crashes integer NOT NULL -- How many workers died with it
-    outcome character varying(16) NOT NULL -- done, or discarded (its handler said that it need not be done)
+    outcome character varying(16) NOT NULL -- done, discarded (its handler said that it need not be done) or cancelled
     error text NOT NULL -- Why it was discarded
     snapshot bytea -- What its handler has stored last
     percent smallint -- How much of it was done then, as its handler said: 1 to 100
     message text -- How far it was then, in its handler's words
-    worker character varying(128) COLLATE "C" NOT NULL -- The worker that has done it
-    started_at timestamp(6) with time zone NOT NULL -- When the last attempt began
+    result text -- What its handler has made of it, JSON
+    worker character varying(128) COLLATE "C" NOT NULL -- The worker that has done it; empty: it was cancelled
+    started_at timestamp(6) with time zone NOT NULL -- When the last attempt began; of a cancelled one, when that was
     ended_at timestamp(6) with time zone NOT NULL -- When its end was written
     purge_at timestamp(6) with time zone NOT NULL -- When it is removed
     kind character varying(200) COLLATE "C" NOT NULL -- What the job is, which picks the handler

@@ -36,7 +36,7 @@ func Outcome(a *wire.Answer, d *queue.Delivery) error {
 	case a.Error != nil:
 		return why
 	}
-	if len(a.Result) > 0 && d.Group != 0 {
+	if len(a.Result) > 0 {
 		return d.SetResult(a.Result)
 	}
 	return nil

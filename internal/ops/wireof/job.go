@@ -26,7 +26,7 @@ func ifJSON(b []byte, binary bool) (asJSON json.RawMessage, other []byte) {
 func Job(i *admin.Job) wire.Job {
 	j := wire.Job{
 		ID: wire.ID(i.ID), Queue: i.Queue, State: string(i.State), Kind: i.Kind, Key: i.Key, Priority: wire.PriorityName(i.Priority),
-		Enqueued: wire.At(i.Enqueued), At: wire.At(i.At), Started: wire.At(i.Started), Discarded: i.Discarded,
+		Enqueued: wire.At(i.Enqueued), At: wire.At(i.At), Started: wire.At(i.Started), Discarded: i.Discarded, Cancelled: i.Cancelled,
 		Attempts: i.Attempts, Crashes: i.Crashes, MaxAttempts: i.MaxAttempts, Timeout: wire.GivenDuration(i.Timeout),
 		Unique: i.Unique, Group: wire.ID(i.Group), CallbackOf: wire.ID(i.Callback), Trace: i.Trace, Endpoint: i.Endpoint,
 		Progress: progress(&i.Progress), Worker: i.Worker, Block: i.Block, Error: text(i.Error), Detail: text(i.Detail), PayloadBytes: i.PayloadBytes,
@@ -37,6 +37,7 @@ func Job(i *admin.Job) wire.Job {
 		j.Refused = &r
 	}
 	j.Payload, j.Binary = ifJSON(i.Payload, i.Binary)
+	j.Result, _ = ifJSON(i.Result, false)
 	return j
 }
 

@@ -41,6 +41,7 @@ type Job struct {
 	Worker   string
 	Detail   string
 	Outcome  string
+	Result   []byte // of a job that is done; nil: none
 
 	// Bare means that a [Reader] left out the payload and the progress state; Lacks is their
 	// size in bytes.
@@ -176,6 +177,11 @@ var others = []column{
 	{"lock_by", func(r *Reader, row *sqlrun.Row, at int) { r.job.Worker = text(row, at) }},
 	{"worker", func(r *Reader, row *sqlrun.Row, at int) { r.job.Worker = text(row, at) }},
 	{"detail", func(r *Reader, row *sqlrun.Row, at int) { r.job.Detail = text(row, at) }},
+	{"result", func(r *Reader, row *sqlrun.Row, at int) {
+		if !row.Null(at) {
+			r.job.Result = bytes.Clone(row.Bytes(at))
+		}
+	}},
 	{"outcome", func(r *Reader, row *sqlrun.Row, at int) { r.job.Outcome = text(row, at) }},
 }
 

@@ -2,7 +2,7 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// Jobs that are done and kept.
+// Jobs that have ended and are kept.
 var (
 	// KeepReady and the next two copy jobs whose rows are locked and will be deleted next:
 	// nobody else ends them in between.
@@ -31,4 +31,5 @@ var (
 const (
 	OutcomeDone      = "done"
 	OutcomeDiscarded = "discarded"
+	OutcomeCancelled = "cancelled"
 )

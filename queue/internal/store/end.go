@@ -32,12 +32,13 @@ type Done struct {
 	Priority  int
 	Attempt   int
 	Crashes   int
+	Cancelled bool // by somebody: see KeepCancelled
 	Discarded bool
 	Reason    string        // why it was discarded
 	Began     time.Duration // how long ago; 0: it is about to begin
 	Unique    string
 	Group     int64
-	Result    []byte // for its group
+	Result    []byte // what its handler has made of it; nil: none
 }
 
 // An End is the end of done jobs of a block in one transaction: they leave their tables, are kept as done
@@ -150,14 +151,28 @@ func (e *End) keep(ctx context.Context, tx *sqlrun.Session, from JobTable, here 
 		d := byID[id]
 		rows[i] = sqlrun.Args{
 			"queue": e.Queue, "block": e.Divided, "job": id, "priority": d.Priority, "tries": d.Attempt, "died": d.Crashes,
-			"why": "", "more": OutcomeDone, "later": -d.Began.Microseconds(), "holds": nil,
+			"why": "", "more": OutcomeDone, "made": nil, "later": -d.Began.Microseconds(), "holds": nil,
 		}
-		if d.Discarded {
+		switch {
+		case d.Cancelled:
+			rows[i]["more"] = OutcomeCancelled
+		case d.Discarded:
 			rows[i]["more"], rows[i]["why"] = OutcomeDiscarded, d.Reason
+		case d.Result != nil:
+			rows[i]["made"] = string(d.Result)
 		}
 	}
 	n, err := ExecParts(ctx, tx, keepRows[from], sqlrun.Args{"node": e.Node, "keep": e.Keep.Microseconds()}, rows)
 	return Short(err, n, len(here))
+}
+
+// KeepCancelled copies jobs of one table to the table of done jobs as cancelled, if their queue keeps jobs. Their rows are
+// locked and will be deleted next.
+func (e *End) KeepCancelled(ctx context.Context, tx *sqlrun.Session, from JobTable, here []int64, byID map[int64]*Done) error {
+	if e.Keep <= 0 {
+		return nil
+	}
+	return e.keep(ctx, tx, from, here, byID)
 }
 
 // Release frees the unique keys of the jobs that were removed, and records their outcomes in their groups.

@@ -44,7 +44,7 @@ var (
 	FindDelayed = findIn("queue.find-delayed", "job_delayed", "run_at", "", "AND divided = :divided")
 	FindRunning = findIn("queue.find-running", "job_running", "started_at", ", lock_by", "AND divided = :divided")
 	FindDead    = findIn("queue.find-dead", "job_dead", "died_at", ", detail", "")
-	FindDone    = findIn("queue.find-done", "job_done", "ended_at", ", worker, {us started_at}, outcome", "")
+	FindDone    = findIn("queue.find-done", "job_done", "ended_at", ", worker, {us started_at}, outcome, result", "")
 )
 
 func findIn(name, table, at, more, key string) *sqlrun.Stmt {

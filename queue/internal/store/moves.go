@@ -68,8 +68,9 @@ func moveTo(to, from string, ready bool) string {
 		columns += ", detail, died_at, purge_at"
 		values += ", record.more, {now}, CASE WHEN {int :keep} < 0 THEN NULL ELSE {now + :keep} END"
 	case "job_done":
-		columns += ", outcome, worker, started_at, ended_at, purge_at"
-		values += ", record.more, :node, {now + record.later}, {now}, {now + :keep}"
+		columns += ", outcome, result, worker, started_at, ended_at, purge_at"
+		values += ", record.more, record.made, :node, {now + record.later}, {now}, {now + :keep}"
+		records += ", made text"
 	}
 	return `INSERT INTO {prefix}` + to + ` (` + columns + `)
 		SELECT ` + values + `

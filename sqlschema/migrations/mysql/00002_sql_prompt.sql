@@ -246,14 +246,17 @@ BEGIN
     IF JSON_VALID(p_result) = 0 THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}complete: result: it is not JSON';
     END IF;
+    IF LENGTH(p_result) > 1048576 THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}complete: result: it is longer than 1 MiB';
+    END IF;
     CALL {prefix}sql_begin(0, v_own);
     CALL {prefix}sql_mine(p_job, p_token, v_queue, v_block);
     IF v_queue IS NOT NULL THEN
         SELECT keep_done INTO v_keep FROM {prefix}queue WHERE queue_id = v_queue;
         CALL {prefix}sql_us(v_keep, v_us);
         IF v_us > 0 THEN
-            INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, snapshot, percent, message, worker, started_at, ended_at, purge_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint)
-            SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt, x.crashes, 'done', '', x.snapshot, x.percent, x.message, p_token, x.started_at, UTC_TIMESTAMP(6),
+            INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, snapshot, percent, message, result, worker, started_at, ended_at, purge_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint)
+            SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt, x.crashes, 'done', '', x.snapshot, x.percent, x.message, p_result, p_token, x.started_at, UTC_TIMESTAMP(6),
                 TIMESTAMPADD(MICROSECOND, v_us, UTC_TIMESTAMP(6)), x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.group_id, x.endpoint
             FROM {prefix}job_running AS x WHERE x.queue_id = v_queue AND x.divided = v_block AND x.id = p_job;
         END IF;
@@ -914,26 +917,26 @@ CREATE OR REPLACE VIEW {prefix}v_job AS
 SELECT 'ready' AS state, q.name AS queue, j.id, j.kind, j.job_key, j.priority,
     TIMESTAMPADD(MICROSECOND, j.id >> 12, TIMESTAMP'2020-01-01 00:00:00') AS enqueued_at,
     0 AS attempt, CAST(NULL AS DATETIME(6)) AS run_at, CAST(NULL AS DATETIME(6)) AS since, CAST(NULL AS CHAR) AS worker, '' AS error, j.divided AS block,
-    CAST(NULL AS SIGNED) AS percent, CAST(NULL AS CHAR) AS message, CAST(NULL AS DATETIME(6)) AS started_at
+    CAST(NULL AS SIGNED) AS percent, CAST(NULL AS CHAR) AS message, CAST(NULL AS DATETIME(6)) AS started_at, CAST(NULL AS CHAR) AS result, CAST(NULL AS CHAR) AS outcome
 FROM {prefix}queue AS q JOIN {prefix}queue_block AS b ON b.queue_id = q.queue_id
     CROSS JOIN (SELECT 1 AS priority UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS p
     JOIN {prefix}job AS j ON j.queue_id = b.queue_id AND j.divided = b.divided AND j.priority = p.priority AND j.id > 0
 UNION ALL
 SELECT 'delayed', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPADD(MICROSECOND, j.id >> 12, TIMESTAMP'2020-01-01 00:00:00'),
-    j.attempt, j.run_at, NULL, NULL, j.error, j.divided, j.percent, j.message, NULL
+    j.attempt, j.run_at, NULL, NULL, j.error, j.divided, j.percent, j.message, NULL, NULL, NULL
 FROM {prefix}queue AS q JOIN {prefix}queue_block AS b ON b.queue_id = q.queue_id
     JOIN {prefix}job_delayed AS j ON j.queue_id = b.queue_id AND j.divided = b.divided AND j.id > 0
 UNION ALL
 SELECT 'running', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPADD(MICROSECOND, j.id >> 12, TIMESTAMP'2020-01-01 00:00:00'),
-    j.attempt, NULL, j.started_at, j.lock_by, j.error, j.divided, j.percent, j.message, j.started_at
+    j.attempt, NULL, j.started_at, j.lock_by, j.error, j.divided, j.percent, j.message, j.started_at, NULL, NULL
 FROM {prefix}queue AS q JOIN {prefix}job_running AS j ON j.queue_id = q.queue_id
 UNION ALL
 SELECT 'dead', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPADD(MICROSECOND, j.id >> 12, TIMESTAMP'2020-01-01 00:00:00'),
-    j.attempt, NULL, j.died_at, NULL, j.error, j.divided, j.percent, j.message, NULL
+    j.attempt, NULL, j.died_at, NULL, j.error, j.divided, j.percent, j.message, NULL, NULL, NULL
 FROM {prefix}queue AS q JOIN {prefix}job_dead AS j ON j.queue_id = q.queue_id
 UNION ALL
 SELECT 'done', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPADD(MICROSECOND, j.id >> 12, TIMESTAMP'2020-01-01 00:00:00'),
-    j.attempt, NULL, j.ended_at, j.worker, j.error, j.divided, j.percent, j.message, j.started_at
+    j.attempt, NULL, j.ended_at, j.worker, j.error, j.divided, j.percent, j.message, j.started_at, j.result, j.outcome
 FROM {prefix}queue AS q JOIN {prefix}job_done AS j ON j.queue_id = q.queue_id;
 
 CREATE OR REPLACE VIEW {prefix}v_queue AS

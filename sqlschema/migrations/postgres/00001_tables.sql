@@ -703,6 +703,7 @@ CREATE TABLE {prefix}job_done (
     snapshot     BYTEA,
     percent      SMALLINT,
     message      TEXT,
+    result       TEXT,
     worker       VARCHAR(128) COLLATE "C" NOT NULL,
     started_at   TIMESTAMPTZ(6) NOT NULL,
     ended_at     TIMESTAMPTZ(6) NOT NULL,
@@ -727,13 +728,14 @@ COMMENT ON COLUMN {prefix}job_done.divided IS 'The block that it was in';
 COMMENT ON COLUMN {prefix}job_done.priority IS '1 (urgent), 2 (normal), 3 (low) or 4 (idle)';
 COMMENT ON COLUMN {prefix}job_done.attempt IS 'How many attempts there were';
 COMMENT ON COLUMN {prefix}job_done.crashes IS 'How many workers died with it';
-COMMENT ON COLUMN {prefix}job_done.outcome IS 'done, or discarded (its handler said that it need not be done)';
+COMMENT ON COLUMN {prefix}job_done.outcome IS 'done, discarded (its handler said that it need not be done) or cancelled';
 COMMENT ON COLUMN {prefix}job_done.error IS 'Why it was discarded';
 COMMENT ON COLUMN {prefix}job_done.snapshot IS 'What its handler has stored last';
 COMMENT ON COLUMN {prefix}job_done.percent IS 'How much of it was done then, as its handler said: 1 to 100';
 COMMENT ON COLUMN {prefix}job_done.message IS 'How far it was then, in its handler''s words';
-COMMENT ON COLUMN {prefix}job_done.worker IS 'The worker that has done it';
-COMMENT ON COLUMN {prefix}job_done.started_at IS 'When the last attempt began';
+COMMENT ON COLUMN {prefix}job_done.result IS 'What its handler has made of it, JSON';
+COMMENT ON COLUMN {prefix}job_done.worker IS 'The worker that has done it; empty: it was cancelled';
+COMMENT ON COLUMN {prefix}job_done.started_at IS 'When the last attempt began; of a cancelled one, when that was';
 COMMENT ON COLUMN {prefix}job_done.ended_at IS 'When its end was written';
 COMMENT ON COLUMN {prefix}job_done.purge_at IS 'When it is removed';
 COMMENT ON COLUMN {prefix}job_done.kind IS 'What the job is, which picks the handler';

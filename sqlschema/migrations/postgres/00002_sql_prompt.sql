@@ -339,14 +339,17 @@ DECLARE
     r {prefix}job_running := {prefix}sql_mine(job, token);
     keep BIGINT;
 BEGIN
+    IF octet_length(result::TEXT) > 1048576 THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}complete: result: it is longer than 1 MiB';
+    END IF;
     IF r.id IS NULL THEN
         RETURN FALSE;
     END IF;
     SELECT {prefix}sql_us(q.keep_done) INTO keep FROM {prefix}queue AS q WHERE q.queue_id = r.queue_id;
     IF keep > 0 THEN
-        INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, snapshot, percent, message, worker, started_at, ended_at, purge_at,
+        INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, snapshot, percent, message, result, worker, started_at, ended_at, purge_at,
             kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint)
-        VALUES (r.queue_id, r.divided, r.id, r.priority, r.attempt, r.crashes, 'done', '', r.snapshot, r.percent, r.message, token, r.started_at, statement_timestamp(),
+        VALUES (r.queue_id, r.divided, r.id, r.priority, r.attempt, r.crashes, 'done', '', r.snapshot, r.percent, r.message, result::TEXT, token, r.started_at, statement_timestamp(),
             statement_timestamp() + keep * INTERVAL '1 microsecond',
             r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.group_id, r.endpoint);
     END IF;
@@ -653,25 +656,25 @@ CREATE OR REPLACE VIEW {prefix}v_job AS
 SELECT 'ready' AS state, q.name AS queue, j.id, j.kind, j.job_key, j.priority,
     TIMESTAMPTZ '2020-01-01 00:00:00+00' + (j.id >> 12) * INTERVAL '1 microsecond' AS enqueued_at,
     0 AS attempt, CAST(NULL AS TIMESTAMPTZ) AS run_at, CAST(NULL AS TIMESTAMPTZ) AS since, CAST(NULL AS TEXT) AS worker, '' AS error, j.divided AS block,
-    CAST(NULL AS SMALLINT) AS percent, CAST(NULL AS TEXT) AS message, CAST(NULL AS TIMESTAMPTZ) AS started_at
+    CAST(NULL AS SMALLINT) AS percent, CAST(NULL AS TEXT) AS message, CAST(NULL AS TIMESTAMPTZ) AS started_at, CAST(NULL AS TEXT) AS result, CAST(NULL AS TEXT) AS outcome
 FROM {prefix}queue AS q JOIN {prefix}queue_block AS b ON b.queue_id = q.queue_id CROSS JOIN (VALUES (1), (2), (3), (4)) AS p (priority)
     JOIN {prefix}job AS j ON j.queue_id = b.queue_id AND j.divided = b.divided AND j.priority = p.priority
 UNION ALL
 SELECT 'delayed', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPTZ '2020-01-01 00:00:00+00' + (j.id >> 12) * INTERVAL '1 microsecond',
-    j.attempt, j.run_at, NULL, NULL, j.error, j.divided, j.percent, j.message, NULL
+    j.attempt, j.run_at, NULL, NULL, j.error, j.divided, j.percent, j.message, NULL, NULL, NULL
 FROM {prefix}queue AS q JOIN {prefix}queue_block AS b ON b.queue_id = q.queue_id
     JOIN {prefix}job_delayed AS j ON j.queue_id = b.queue_id AND j.divided = b.divided
 UNION ALL
 SELECT 'running', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPTZ '2020-01-01 00:00:00+00' + (j.id >> 12) * INTERVAL '1 microsecond',
-    j.attempt, NULL, j.started_at, j.lock_by, j.error, j.divided, j.percent, j.message, j.started_at
+    j.attempt, NULL, j.started_at, j.lock_by, j.error, j.divided, j.percent, j.message, j.started_at, NULL, NULL
 FROM {prefix}queue AS q JOIN {prefix}job_running AS j ON j.queue_id = q.queue_id
 UNION ALL
 SELECT 'dead', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPTZ '2020-01-01 00:00:00+00' + (j.id >> 12) * INTERVAL '1 microsecond',
-    j.attempt, NULL, j.died_at, NULL, j.error, j.divided, j.percent, j.message, NULL
+    j.attempt, NULL, j.died_at, NULL, j.error, j.divided, j.percent, j.message, NULL, NULL, NULL
 FROM {prefix}queue AS q JOIN {prefix}job_dead AS j ON j.queue_id = q.queue_id
 UNION ALL
 SELECT 'done', q.name, j.id, j.kind, j.job_key, j.priority, TIMESTAMPTZ '2020-01-01 00:00:00+00' + (j.id >> 12) * INTERVAL '1 microsecond',
-    j.attempt, NULL, j.ended_at, j.worker, j.error, j.divided, j.percent, j.message, j.started_at
+    j.attempt, NULL, j.ended_at, j.worker, j.error, j.divided, j.percent, j.message, j.started_at, j.result, j.outcome
 FROM {prefix}queue AS q JOIN {prefix}job_done AS j ON j.queue_id = q.queue_id;
 COMMENT ON VIEW {prefix}v_job IS 'The jobs of all queues in all states. With a queue and an id it looks into each block; else it reads all';
 

@@ -398,13 +398,14 @@ CREATE TABLE {prefix}job_done ( -- Jobs that are done, of queues that keep them
     priority     INTEGER NOT NULL, -- 1 (urgent), 2 (normal), 3 (low) or 4 (idle)
     attempt      INTEGER NOT NULL, -- How many attempts there were
     crashes      INTEGER NOT NULL, -- How many workers died with it
-    outcome      TEXT NOT NULL, -- done, or discarded (its handler said that it need not be done)
+    outcome      TEXT NOT NULL, -- done, discarded (its handler said that it need not be done) or cancelled
     error        TEXT NOT NULL, -- Why it was discarded
     snapshot     BLOB, -- What its handler has stored last
     percent      INTEGER, -- How much of it was done then, as its handler said: 1 to 100
     message      TEXT, -- How far it was then, in its handler's words
-    worker       TEXT NOT NULL, -- The worker that has done it
-    started_at   TEXT NOT NULL, -- When the last attempt began
+    result       TEXT, -- What its handler has made of it, JSON
+    worker       TEXT NOT NULL, -- The worker that has done it; empty: it was cancelled
+    started_at   TEXT NOT NULL, -- When the last attempt began; of a cancelled one, when that was
     ended_at     TEXT NOT NULL, -- When its end was written
     purge_at     TEXT NOT NULL, -- When it is removed
     kind         TEXT NOT NULL, -- What the job is, which picks the handler

@@ -118,26 +118,26 @@ CREATE VIEW {prefix}v_job AS
 SELECT 'ready' AS state, q.name AS queue, j.id, j.kind, j.job_key, j.priority,
     strftime('%Y-%m-%d %H:%M:%f', 1577836800 + (j.id >> 12) / 1000000.0, 'unixepoch') AS enqueued_at,
     0 AS attempt, NULL AS run_at, NULL AS since, NULL AS worker, '' AS error, j.divided AS block,
-    NULL AS percent, NULL AS message, NULL AS started_at
+    NULL AS percent, NULL AS message, NULL AS started_at, NULL AS result, NULL AS outcome
 FROM {prefix}queue AS q JOIN {prefix}queue_block AS b ON b.queue_id = q.queue_id
     CROSS JOIN (SELECT 1 AS priority UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4) AS p
     JOIN {prefix}job AS j ON j.queue_id = b.queue_id AND j.divided = b.divided AND j.priority = p.priority
 UNION ALL
 SELECT 'delayed', q.name, j.id, j.kind, j.job_key, j.priority, strftime('%Y-%m-%d %H:%M:%f', 1577836800 + (j.id >> 12) / 1000000.0, 'unixepoch'),
-    j.attempt, j.run_at, NULL, NULL, j.error, j.divided, j.percent, j.message, NULL
+    j.attempt, j.run_at, NULL, NULL, j.error, j.divided, j.percent, j.message, NULL, NULL, NULL
 FROM {prefix}queue AS q JOIN {prefix}queue_block AS b ON b.queue_id = q.queue_id
     JOIN {prefix}job_delayed AS j ON j.queue_id = b.queue_id AND j.divided = b.divided
 UNION ALL
 SELECT 'running', q.name, j.id, j.kind, j.job_key, j.priority, strftime('%Y-%m-%d %H:%M:%f', 1577836800 + (j.id >> 12) / 1000000.0, 'unixepoch'),
-    j.attempt, NULL, j.started_at, j.lock_by, j.error, j.divided, j.percent, j.message, j.started_at
+    j.attempt, NULL, j.started_at, j.lock_by, j.error, j.divided, j.percent, j.message, j.started_at, NULL, NULL
 FROM {prefix}queue AS q JOIN {prefix}job_running AS j ON j.queue_id = q.queue_id
 UNION ALL
 SELECT 'dead', q.name, j.id, j.kind, j.job_key, j.priority, strftime('%Y-%m-%d %H:%M:%f', 1577836800 + (j.id >> 12) / 1000000.0, 'unixepoch'),
-    j.attempt, NULL, j.died_at, NULL, j.error, j.divided, j.percent, j.message, NULL
+    j.attempt, NULL, j.died_at, NULL, j.error, j.divided, j.percent, j.message, NULL, NULL, NULL
 FROM {prefix}queue AS q JOIN {prefix}job_dead AS j ON j.queue_id = q.queue_id
 UNION ALL
 SELECT 'done', q.name, j.id, j.kind, j.job_key, j.priority, strftime('%Y-%m-%d %H:%M:%f', 1577836800 + (j.id >> 12) / 1000000.0, 'unixepoch'),
-    j.attempt, NULL, j.ended_at, j.worker, j.error, j.divided, j.percent, j.message, j.started_at
+    j.attempt, NULL, j.ended_at, j.worker, j.error, j.divided, j.percent, j.message, j.started_at, j.result, j.outcome
 FROM {prefix}queue AS q JOIN {prefix}job_done AS j ON j.queue_id = q.queue_id;
 
 CREATE VIEW {prefix}v_queue AS
