@@ -179,7 +179,7 @@ func (box *outbox) recordWritten(t *trip) {
 // held.
 func (box *outbox) recordRead(t *trip) {
 	b, f := t.b, &t.found
-	b.ForgetDeleted(t.plan)
+	b.ForgetDeleted()
 	f.Fresh, f.Ripe = jobsOf(t.fresh), jobsOf(t.ripe)
 	t.recordLoads()
 	b.Sift(t.plan, f)

@@ -61,10 +61,10 @@ type Terms struct {
 //
 // Ids are older than their commits, so the cursor alone does not say what was read: jobs that
 // were committed late are found by reading again from an earlier id (the horizon), and seen holds
-// the ids that were read already. An id stays in seen until a read has returned that was sent
-// after the commit of its row's deletion, because an older snapshot would show the row again. A
-// block that is crowded is not read, and forgets ids without such a read: only one flusher at a
-// time works on a block, so no older read is under way.
+// the ids that were read already. An id stays in seen while a read may be under way that was sent
+// before the commit of its row's deletion, because its snapshot would show the row again. Only one
+// flusher at a time works on a block, and it writes before it reads: so its trip's end is late enough
+// for what it has deleted, and the end of the next one for what others have.
 type Block struct {
 	host  Host
 	terms *Terms
@@ -80,7 +80,7 @@ type Block struct {
 	Keyed    bool            // its queue has had jobs with keys
 	Batch    int             // how many jobs are read at once, if more than Terms.Batch
 	Says     int             // the same according to its row; both 0: Terms.Batch
-	forget   []int64         // deleted; forgotten once a later read has returned
+	forget   []int64         // deleted; forgotten when the trip ends
 	lost     []int64         // the same, learned during a read that may have begun before
 
 	held    int // bytes of payloads read ahead

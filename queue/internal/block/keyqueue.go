@@ -201,9 +201,6 @@ func (q *KeyQueue[J]) TakeIn(id int64) {
 // PutBack puts back the waiting jobs behind the first n, except those that have a turn, and
 // those for which leave returns false.
 func (q *KeyQueue[J]) PutBack(n int, leave func(J) bool) {
-	if len(q.waiting) <= n {
-		return
-	}
 	q.waiting = slices.DeleteFunc(q.waiting, func(w waiter[J]) bool {
 		if n--; n >= 0 || q.turn(w.id) >= 0 || !leave(w.job) {
 			return false

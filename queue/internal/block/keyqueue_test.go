@@ -340,3 +340,48 @@ func TestHoldBehind(t *testing.T) {
 		t.Errorf("the turns are %+v", q.Turns())
 	}
 }
+
+// A job that runs elsewhere holds its key behind those that have begun here, whatever their ids: its retry would begin beside them.
+func TestHoldBehindThoseHere(t *testing.T) {
+	var q KeyQueue[int64]
+	q.Wait(2, 2, 2)
+	q.Step()
+	q.Hold(1)
+	if !q.HeldBy(2) || q.Wait(1, 1, 1) {
+		t.Errorf("the turns are %+v", q.Turns())
+	}
+}
+
+// A job makes way for others only if it has its key to itself, and with all that wait.
+func TestGiveWay(t *testing.T) {
+	var q KeyQueue[int64]
+	leave := func(int64) bool { return true }
+	for id := range int64(3) {
+		q.Wait(id+1, id+1, id+1)
+	}
+	q.Step()
+	q.Hold(9)
+	if q.GiveWay(1, leave) || len(q.Turns()) != 2 || q.Len() != 2 {
+		t.Errorf("a job makes way that another one waits behind elsewhere: %+v", q)
+	}
+	q.Release(9)
+	if q.GiveWay(2, leave) || q.Len() != 2 {
+		t.Errorf("a job makes way whose turn has not come: %+v", q)
+	}
+	if !q.GiveWay(1, leave) || len(q.Turns()) != 0 || q.Len() != 0 || q.Skipped() != 1 {
+		t.Errorf("a job does not make way: %+v", q)
+	}
+}
+
+// A job that has come back, and whose turn has not come, stays: nobody would read it for a key that waits for it.
+func TestPutBackLeavesTurns(t *testing.T) {
+	var q KeyQueue[int64]
+	q.Hold(1)
+	q.Hold(2)
+	q.Wait(2, 2, 2)
+	q.Wait(3, 3, 3)
+	q.PutBack(0, func(int64) bool { return true })
+	if q.Len() != 1 || q.Skipped() != 3 {
+		t.Errorf("%d wait, and %d is the first that was put back", q.Len(), q.Skipped())
+	}
+}

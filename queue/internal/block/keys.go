@@ -140,7 +140,6 @@ func (b *Block) ReleaseIfHeld(line string, id int64) {
 		return
 	}
 	b.Hold(line, id)
-	b.Part(line, id)
 	b.Missed = append(b.Missed, HeldKey{id, line})
 	b.host.Owes()
 }

@@ -5,8 +5,8 @@ import "github.com/dbcron/dbcron/queue/internal/store"
 // How a key keeps its order when a job is committed so late that it may be missed for a while: the next job of its block
 // carries a mark. A worker that reads such an id reads the whole block before it goes on. See queue/enqueue_late.go.
 
-// comesLate reports whether a job before this one may have been missed. It was not if the whole block has
-// been read since, in however many parts.
+// comesLate reports whether a job before this one may have been missed. It was not if this one was read before, or if the
+// whole block has been read since, in however many parts: to know both only saves reads of the whole block.
 func (b *Block) comesLate(j *Job) bool {
 	return j.Line != "" && j.ID&store.Follower == store.Follower && b.seen[j.ID] == nil && !b.followed[j.ID]
 }

@@ -50,6 +50,7 @@ type world struct {
 	again   map[int64]bool   // done again after the block was lost: behind retries of later ones, perhaps
 	next    map[string]int64 // by line: the job that could begin already when an end was refused
 	stolen  bool             // another worker has the block
+	empty   instant.Instant  // the last trip that did nothing
 	putBack bool             // and jobs of the stolen one's line were put back since: reads do not ask who has the block
 }
 
@@ -194,7 +195,9 @@ func (w *world) plan(is fate) {
 	if w.trip != nil || !w.b.Wants(w.now()) {
 		return
 	}
+	crowded := w.b.Crowded()
 	b, p, f := w.b, w.b.Plan(w.now()), &Found{}
+	w.checkPlan(p, crowded)
 	b.Serving = true
 	for _, s := range p.Behind {
 		w.setAside(s, false)
@@ -253,6 +256,27 @@ func (w *world) plan(is fate) {
 		for _, j := range p.Waits {
 			f.There[j.ID] = w.has(j)
 		}
+	}
+}
+
+// checkPlan checks what a trip is to do: something, nothing twice, and no more than the worker may.
+func (w *world) checkPlan(p *Plan, crowded bool) {
+	reads := p.Reads || p.Delayed || len(p.Loads) > 0 || len(p.Waits) > 0
+	again := map[int64]bool{}
+	for _, r := range p.Again {
+		again[r.Job.ID] = true
+	}
+	switch {
+	case w.lost && reads:
+		w.t.Fatal("a trip reads, and the lease is in doubt")
+	case crowded && p.Reads: // ids are forgotten that such a read would return
+		w.t.Fatal("a trip reads a crowded block")
+	case !reads && len(p.Acks)+len(p.Moves)+len(p.Gone)+len(p.Again)+len(p.Behind) == 0 && w.empty != 0 && w.at.Sub(w.empty) < LookEvery:
+		w.t.Fatal("trips do nothing") // one a second does, of a block in which nothing waits that could be gone
+	case len(again) < len(p.Again):
+		w.t.Fatal("a trip tries a refused step twice")
+	case !reads && len(p.Acks)+len(p.Moves)+len(p.Gone)+len(p.Again)+len(p.Behind) == 0:
+		w.empty = w.at
 	}
 }
 
@@ -316,7 +340,7 @@ func (w *world) apply() {
 	for _, h := range p.Gone {
 		b.Release(h.Line, h.ID)
 	}
-	b.ForgetDeleted(p)
+	b.ForgetDeleted()
 	b.Sift(p, w.found)
 	for _, j := range slices.Concat(w.found.Fresh, w.found.Ripe) {
 		if w.away[j.ID] != nil { // it has come back
@@ -529,7 +553,7 @@ func (w *world) lose() {
 		w.t.Fatalf("%d bytes of a lost block are counted", w.b.terms.Held)
 	}
 	b := New(w.host, w.b.terms)
-	w.b, w.stolen, w.putBack, w.trip = &b, false, false, nil
+	w.b, w.stolen, w.putBack, w.trip, w.empty = &b, false, false, nil, 0
 	clear(w.begun)
 	clear(w.away)
 	clear(w.host.out)
@@ -662,6 +686,34 @@ func (w *world) rest() {
 	}
 }
 
+// checkLines checks that ends that were refused keep their order, and that a line is read for at once when it needs jobs that
+// were put back.
+func (w *world) checkLines() {
+	b := w.b
+	if len(b.Refusals) != len(w.aside) {
+		w.t.Fatalf("%d steps are set aside, and it has %d", len(w.aside), len(b.Refusals))
+	}
+	for line, l := range b.keyQueues {
+		var turns, refused []int64
+		for _, r := range b.Refusals {
+			if r.Job.Line == line {
+				refused = append(refused, r.Job.ID)
+			}
+		}
+		for _, t := range l.turns {
+			if slices.Contains(refused, t.ID) {
+				turns = append(turns, t.ID)
+			}
+		}
+		if !slices.Equal(turns, refused) {
+			w.t.Fatalf("the ends of %v of line %s are refused, and their turns are %v", refused, line, turns)
+		}
+		if l.resumed && b.needs(l) && l.Skipped() <= b.Reads.ReadUpto() && b.HasRoom() && !b.Crowded() && !w.lost && !b.Wants(w.now()) {
+			w.t.Fatalf("line %s needs jobs that were put back, and waits to be read", line)
+		}
+	}
+}
+
 // isPutBack reports whether a job is behind some that were put back.
 func (w *world) isPutBack(r *row) bool {
 	if l := w.b.keyQueues[r.line]; r.line != "" {
@@ -691,6 +743,7 @@ func TestModel(t *testing.T) {
 				if was, is := w.b.Recount(); was != is {
 					t.Fatalf("it counts %d jobs that may start, and has %d", was, is)
 				}
+				w.checkLines()
 			},
 			"enqueue": func(t *rapid.T) {
 				for range rapid.IntRange(1, 10).Draw(t, "n") {
@@ -866,6 +919,12 @@ func TestModel(t *testing.T) {
 		for range 200 { // until what was deleted is forgotten
 			w.goOn(time.Second)
 		}
+		for range 2 { // until the block was read whole
+			w.goOn(w.b.terms.Whole)
+		}
+		if len(w.b.followed) > 0 {
+			t.Fatalf("it remembers %d jobs that follow late ones", len(w.b.followed))
+		}
 		if w.b.HoldsSome() || !w.b.Idle(false) || w.b.held != 0 || w.b.terms.Held != 0 {
 			t.Fatalf("left: %+v, %d bytes", w.b, w.b.held)
 		}
@@ -961,6 +1020,54 @@ func TestCancelledWhilePutBack(t *testing.T) {
 		}
 		if len(w.rows) > 0 || w.b.HoldsSome() {
 			t.Fatalf("%d rows are left", len(w.rows))
+		}
+	})
+}
+
+// Jobs of several keys that were put back are read as soon as their keys go on, in as many trips as it takes.
+func TestPutBackIsReadAtOnce(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t)
+		w.b.terms.Batch = 1
+		var lines []string
+		for i := range 12 {
+			lines = append(lines, "a"+strconv.Itoa(i))
+		}
+		for _, line := range lines {
+			w.enqueue(line, "free", 1, 0)
+		}
+		for range 2 * len(lines) {
+			w.work()
+		}
+		for id := range w.begun {
+			w.host.out[id] = true
+		}
+		for range 15 {
+			for _, line := range lines {
+				w.enqueue(line, "free", 1, 0)
+			}
+		}
+		for range 8 {
+			w.pass(LookEvery)
+			w.fill()
+		}
+		for _, line := range lines {
+			if !w.b.HasPutBack(line) || w.b.WaitingOf(line) > 0 {
+				t.Fatalf("nothing of %s was put back", line)
+			}
+		}
+		for _, id := range slices.Sorted(maps.Keys(w.begun)) {
+			w.end(id, false)
+		}
+		for w.b.Wants(w.now()) {
+			w.plan(succeeds)
+			w.apply()
+			w.begin()
+		}
+		for _, line := range lines {
+			if l := w.b.keyQueues[line]; w.b.needs(l) && w.b.HasRoom() {
+				t.Fatalf("%s needs jobs that were put back, and no trip is wanted", line)
+			}
 		}
 	})
 }

@@ -79,9 +79,6 @@ func (b *Block) Bars(line string) bool {
 // retries lists the steps set aside that are due now: the first of each line. A row is removed before its job
 // begins only where jobs may be read.
 func (b *Block) retries(now Now) (all []*Refusal) {
-	if len(b.Refusals) == 0 {
-		return nil
-	}
 	had := map[string]bool{}
 	for _, r := range b.Refusals {
 		first := r.Job.Line == "" || !had[r.Job.Line]
@@ -195,8 +192,8 @@ func (b *Block) Deleted(j *Job, held, there bool) {
 	b.Spare(j)
 }
 
-// Forget schedules the removal of an id from those that were seen: its row is not in the block any more.
-func (b *Block) Forget(id int64) { b.forget, b.Reads.Dirty = append(b.forget, id), true }
+// Forget schedules the removal of an id from those that were seen: this trip has taken its row out of the block.
+func (b *Block) Forget(id int64) { b.forget = append(b.forget, id) }
 
 // ForgetSoon does so for a job that another process has ended at an
 // unknown time. A read under way may have begun before that, and return the row.
@@ -206,17 +203,14 @@ func (b *Block) ForgetSoon(id int64) {
 		b.Reads.Ring()
 		return
 	}
-	b.Forget(id)
+	b.ForgetNow(id)
 }
 
-// ForgetNow forgets a job whose row was deleted before it began.
+// ForgetNow forgets a job whose row is gone, and that no read under way returns.
 func (b *Block) ForgetNow(id int64) { delete(b.seen, id) }
 
 // IsDue records that delayed jobs may be due.
-func (b *Block) IsDue() {
-	b.Dues.Ripe = true
-	b.Reads.Dirty = b.Reads.Dirty || len(b.forget) > 0 // to be forgotten there
-}
+func (b *Block) IsDue() { b.Dues.Ripe = true }
 
 // TakeBack gives the block what a failed trip has not written, for the next one.
 func (b *Block) TakeBack(acks []*Job, moves []Move, gone []HeldKey) {

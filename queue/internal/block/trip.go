@@ -91,7 +91,7 @@ func (b *Block) Plan(now Now) *Plan {
 
 // keepBehind takes out of a plan what has to wait for jobs of its line that are set aside.
 func (b *Block) keepBehind(p *Plan) {
-	if len(b.Refusals) == 0 {
+	if len(b.Refusals) == 0 { // only for speed: nothing is copied
 		return
 	}
 	var acks []*Job
@@ -244,7 +244,8 @@ func (b *Block) Sift(p *Plan, f *Found) {
 		f.Fresh = b.keepWanted(p.Read, f.Fresh)
 	}
 	if p.Reads && !p.Read.Whole && !p.Read.Back && !b.terms.AtMostOnce && slices.ContainsFunc(f.Fresh, b.comesLate) {
-		// A job of its key may have been committed long after its id was drawn.
+		// A job of its key may have been committed long after its id was drawn. A read of the whole block has returned it, and
+		// what was put back had its mark looked at when it was read first.
 		b.readWhole(f.Fresh)
 		f.Fresh, p.Reads = nil, false
 	}
@@ -274,7 +275,7 @@ func (b *Block) Take(p *Plan, f *Found, at instant.Instant, took time.Duration) 
 		}
 	}
 	b.Settle()
-	b.Reads.Shaken = b.Reads.Shaken || took > Window // a key stands still
+	b.Reads.Shaken = b.Reads.Shaken || took > Window // only for speed: whom the same stall has kept from committing in time is found at once
 	if p.Reads {
 		b.Reads.Took(p.Read, f.Got, t.Fresh, at)
 		b.RestAfter(p.Read, at, took)
@@ -303,12 +304,8 @@ func (b *Block) takeOne(j *Job, r Read, t *Taken) {
 	}
 }
 
-// ForgetDeleted forgets the ids whose deletion every later read sees, after a trip that has read, or in a block
-// that is crowded: no more is read of it before there is room again.
-func (b *Block) ForgetDeleted(p *Plan) {
-	if !p.Reads && !p.Delayed && !b.Crowded() {
-		return
-	}
+// ForgetDeleted forgets, after a trip, the ids whose deletion it and every later one sees.
+func (b *Block) ForgetDeleted() {
 	for _, id := range b.forget {
 		delete(b.seen, id)
 	}
@@ -376,6 +373,9 @@ func (b *Block) FoundEmpty(now Now, every time.Duration, took time.Duration, at 
 	r := b.Reads.Plan(now.At, every, 1, now.Ago(), false, func(Cursor) int { return 0 })
 	b.Reads.Took(r, Fetched{}, 0, now.At)
 	b.RestAfter(r, at, took)
+	if r.Routine {
+		clear(b.followed)
+	}
 }
 
 // RestAfter delays the next read of the whole block, or look far back, after one that took long:

@@ -1,0 +1,58 @@
+package block
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
+
+// What a trip cannot write at once keeps the order of a key: no job is moved before all that are done are written.
+func TestMovesWaitForAcks(t *testing.T) {
+	b := newBlock(1)
+	b.Keyed = true
+	for id := range int64(store.Chunk + 1) {
+		b.Finish(ready(id+1, "k"))
+	}
+	b.Move(&retry{j: ready(store.Chunk+2, "k")})
+	if p := b.Plan(now(1, modelNow)); len(p.Acks) != store.Chunk || len(p.Moves) > 0 {
+		t.Errorf("%d are written, and %d moved", len(p.Acks), len(p.Moves))
+	}
+	if p := b.Plan(now(1, modelNow)); len(p.Acks) != 1 || len(p.Moves) != 1 {
+		t.Errorf("%d are written, and %d moved", len(p.Acks), len(p.Moves))
+	}
+}
+
+// A block that is lost deletes what is done, and neither reads nor waits for anything.
+func TestLostBlock(t *testing.T) {
+	b := newBlock(1)
+	for id := range int64(3) {
+		j := ready(id+1, "k")
+		j.Size = 10
+		b.Add(j)
+	}
+	b.Settle()
+	b.IsDue()
+	first := b.Pop()
+	first.Phase = PhaseEnded
+	b.Active--
+	b.Missed = []HeldKey{{9, "l"}}
+	b.Gone = true
+	b.Drop()
+	b.Finish(first)
+	b.Release(first.Line, first.ID)
+	at := now(instant.Instant(1), modelNow)
+	p := b.Plan(at)
+	if !slices.Equal(p.Acks, []*Job{first}) || p.Reads || p.Delayed || p.Loads != nil || p.Waits != nil || p.Gone != nil || p.Moves != nil {
+		t.Errorf("it plans %+v", p)
+	}
+	r := &Refusal{Job: first}
+	b.SetAside(r) // which the database refuses
+	b.Relieve(r)
+	b.Returned()
+	b.Deleted(first, true, false)
+	if b.Wants(at) || len(b.Missed) > 0 || len(b.keyQueues) > 0 || b.held != 0 || b.terms.Held != 0 || b.Active != 0 || !b.Idle(false) {
+		t.Errorf("left: %+v", b)
+	}
+}
