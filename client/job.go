@@ -117,6 +117,27 @@ func (c *Client) Job(ctx context.Context, queue, id string) (wire.Job, error) {
 	return j, err
 }
 
+// Await waits until a job has ended, however long, and returns it: its State is then done or dead, and of a done one Result has
+// what its handler has made of it, unless Discarded or Cancelled. The job may have ended before. Its queue has to keep done jobs
+// (keep_done), or the status is 409 at once.
+func (c *Client) Await(ctx context.Context, queue, id string) (wire.Job, error) {
+	const wait = 20 * time.Second
+	for {
+		var j wire.Job
+		err := c.do(ctx, &call{
+			method: http.MethodGet, path: path("queues", queue, "jobs", id, "await"),
+			query: url.Values{"wait": {wait.String()}}, out: &j, again: true, wait: wait,
+		})
+		if err != nil || j.State == "done" || j.State == "dead" {
+			return j, err
+		}
+		queue = j.Queue // it may have been moved
+		if err := ctx.Err(); err != nil {
+			return j, err
+		}
+	}
+}
+
 // A Filter selects jobs of a queue.
 type Filter struct {
 	State  string // ready, delayed, running, dead or done; default: ready

@@ -202,6 +202,7 @@ func TestTimeline(t *testing.T) {
 		"Enqueued; It died: why": job(admin.StateDead, 0, nil),
 		"Enqueued; Attempt 1 failed; Attempt 2 began; Done: 30s": job(admin.StateDone, 2,
 			func(i *admin.Job) { i.Started, i.Error = at(90*time.Second), "" }),
+		"Enqueued; Cancelled":                       job(admin.StateDone, 0, func(i *admin.Job) { i.Cancelled = true }),
 		"Enqueued; Attempt 1 began; Discarded: why": job(admin.StateDone, 1, func(i *admin.Job) { i.Discarded = true }),
 	} {
 		var got []string

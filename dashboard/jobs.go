@@ -79,6 +79,7 @@ type jobData struct {
 	admin.Job
 	Max     int // failed attempts after which it is dead
 	Payload payloadView
+	Made    *payloadView // its result; nil: it has none
 	Acts    []jobAct
 	Life    []moment
 }
@@ -119,6 +120,12 @@ func (d *Dashboard) showJob(ctx context.Context, r *request) (*view, error) {
 	data := &jobData{Job: i, Max: i.MaxAttempts, Acts: jobActs[i.State]}
 	if !r.hide {
 		data.Payload = viewOf(&i)
+	}
+	if i.Result != nil {
+		data.Made = &payloadView{}
+		if !r.hide {
+			*data.Made = viewOf(&admin.Job{Payload: i.Result})
+		}
 	}
 	if data.Max == 0 {
 		q, err := d.admin.Queue(ctx, name)

@@ -79,6 +79,9 @@ func lastMoments(i *admin.Job, failed, limit int, now time.Time) []moment {
 		if i.Discarded {
 			end.What, end.Why, end.State = "Discarded", plain.Cut(i.Error, 300), "skipped"
 		}
+		if i.Cancelled {
+			return []moment{{At: i.At, What: "Cancelled", State: "skipped"}}
+		}
 		return []moment{{At: i.Started, What: fmt.Sprintf("Attempt %d began", max(1, i.Attempts)), Why: "On " +
 			plain.Clean(i.Worker) + ".", State: "running"}, end}
 	}

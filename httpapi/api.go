@@ -21,6 +21,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -99,6 +100,7 @@ type API struct {
 	endpoints *push.Endpoints
 
 	operations map[string]*Operation // by id
+	awaits     atomic.Int64          // requests that wait for jobs
 
 	mux     *http.ServeMux
 	docs    huma.API          // nil: it answers no requests, and only does operations
@@ -186,7 +188,7 @@ func describe(opt Options) (*API, error) {
 // registerAll registers all operations.
 func (a *API) registerAll() {
 	for _, describe := range []func(){
-		a.jobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.queueStatus, a.limits, a.nodes, a.pushing, a.claiming,
+		a.jobs, a.awaitJobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.queueStatus, a.limits, a.nodes, a.pushing, a.claiming,
 		a.claims, a.overall, a.events, a.routing, a.topics, a.groups,
 		a.schedules, a.locking, a.audit, a.settings,
 	} {

@@ -80,10 +80,10 @@ var kinds = []struct {
 	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
 	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, scheduler.ErrNoNode, lock.ErrNotFound}},
 	{http.StatusConflict, []error{
-		queue.ErrDeleted, queue.ErrState, admin.ErrInUse, admin.ErrAmbiguous,
+		queue.ErrDeleted, queue.ErrState, queue.ErrNotKept, admin.ErrInUse, admin.ErrAmbiguous,
 		scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrExists, scheduler.ErrNotRunning,
 	}},
-	{http.StatusServiceUnavailable, []error{errStopping, errFollowers}},
+	{http.StatusServiceUnavailable, []error{errStopping, errFollowers, errAwaits}},
 	{http.StatusTooManyRequests, []error{errOwnFollowers}},
 	{http.StatusConflict, []error{lock.ErrHeld, lock.ErrLost, lock.ErrPool, lock.ErrInUse}},
 }

@@ -35,6 +35,7 @@ type Client struct {
 
 	attention  attention
 	events     eventHub
+	awaits     awaits
 	middleware []EnqueueMiddleware
 
 	mu       sync.Mutex
@@ -80,6 +81,7 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 		return c != nil
 	})
 	c.commons.init(c)
+	c.awaits.init(c)
 	return c, nil
 }
 

@@ -44,6 +44,12 @@ var (
 	// ErrStuck means that a worker has ended because none of its handlers returns: see EndStuck of [WorkerOptions].
 	ErrStuck = errors.New("queue: the handlers of all slots do not return though the time of their jobs is over")
 
+	// ErrNotKept means that [Client.Await] cannot say how a job ends, or has ended: its queue keeps no done jobs.
+	ErrNotKept = errors.New("queue: how the job ends is not kept")
+
+	// ErrNotDone means that a job has no result, since it has ended otherwise.
+	ErrNotDone = errors.New("queue: the job was not done")
+
 	// ErrClosed means that a worker has stopped.
 	ErrClosed = errors.New("queue: closed")
 )

@@ -54,14 +54,40 @@ type GroupInfo struct {
 	Pending, Done, Dead, Cancelled int
 }
 
-// A Result is the outcome of a job of a group.
+// A Result is the outcome of a job.
 type Result struct {
 	Job    int64
 	Queue  string // the queue of the job
 	Kind   string
-	State  string          // pending, done, dead or cancelled
-	Result json.RawMessage // set by [Delivery.SetResult]; nil: none
-	Error  string          // why it is dead
+	State  string          // ResultDone and so on
+	Result json.RawMessage // of a job that is done: set by [Delivery.SetResult]; nil: none
+	Error  string          // why it is dead, or was discarded
+}
+
+// States of a [Result].
+const (
+	ResultPending   = "pending" // only in groups: it has not ended
+	ResultDone      = "done"
+	ResultDiscarded = "discarded" // not done, and it need not be: see [Discard]; in groups it counts as cancelled
+	ResultDead      = "dead"      // it will not be retried by itself
+	ResultCancelled = "cancelled" // somebody has removed it
+)
+
+// Decode decodes the JSON that the job's handler has set into v, which stays as it is if there is none. If the job is not done it
+// returns an error that says so, an [ErrNotDone].
+func (r *Result) Decode(v any) error {
+	switch {
+	case r.State != ResultDone && r.Error != "":
+		return fmt.Errorf("%w: job %d is %s: %s", ErrNotDone, r.Job, r.State, r.Error)
+	case r.State != ResultDone:
+		return fmt.Errorf("%w: job %d is %s", ErrNotDone, r.Job, r.State)
+	case len(r.Result) == 0:
+		return nil
+	}
+	if err := json.Unmarshal(r.Result, v); err != nil {
+		return invalid("result", "of job %d: %v", r.Job, err)
+	}
+	return nil
 }
 
 // NewGroup creates an open group. Any process adds jobs by enqueueing them with its id as their

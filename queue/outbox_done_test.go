@@ -153,8 +153,10 @@ func TestKeepCancelled(t *testing.T) {
 			return nil
 		})
 		ids := enqueueMany(t, c, []Job{
-			{Kind: "running"}, {Kind: "ready", Unique: "u", Payload: []byte("1")},
-			{Kind: "ready", Priority: Urgent}, {Kind: "delayed", Delay: time.Hour, Key: "k"},
+			{Kind: "running"},
+			{Kind: "ready", Unique: "u", Payload: []byte("1")},
+			{Kind: "ready", Priority: Urgent},
+			{Kind: "delayed", Delay: time.Hour, Key: "k"},
 		})
 		stop := start(t, w)
 		<-runs
@@ -261,8 +263,14 @@ func TestKeepDoneFaults(t *testing.T) {
 				handlers := func(on *dbtest.DB) func(w *Worker) {
 					return func(w *Worker) {
 						handle(t, w, "x", func(context.Context, *Delivery) error { fault.arm(); return nil })
-						handle(t, w, "slow", func(ctx context.Context, d *Delivery) error { return d.SetProgress(ctx, Progress{Percent: 1}) })
-						handle(t, w, "tx", func(ctx context.Context, d *Delivery) error { return withEffect(ctx, on, d) })
+						handle(t, w, "slow", func(ctx context.Context, d *Delivery) error {
+							must(t, d.SetResult(d.ID))
+							return d.SetProgress(ctx, Progress{Percent: 1})
+						})
+						handle(t, w, "tx", func(ctx context.Context, d *Delivery) error {
+							must(t, d.SetResult(d.ID))
+							return withEffect(ctx, on, d)
+						})
 					}
 				}
 				ids := enqueueMany(t, c, []Job{{Kind: "x", Unique: "u"}, {Kind: "slow"}, {Kind: "tx", Key: "k"}})
@@ -284,8 +292,10 @@ func TestKeepDoneFaults(t *testing.T) {
 					t.Errorf("call %d (%v): done, and not done: %v", call, after, both)
 				}
 				proceed(t, c, handlers(db), func() bool { return rowsOf(t, db) == 0 })
-				for _, id := range ids {
-					info(t, c, id, admin.StateDone)
+				for i, id := range ids {
+					if got := info(t, c, id, admin.StateDone); i > 0 && string(got.Result) != fmt.Sprint(id) {
+						t.Errorf("call %d (%v): the result of %s is %q", call, after, got.Kind, got.Result)
+					}
 				}
 				if n := db.List(t, "SELECT COUNT(*) FROM kept_effects", nil); n[0] != "1" {
 					t.Errorf("call %d (%v): %s effects", call, after, n[0])

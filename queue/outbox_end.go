@@ -23,6 +23,9 @@ func (box *outbox) conclude(d *Delivery, at reading, what verdict, err error, af
 	if box.c.events.some.Load() && what != handed {
 		box.c.events.tell(eventOf(d, what, err, after))
 	}
+	if box.c.bells.hub.Ends.Awaited() {
+		box.c.bells.hub.Ends.Tell(d.ID)
+	}
 	switch what {
 	case done, discard, buried, lost: // an answer that was lost may have ended it
 		box.ends.noteEnd(d.Group)

@@ -69,7 +69,7 @@ var piped = map[*sqlrun.Stmt]bool{
 	store.PresentReady: true, store.PresentDelayed: true, store.GetRunning: true,
 	store.LoadReady: true, store.LoadDelayed: true, store.LoadRunning: true,
 	store.LookFor: true, store.NextDelayed: true, store.HoldingBlocks: true, store.StrayBlocks: true,
-	store.LocateJob: true, store.FindReady: true, store.FindDelayed: true, store.FindRunning: true, store.FindDead: true, store.ListReady: true,
+	store.LocateJob: true, store.AwaitedDone: true, store.AwaitedDead: true, store.FindReady: true, store.FindDelayed: true, store.FindRunning: true, store.FindDead: true, store.ListReady: true,
 	store.ListDelayed: true, store.ListRunning: true, store.ListDead: true,
 	store.StandReady: true, store.StandDelayed: true, store.StandRunning: true, store.FindDone: true, store.ListDone: true,
 	store.ContentReady: true, store.ContentDelayed: true, store.ContentRunning: true, store.ContentDead: true, store.ContentDone: true,

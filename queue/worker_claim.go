@@ -314,6 +314,9 @@ func (s *settling) tell(ctx context.Context) {
 			m.verdict == buried, "again_in", m.delay, "error", m.reason)
 	}
 	for _, d := range s.found {
+		if s.c.bells.hub.Ends.Awaited() {
+			s.c.bells.hub.Ends.Tell(d.ID)
+		}
 		if !moved[d.ID] {
 			of(d).done++
 			groups[d.Group] = true

@@ -29,6 +29,8 @@ type jobFlags struct {
 	runAt, maxAttempts string
 	binary             bool
 	told               string // format of the result: text, json or jsonl
+	wait               bool
+	within             string // how long; "": for as long as it takes
 }
 
 // flagNames maps fields in errors to flags.
@@ -67,6 +69,9 @@ then the id of that one is printed. The key is free again when its job has ended
 with --unique-for not before so long after it was enqueued: enqueueing again does no harm
 then when nobody knows whether the first time worked.
 
+With --wait print the job's result instead of its id when the job is done, and exit by its
+outcome, as dbcron job wait does. The job's queue has to keep done jobs.
+
 Durations are such as 500ms, 90s, 1h30m or 30d.`,
 		Example: `  dbcron job enqueue welcome '{"to": "ada@example.org"}' --queue mail --max-attempts 5
   make-thumbnail | dbcron job enqueue upload - --binary --delay 10m
@@ -90,6 +95,12 @@ Durations are such as 500ms, 90s, 1h30m or 30d.`,
 				return usagef("-o json is for one job; of lines -o jsonl prints one for each")
 			}
 			t.told = output
+			switch {
+			case t.within != "" && !t.wait:
+				return usagef("--within says how long --wait waits, which is not given")
+			case lines && t.wait:
+				return usagef("--wait is for one job")
+			}
 			if lines {
 				return p.enqueueLines(c.Context(), t, args, f)
 			}
@@ -122,6 +133,8 @@ func (t *jobFlags) register(c *cobra.Command) {
 	flags.StringVar((*string)(&t.Timeout), "timeout", "", "a `duration` after which an attempt has failed (default: the queue's)")
 	flags.StringVar(&t.Trace, "trace", "", "the `traceparent` of the trace that it belongs to")
 	flags.StringVar(&t.Endpoint, "endpoint", "", "a `URL` that it is sent to, in a queue that has an endpoint (default: the queue's)")
+	flags.BoolVarP(&t.wait, "wait", "w", false, "wait until it has ended, print its result, and exit by its outcome")
+	flags.StringVar(&t.within, "within", "", "a `duration` that --wait waits at the most (default: as long as it takes)")
 	flags.BoolVar(&t.binary, "binary", false, "the payload is not JSON but anything")
 }
 
@@ -142,8 +155,14 @@ func (p *program) enqueueOne(ctx context.Context, t jobFlags, args []string) err
 	if err != nil {
 		return err
 	}
+	within, err := readWithin(t.within)
+	if err != nil {
+		return err
+	}
 	return p.withAPI(ctx, func() error {
-		made, err := p.newEnqueueing().look(ctx, []wire.NewJob{n}, func(int) string { return "" })
+		looks := p.newEnqueueing()
+		looks.awaits = t.wait
+		made, err := looks.look(ctx, []wire.NewJob{n}, func(int) string { return "" })
 		if err != nil {
 			return err
 		}
@@ -151,7 +170,12 @@ func (p *program) enqueueOne(ctx context.Context, t jobFlags, args []string) err
 		if err != nil {
 			return flaggedJob(err)
 		}
-		return p.tellEnqueued([]wire.Enqueued{*answer.(*wire.Enqueued)}, made, t.told) //nolint:forcetypeassert // it enqueues one
+		e := *answer.(*wire.Enqueued) //nolint:forcetypeassert // it enqueues one
+		if t.wait {
+			fmt.Fprintf(p.err, "dbcron: waiting for job %s\n", e.ID)
+			return p.awaitJob(ctx, values{"queue": e.Queue, "id": e.ID}, within, t.told)
+		}
+		return p.tellEnqueued([]wire.Enqueued{e}, made, t.told)
 	})
 }
 
@@ -265,6 +289,7 @@ type enqueueing struct {
 	p      *program
 	routes map[string]string      // by kind
 	queues map[string]*wire.Queue // nil: there is none, or the token may not see it
+	awaits bool                   // their ends are awaited, so the queues have to keep them
 }
 
 func (p *program) newEnqueueing() *enqueueing {
@@ -295,6 +320,10 @@ func (e *enqueueing) look(ctx context.Context, jobs []wire.NewJob, where func(i 
 				return nil, err
 			}
 			e.queues[name] = q
+		}
+		if e.awaits && name != "" && (q != nil && (q.KeepDone == "" || q.KeepDone == "0s" || q.KeepDone == "none") || q == nil && isNotThere(err)) {
+			return nil, exitError{exitConflict, fmt.Errorf("queue %s keeps no done jobs, so nobody could say how this one ends; nothing was enqueued: "+
+				"dbcron queue set %s --keep-done 1h", oneLine(name, 200), oneLine(name, 200))}
 		}
 		most := usualQueue(name).MaxPayload
 		if q != nil {

@@ -59,6 +59,9 @@ const (
 	exitUsage
 	exitNotFound
 	exitConflict
+	exitDead    // the job that was awaited is dead,
+	exitNotDone // was cancelled or discarded,
+	exitWaited  // or has not ended in time
 )
 
 // errUsage marks errors of the command line.
@@ -150,6 +153,7 @@ such as https://cron.example.com, and DBCRON_TOKEN a token for it: most commands
 through it, and the others say that they need the database.
 
 Exit codes: 0 done, 1 failure, 2 wrong usage or input, 3 not found, 4 conflict.
+dbcron job wait, and job enqueue --wait: 5 the job is dead, 6 it was cancelled or discarded, 7 it has not ended in time.
 dbcron lock run has the exit code of the command that it runs, and also 75, the lock
 was not acquired, 76, it was lost, and 77, the command made no progress. dbcron worker exec has 126 and 127 if its
 command cannot be run.`,

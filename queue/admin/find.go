@@ -16,19 +16,11 @@ var findStatements = map[State]*sqlrun.Stmt{
 	StateRunning: store.FindRunning, StateDead: store.FindDead, StateDone: store.FindDone,
 }
 
-// A spot is the location of a job when it was seen.
-type spot struct {
-	state             State
-	queue             int
-	name              string
-	divided, priority int
-}
-
 // find returns all jobs of some queues that have an id. It searches again if one has moved
 // since it was located.
 func (c *Client) find(ctx context.Context, first, last int, id int64) (all []Job, err error) {
 	for range 10 {
-		spots, err := c.locate(ctx, first, last, id)
+		spots, err := store.Locate(ctx, c.db, first, last, id)
 		if err != nil {
 			return nil, err
 		}
@@ -49,25 +41,14 @@ func (c *Client) find(ctx context.Context, first, last int, id int64) (all []Job
 	return nil, fmt.Errorf("%w: job %d keeps changing its state; try again", ErrNotFound, id)
 }
 
-// locate returns the locations of an id.
-func (c *Client) locate(ctx context.Context, first, last int, id int64) (all []spot, err error) {
-	err = c.db.Pipeline(ctx, &sqlrun.Step{
-		Stmt: store.LocateJob, Args: sqlrun.Args{"first": first, "last": last, "id": id},
-		Scan: func(row *sqlrun.Row) error {
-			all = append(all, spot{State(row.Bytes(0)), int(row.Int(1)), string(row.Bytes(2)), int(row.Int(3)), int(row.Int(4))})
-			return nil
-		},
-	})
-	return all, err
-}
-
 // at returns the jobs at a spot. All dead or done jobs of a queue share one.
-func (c *Client) at(ctx context.Context, s spot, id int64) (all []Job, err error) {
-	rows := store.NewReader(findStatements[s.state])
+func (c *Client) at(ctx context.Context, s store.Spot, id int64) (all []Job, err error) {
+	stmt := findStatements[State(s.State)]
+	rows := store.NewReader(stmt)
 	err = c.db.Pipeline(ctx, &sqlrun.Step{
-		Stmt: findStatements[s.state], Args: sqlrun.Args{"queue": s.queue, "divided": s.divided, "priority": s.priority, "id": id},
+		Stmt: stmt, Args: sqlrun.Args{"queue": s.Queue, "divided": s.Divided, "priority": s.Priority, "id": id},
 		Scan: func(row *sqlrun.Row) error {
-			all = append(all, jobOf(rows.Read(row), s.name, s.state))
+			all = append(all, jobOf(rows.Read(row), s.Name, State(s.State)))
 			return nil
 		},
 	})

@@ -95,6 +95,8 @@ type Hub struct {
 
 	changed atomic.Int64 // instant of the last change of settings
 	ringer  Ringer
+
+	Ends Ends // of jobs, for those who wait for them
 }
 
 var hubs sync.Map // by the weak pointer to its DB
