@@ -386,4 +386,8 @@ var blockRules = []mutant{
 		"block: an end is set aside ahead of earlier ones", "", "queue/internal/block/owed.go",
 		`			return slices.ContainsFunc(b.Refusals, func(o *Refusal) bool { return o.Job.ID == id })`, `			return false`, "TestModel", 0,
 	},
+	{
+		"block: an id is forgotten before what was read is taken in", "", "queue/internal/block/owed.go",
+		`	b.Forget(id)         // not`, `	b.ForgetNow(id)      // not`, "TestForgetSoon", 0,
+	},
 }

@@ -203,10 +203,11 @@ func (b *Block) ForgetSoon(id int64) {
 		b.Reads.Ring()
 		return
 	}
-	b.ForgetNow(id)
+	b.Forget(id)         // not at once: what a trip that has just ended has read is taken in after that
+	b.Reads.Dirty = true // so that there is another one
 }
 
-// ForgetNow forgets a job whose row is gone, and that no read under way returns.
+// ForgetNow forgets a job whose row was deleted before it began.
 func (b *Block) ForgetNow(id int64) { delete(b.seen, id) }
 
 // IsDue records that delayed jobs may be due.

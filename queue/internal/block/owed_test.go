@@ -56,3 +56,19 @@ func TestLostBlock(t *testing.T) {
 		t.Errorf("left: %+v", b)
 	}
 }
+
+// What another process has ended is remembered until what a trip has read meanwhile is taken in.
+func TestForgetSoon(t *testing.T) {
+	b := newBlock(1)
+	b.Add(ready(1, ""))
+	b.Engage(b.Pop())
+	p := &Plan{Reads: true, Read: Read{Limit: 1}}
+	b.ForgetDeleted()
+	b.ForgetSoon(1)
+	if got := b.Take(p, &Found{Fresh: []*Job{ready(1, "")}}, 1, 0); got.Fresh != 0 {
+		t.Errorf("%d jobs are new", got.Fresh)
+	}
+	if b.ForgetDeleted(); b.Known() != 0 {
+		t.Errorf("%d jobs are remembered", b.Known())
+	}
+}
