@@ -17,7 +17,8 @@ import (
 	"github.com/dbcron/dbcron/wire"
 )
 
-// A Handler does a job. Its result becomes the job's, which is kept in its group, and in its queue if that keeps done jobs. After an error the job is retried
+// A Handler does a job. Its result becomes the job's, which is kept in its group, and in its queue if that keeps done jobs.
+// After an error the job is retried
 // according to the queue's settings, or handled as [RetryAfter], [Bury] or [Discard] say. The context
 // ends when the job is lost, or when the worker stops and its grace is over.
 type Handler func(ctx context.Context, j *wire.Claim) (result any, err error)

@@ -89,6 +89,9 @@ func (a *API) await(ctx context.Context, name string, id int64, text wire.Durati
 		find = func(ctx context.Context, id int64) (admin.Job, error) { return a.admin.Job(ctx, name, id) }
 	}
 	i, err := find(ctx, id)
+	if errors.Is(err, queue.ErrNotFound) { // it may have been moved
+		i, err = a.admin.Find(ctx, id)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -237,9 +237,7 @@ func (a *awaits) found(w *awaited, queue int, name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	w.queue, w.name, w.there = queue, name, true
-	if w.next <= instant.Now() {
-		signal(a.kick)
-	}
+	signal(a.kick) // the looks do not know when its next one is due
 }
 
 func (w *awaited) seen() bool {

@@ -95,11 +95,8 @@ Durations are such as 500ms, 90s, 1h30m or 30d.`,
 				return usagef("-o json is for one job; of lines -o jsonl prints one for each")
 			}
 			t.told = output
-			switch {
-			case t.within != "" && !t.wait:
-				return usagef("--within says how long --wait waits, which is not given")
-			case lines && t.wait:
-				return usagef("--wait is for one job")
+			if err := t.checkWait(lines); err != nil {
+				return err
 			}
 			if lines {
 				return p.enqueueLines(c.Context(), t, args, f)
@@ -116,6 +113,17 @@ Durations are such as 500ms, 90s, 1h30m or 30d.`,
 	c.Flags().IntVar(&f.from, "from-line", 1, "`number` of the line to begin with, of --jsonl")
 	c.Flags().IntVar(&f.batch, "batch", usualBatch, "`number` of lines that are enqueued at a time, all or none")
 	return c
+}
+
+// checkWait checks the flags of waiting.
+func (t *jobFlags) checkWait(lines bool) error {
+	switch {
+	case t.within != "" && !t.wait:
+		return usagef("--within says how long --wait waits, which is not given")
+	case lines && t.wait:
+		return usagef("--wait is for one job")
+	}
+	return nil
 }
 
 func (t *jobFlags) register(c *cobra.Command) {
@@ -172,6 +180,9 @@ func (p *program) enqueueOne(ctx context.Context, t jobFlags, args []string) err
 		}
 		e := *answer.(*wire.Enqueued) //nolint:forcetypeassert // it enqueues one
 		if t.wait {
+			if e.Existed {
+				fmt.Fprintf(p.err, "dbcron: job %s has that unique key already; nothing was enqueued\n", e.ID)
+			}
 			fmt.Fprintf(p.err, "dbcron: waiting for job %s\n", e.ID)
 			return p.awaitJob(ctx, values{"queue": e.Queue, "id": e.ID}, within, t.told)
 		}
@@ -321,7 +332,7 @@ func (e *enqueueing) look(ctx context.Context, jobs []wire.NewJob, where func(i 
 			}
 			e.queues[name] = q
 		}
-		if e.awaits && name != "" && (q != nil && (q.KeepDone == "" || q.KeepDone == "0s" || q.KeepDone == "none") || q == nil && isNotThere(err)) {
+		if e.awaits && name != "" && keepsNone(q, err) {
 			return nil, exitError{exitConflict, fmt.Errorf("queue %s keeps no done jobs, so nobody could say how this one ends; nothing was enqueued: "+
 				"dbcron queue set %s --keep-done 1h", oneLine(name, 200), oneLine(name, 200))}
 		}
@@ -335,6 +346,14 @@ func (e *enqueueing) look(ctx context.Context, jobs []wire.NewJob, where func(i 
 		}
 	}
 	return made, nil
+}
+
+// keepsNone reports whether a queue keeps no done jobs: one that is not there will not. One that cannot be seen may.
+func keepsNone(q *wire.Queue, err error) bool {
+	if q == nil {
+		return isNotThere(err)
+	}
+	return q.KeepDone == "" || q.KeepDone == "0s" || q.KeepDone == "none"
 }
 
 // route returns the queue of a kind, which it tells if it is not the usual one; "" if that cannot be seen.

@@ -128,7 +128,8 @@ func jobFacts(j *wire.Job) []fact {
 		fact{"unique key", j.Unique}, fact{"group", j.Group}, fact{"callback of", j.CallbackOf}, fact{"worker", j.Worker},
 		fact{"progress", howFar(j.Progress)}, fact{"snapshot", beginning(snapshot, "-o json")},
 		fact{"block", fmt.Sprint(j.Block)}, fact{map[bool]string{true: "discarded", false: "error"}[j.Discarded], j.Error},
-		fact{"detail", j.Detail}, fact{"result", beginning(string(j.Result), "-o json")}, fact{"refused", refused}, fact{"payload", beginning(payloadText(j), "--payload")})
+		fact{"detail", j.Detail}, fact{"result", beginning(string(j.Result), "-o json")}, fact{"refused", refused},
+		fact{"payload", beginning(payloadText(j), "--payload")})
 }
 
 // beginning cuts a long text, and adds its length and the command that prints all of it.

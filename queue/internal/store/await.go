@@ -35,7 +35,8 @@ func awaitedIn(table, outcome, result string) string {
 }
 
 func thereIn(table, key string) string {
-	return `(SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = :queue AND j.divided = b.divided` + key + ` AND j.id = record.job) IS NOT NULL`
+	return `(SELECT j.id FROM {prefix}` + table + ` AS j WHERE j.queue_id = :queue AND j.divided = b.divided` + key +
+		` AND j.id = record.job) IS NOT NULL`
 }
 
 // An Awaited is a job that has ended.
