@@ -124,7 +124,7 @@ func codeOf(err error) int {
 	case errors.Is(err, scheduler.ErrExists), errors.Is(err, scheduler.ErrManaged), errors.Is(err, scheduler.ErrBusy),
 		errors.Is(err, scheduler.ErrNotRunning), errors.Is(err, lock.ErrPool), errors.Is(err, lock.ErrInUse),
 		errors.Is(err, queue.ErrDeleted), errors.Is(err, admin.ErrInUse), errors.Is(err, httpapi.ErrTokenExists),
-		errors.Is(err, httpapi.ErrRotated), errors.Is(err, queue.ErrState),
+		errors.Is(err, httpapi.ErrRotated), errors.Is(err, queue.ErrState), errors.Is(err, queue.ErrNotKept),
 		errors.Is(err, admin.ErrAmbiguous), errors.Is(err, errLive):
 		return exitConflict
 	}
