@@ -29,6 +29,7 @@ type Job struct {
 	MaxAttempts int           // default: the queue's
 	Timeout     time.Duration // of an attempt; default: the queue's
 	Trace       string        // a W3C traceparent
+	Tenant      string        // whose job it is: in a fair queue, tenants have equal turns
 	Endpoint    string        // URL that it is sent to, if its queue has an endpoint; default: the queue's
 
 	// IdempotencyKey ensures that the job is enqueued once, however often it is sent, even by other
@@ -41,7 +42,7 @@ func (j *Job) wire() (wire.NewJob, error) {
 	w := wire.NewJob{
 		Kind: j.Kind, Queue: j.Queue, Binary: j.Binary, Key: j.Key, Unique: j.Unique, UniqueFor: wire.GivenDuration(j.UniqueFor),
 		Group: j.Group, Priority: j.Priority, Delay: wire.GivenDuration(j.Delay), RunAt: wire.At(j.RunAt), MaxAttempts: j.MaxAttempts,
-		Timeout: wire.GivenDuration(j.Timeout), Trace: j.Trace, Endpoint: j.Endpoint,
+		Timeout: wire.GivenDuration(j.Timeout), Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant,
 	}
 	if j.Payload == nil {
 		return w, nil

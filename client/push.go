@@ -85,6 +85,7 @@ type Delivery struct {
 	Queue       string
 	Kind        string
 	Key         string
+	Tenant      string
 	Attempt     int // counts from 1
 	MaxAttempts int
 	Deadline    time.Time // when the daemon stops waiting, by the database's clock
@@ -179,7 +180,7 @@ func deliveryOf(r *http.Request, body []byte) *Delivery {
 		return n
 	}
 	d := &Delivery{
-		ID: r.Header.Get("Idempotency-Key"), Queue: name("Dbcron-Queue"), Kind: name("Dbcron-Kind"), Key: name("Dbcron-Key"),
+		ID: r.Header.Get("Idempotency-Key"), Queue: name("Dbcron-Queue"), Kind: name("Dbcron-Kind"), Key: name("Dbcron-Key"), Tenant: name("Dbcron-Tenant"),
 		Attempt: number("Dbcron-Attempt"), MaxAttempts: number("Dbcron-Max-Attempts"), Trace: r.Header.Get("traceparent"),
 		JSON: strings.HasPrefix(r.Header.Get("Content-Type"), "application/json"), Payload: body,
 	}

@@ -119,7 +119,7 @@ func worstOfAll(size int) map[string][]worst {
 		all[id] = post(path, small)
 	}
 	for id, path := range map[string]string{
-		"set-endpoint": "queues/none/endpoint", "set-limit": "queues/none/limits/x", "set-queue-limit": "queues/none/limits", "set-queue": "queues/none",
+		"set-endpoint": "queues/none/endpoint", "set-limit": "queues/none/limits/x", "set-share": "queues/none/shares/x", "set-queue-limit": "queues/none/limits", "set-queue": "queues/none",
 		"set-route": "routes/none",
 	} {
 		all[id] = put(path, small)

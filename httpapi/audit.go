@@ -23,6 +23,7 @@ var acts = map[string]string{
 	"resize-queue": "queue.resize", "move-jobs": "queue.move",
 	"set-queue": "queue.set", "delete-queue": "queue.delete",
 	"set-queue-limit": "limit.set", "set-limit": "limit.set", "delete-queue-limit": "limit.delete", "delete-limit": "limit.delete",
+	"set-share": "share.set", "delete-share": "share.delete",
 	"set-endpoint": "endpoint.set", "delete-endpoint": "endpoint.delete",
 	"set-route": "route.set", "delete-route": "route.delete",
 	"subscribe": "topic.subscribe", "unsubscribe": "topic.unsubscribe",

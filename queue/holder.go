@@ -72,6 +72,7 @@ type workQueue struct {
 	orphans  map[store.JobID]bool           // orphans: running jobs in this worker's name without a Delivery
 	vacant   share.Vacancies                // blocks that were free at the last check
 	limits   *limit.Queue                   // its limiters
+	turns    *block.Turns                   // of its tenants; nil: it is not fair
 
 	othersKinds    *limit.Limiter   // holds jobs of kinds that only others handle; see holder_kinds.go
 	unhandledKinds *limit.Limiter   // holds jobs of kinds that nobody handles

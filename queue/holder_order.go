@@ -26,7 +26,7 @@ func (b *tenure) readable() bool {
 // waitsFor reports whether a job whose turn has come waits for blocks that are about to be read,
 // or taken, and may have an older one. mu is held.
 func (q *workQueue) waitsFor(h block.Place, at instant.Instant) bool {
-	if q.known || q.h.alone {
+	if q.known || q.h.alone || q.turns != nil { // a turn does not go by age
 		return false
 	}
 	if !q.joining && !q.olderUnread(h) {

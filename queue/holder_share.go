@@ -197,6 +197,7 @@ func (h *holder) meet(q *workQueue, set *store.Queue) {
 	defer h.mu.Unlock()
 	resumed := q.set.State != "active" && set.State == "active"
 	q.set = set
+	q.shareOut(set.Shares)
 	q.recheck()
 	for _, b := range q.blocks {
 		b.Keyed = b.Keyed || set.Ordered

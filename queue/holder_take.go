@@ -192,6 +192,7 @@ func (h *holder) newBlock(x *candidate, reads int) *tenure {
 	q, r := x.of.q, &x.row
 	b := newTenure(q)
 	b.divided, b.fence, b.forKind, b.from, b.fifo = r.Divided, r.Fence+1, r.ForKind, instant.Now(), r.FIFO
+	b.share()
 	b.Since, b.Keyed, b.Batch, b.Says = h.c.clock.now(), q.set.Ordered || r.FIFO, reads, reads
 	switch x.end() {
 	case endDied:
@@ -201,6 +202,7 @@ func (h *holder) newBlock(x *candidate, reads int) *tenure {
 	}
 	if b.accused > 0 && !h.opt.Isolated && !h.opt.AtMostOnce {
 		b.Suspect = suspicion(r.Batch, b.accused)
+		b.SuspectAhead = b.Suspect
 	}
 	return b
 }

@@ -52,6 +52,7 @@ const wholeEvery = time.Minute
 func newTenure(q *workQueue) *tenure {
 	b := &tenure{q: q}
 	b.Block = block.New(blockHost{b}, &q.h.terms)
+	b.share()
 	return b
 }
 

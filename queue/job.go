@@ -41,6 +41,11 @@ type Job struct {
 	Unique    string
 	UniqueFor time.Duration
 
+	// Tenant is whose job it is, such as a customer: in a queue that is fair the tenants that have jobs have equal
+	// turns, whatever the number of their jobs. Jobs without one belong to one more. It is a name of its own beside
+	// Key: in a fair queue, jobs of one key are to be of one tenant.
+	Tenant string
+
 	// Group is the id of the group to which the job belongs: see [Client.NewGroup].
 	Group int64
 
@@ -88,7 +93,7 @@ func (j *Job) valid() error {
 
 // checkNames checks the texts chosen by users.
 func (j *Job) checkNames() error {
-	for _, name := range []struct{ field, is string }{{"queue", j.Queue}, {"kind", j.Kind}, {"key", j.Key}, {"unique", j.Unique}} {
+	for _, name := range []struct{ field, is string }{{"queue", j.Queue}, {"kind", j.Kind}, {"key", j.Key}, {"unique", j.Unique}, {"tenant", j.Tenant}} {
 		if name.field != "kind" && name.is == "" {
 			continue
 		}
@@ -209,7 +214,7 @@ func (r *jobRow) store(to *store.Job) {
 	*to = store.Job{
 		Queue: r.queue, Divided: r.divided, ID: r.id, RunAt: r.runAt, Priority: r.priority(), Kind: r.Kind, Key: r.Key,
 		Payload: r.Payload, Binary: r.binary(), MaxAttempts: r.MaxAttempts, Timeout: r.Timeout, Trace: r.Trace, Unique: r.Unique,
-		Group: r.Group, Callback: r.callbackOf, Endpoint: r.Endpoint,
+		Group: r.Group, Callback: r.callbackOf, Endpoint: r.Endpoint, Tenant: r.Tenant,
 	}
 }
 

@@ -47,6 +47,7 @@ type tripResult struct {
 	passed   []*Delivery     // read jobs that stay in their table: refused, or behind such a job
 
 	fresh, ripe []*Delivery       // the ready and due jobs read
+	picked      []*Delivery       // the jobs read ahead of others
 	loaded      map[int64]payload // the payloads read
 	found       block.Found
 }
@@ -180,10 +181,10 @@ func (box *outbox) recordWritten(t *trip) {
 func (box *outbox) recordRead(t *trip) {
 	b, f := t.b, &t.found
 	b.ForgetDeleted()
-	f.Fresh, f.Ripe = jobsOf(t.fresh), jobsOf(t.ripe)
+	f.Fresh, f.Ripe, f.Picked = jobsOf(t.fresh), jobsOf(t.ripe), jobsOf(t.picked)
 	t.recordLoads()
 	b.Sift(t.plan, f)
-	for _, list := range [][]*block.Job{f.Fresh, f.Ripe} {
+	for _, list := range [][]*block.Job{f.Fresh, f.Ripe, f.Picked} {
 		for _, j := range list {
 			box.runs.supersede(deliveryOf(j))
 			if box.opt.AtMostOnce {
@@ -212,6 +213,7 @@ func (box *outbox) failedTrip(t *trip, err error) {
 		return
 	}
 	b.TakeBack(jobsOf(t.acks), blockMoves(t.moves), t.plan.Gone)
+	b.PickAgain(t.plan.Pick)
 	b.failures++
 	b.Reads.Distrust()
 	b.retryAt = instant.Now().Add(min(time.Duration(50<<min(b.failures, 6))*time.Millisecond, 2*time.Second))

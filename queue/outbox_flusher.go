@@ -86,6 +86,7 @@ func (f *flusher) readSteps(t *trip) (steps []*sqlrun.Step) {
 	if t.plan.Delayed {
 		steps = append(steps, f.delayedSteps(t)...)
 	}
+	steps = append(steps, f.aheadSteps(t)...)
 	if len(t.plan.Loads) > 0 {
 		steps = append(steps, f.loadSteps(t)...)
 	}

@@ -190,7 +190,7 @@ func (box *outbox) cleared(b *tenure) bool {
 			return false
 		}
 	}
-	b.Suspect = 0
+	b.Suspect, b.SuspectAhead = 0, 0
 	return true
 }
 

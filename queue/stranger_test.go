@@ -143,7 +143,7 @@ func TestWhoWaits(t *testing.T) {
 
 // held are the tables whose rows the stranger holds.
 var held = []string{
-	"queue", "queue_block", "node", "queue_worker", "queue_limit", "queue_permit", "job", "job_delayed", "job_running", "job_dead", "job_done",
+	"queue", "queue_block", "node", "queue_worker", "queue_limit", "queue_permit", "queue_share", "job", "job_delayed", "job_running", "job_dead", "job_done",
 	"job_unique", "job_group", "job_member", "job_count", "job_refused",
 }
 
@@ -158,6 +158,7 @@ func strangers(t *testing.T, db *dbtest.DB) {
 		`INSERT INTO {prefix}job_delayed (queue_id, divided, id, kind, run_at, stops, stopped_at) VALUES (1, 4, 21, 'x', `+ahead+`, 3, `+ago+`)`,
 		`INSERT INTO {prefix}queue_block (queue_id, divided, state, lock_by, fence) VALUES (1, 7, 'LEASED', 'nobody', 5)`,
 		`INSERT INTO {prefix}queue_limit (queue_id, kind) VALUES (1, 'x')`,
+		`INSERT INTO {prefix}queue_share (queue_id, tenant, weight) VALUES (1, 'x', 5)`,
 		`INSERT INTO {prefix}queue_permit (queue_id, kind, slot, state, lock_by, fence) VALUES (1, 'x', 0, 'LEASED', 'nobody', 0), (1, 'x', 1, 'LEASED', 'me', 5), (1, 'y', 0, 'FREE', '', 0)`,
 		`INSERT INTO {prefix}job_group (id, state, purge_at) VALUES (1, 'sealed', `+ago+`)`,
 		`INSERT INTO {prefix}job_member (group_id, job, queue_id, kind, state) VALUES (1, 7, 1, 'x', 'done')`,

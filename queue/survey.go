@@ -170,8 +170,12 @@ func (c *Client) someSettings(ctx context.Context, part []int, names map[int]str
 	if err != nil {
 		return err
 	}
+	shares, err := sharesOf(ctx, on, found)
+	if err != nil {
+		return err
+	}
 	for _, q := range found {
-		if q.At = at; q.Blocks > 0 {
+		if q.At, q.Shares = at, shares[q.ID]; q.Blocks > 0 {
 			c.remember(q)
 			sets[q.ID] = q
 		}
@@ -183,6 +187,20 @@ func (c *Client) someSettings(ctx context.Context, part []int, names map[int]str
 	bounds, err := limitsByQueue(ctx, on, of)
 	maps.Copy(limits, bounds)
 	return err
+}
+
+// sharesOf reads the shares of the tenants of those queues that are fair.
+func sharesOf(ctx context.Context, on *sqlrun.Session, queues []*store.Queue) (map[int]map[string]int, error) {
+	var fair []int
+	for _, q := range queues {
+		if q.Fair {
+			fair = append(fair, q.ID)
+		}
+	}
+	if len(fair) == 0 {
+		return nil, nil
+	}
+	return store.ReadShares(ctx, on, fair)
 }
 
 // limitsByQueue reads the limits of some queues, whose names are given. The result has each

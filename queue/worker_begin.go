@@ -3,6 +3,8 @@ package queue
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -49,7 +51,12 @@ func (w *Worker) tryBegin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	shares, err := sharesOf(ctx, &w.db.Session, slices.Collect(maps.Values(sets)))
+	if err != nil {
+		return err
+	}
 	for _, q := range queues {
+		q.shareOut(shares[q.id])
 		w.meetLimits(q, limits[q.id]) // before the first job
 	}
 	if err := w.fill(ctx); err != nil {

@@ -30,6 +30,8 @@ type JobOptions struct {
 	// UniqueFor is how long the job keeps the key at least: see queue.Job.
 	Unique    string
 	UniqueFor time.Duration
+
+	Tenant string // whose job it is, where its queue is fair; default: nobody's
 }
 
 // causeOutput is the number of trailing bytes of the causing run's output that a job's payload
@@ -56,7 +58,7 @@ func PeriodicJob(name, spec string, job queue.Job) Schedule {
 		Name: name, Spec: spec, Kind: "job", Command: job.Kind, Stdin: string(job.Payload),
 		Job: JobOptions{
 			Queue: job.Queue, Key: job.Key, Priority: job.Priority, MaxAttempts: job.MaxAttempts, Timeout: job.Timeout,
-			Unique: job.Unique, UniqueFor: job.UniqueFor,
+			Unique: job.Unique, UniqueFor: job.UniqueFor, Tenant: job.Tenant,
 		},
 		bad: unfit(job),
 	}
@@ -94,7 +96,7 @@ func (o JobOptions) filled() JobOptions {
 func (s *Schedule) job() queue.Job {
 	return queue.Job{
 		Queue: s.Job.Queue, Kind: s.Command, Key: s.Job.Key, Payload: []byte(s.Stdin), Priority: s.Job.Priority,
-		MaxAttempts: s.Job.MaxAttempts, Timeout: s.Job.Timeout, Unique: s.Job.Unique, UniqueFor: s.Job.UniqueFor,
+		MaxAttempts: s.Job.MaxAttempts, Timeout: s.Job.Timeout, Unique: s.Job.Unique, UniqueFor: s.Job.UniqueFor, Tenant: s.Job.Tenant,
 	}
 }
 
@@ -143,6 +145,7 @@ func (s *Schedule) jobProblems() (all problems) {
 		{"job_max_attempts", queue.Job{MaxAttempts: j.MaxAttempts}},
 		{"job_timeout", queue.Job{Timeout: j.Timeout}},
 		{"job_unique", queue.Job{Unique: j.Unique}},
+		{"job_tenant", queue.Job{Tenant: j.Tenant}},
 		{"job_unique_for", queue.Job{Unique: strings.Repeat("u", min(1, len(j.Unique))), UniqueFor: j.UniqueFor}},
 	} {
 		part.only.Kind = "any"

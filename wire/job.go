@@ -11,6 +11,7 @@ type NewJob struct {
 	Key         string          `json:"key,omitempty" maxLength:"200" doc:"The ordering key. Jobs of one queue and key run in order, one after the other."`
 	Unique      string          `json:"unique,omitempty" maxLength:"200" doc:"The unique key. As long as a job of the queue has it, no other job with it is enqueued."`
 	UniqueFor   Duration        `json:"unique_for,omitempty" maxLength:"40" doc:"The unique key lasts at least this long, even if the job is done before." example:"24h"`
+	Tenant      string          `json:"tenant,omitempty" maxLength:"200" doc:"Whose job it is, such as a customer. In a queue that is fair, the tenants that have jobs have equal turns."`
 	Group       string          `json:"group,omitempty" pattern:"^[1-9][0-9]*$" maxLength:"19" doc:"The id of a group that waits for the job."`
 	Priority    string          `json:"priority,omitempty" enum:"urgent,normal,low,idle" doc:"The priority of the job in its queue. Default: normal."`
 	Delay       Duration        `json:"delay,omitempty" maxLength:"40" doc:"The job is due this long from now, such as 90s, 1h30m or 30d. Default: at once." example:"90s"`
@@ -46,6 +47,7 @@ type Job struct {
 	MaxAttempts  int             `json:"max_attempts,omitempty" doc:"The job is dead after this many failed attempts. It is left out if the queue decides."`
 	Timeout      Duration        `json:"timeout,omitempty" doc:"An attempt fails after this long. It is left out if the queue decides."`
 	Unique       string          `json:"unique,omitempty" doc:"The unique key. No other job of the queue can have it at the same time."`
+	Tenant       string          `json:"tenant,omitempty" doc:"Whose job it is, such as a customer."`
 	Group        string          `json:"group,omitempty" doc:"The id of the group that waits for the job."`
 	CallbackOf   string          `json:"callback_of,omitempty" doc:"The id of the group whose callback the job is."`
 	Trace        string          `json:"trace,omitempty" doc:"The W3C traceparent of the job."`
@@ -113,6 +115,7 @@ type Delivery struct {
 	Queue       string          `json:"queue" doc:"The queue of the job."`
 	Kind        string          `json:"kind" doc:"The kind of the job."`
 	Key         string          `json:"key,omitempty" doc:"The ordering key of the job."`
+	Tenant      string          `json:"tenant,omitempty" doc:"Whose job it is, such as a customer."`
 	Priority    string          `json:"priority" enum:"urgent,normal,low,idle" doc:"The priority of the job in its queue."`
 	Payload     json.RawMessage `json:"payload,omitempty" doc:"The input of the job, without blanks between its parts."`
 	Binary      []byte          `json:"payload_base64,omitempty" doc:"The input of the job if it is not JSON, in base64."`

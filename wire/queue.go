@@ -11,6 +11,7 @@ type Queue struct {
 	RetryMaxDelay Duration `json:"retry_max_delay"`
 	KeyRetry      string   `json:"key_retry"`
 	FIFO          bool     `json:"fifo"`
+	Fair          bool     `json:"fair"`
 	Timeout       Duration `json:"timeout"`
 	MaxTimeout    Duration `json:"max_timeout"`
 	OriginShare   int      `json:"origin_share"`
@@ -32,6 +33,7 @@ type QueueChange struct {
 	RetryMaxDelay Duration `json:"retry_max_delay,omitempty" maxLength:"40" example:"1h"`
 	KeyRetry      string   `json:"key_retry,omitempty"`
 	FIFO          *bool    `json:"fifo,omitempty"`
+	Fair          *bool    `json:"fair,omitempty"`
 	Timeout       Duration `json:"timeout,omitempty" maxLength:"40" example:"30s"`
 	MaxTimeout    Duration `json:"max_timeout,omitempty" maxLength:"40" example:"2h"`
 	OriginShare   int      `json:"origin_share,omitempty" minimum:"1" maximum:"100"`

@@ -30,6 +30,7 @@ type Schedule struct {
 	JobTimeout     Duration `json:"job_timeout,omitempty"`
 	JobUnique      string   `json:"job_unique,omitempty"`
 	JobUniqueFor   Duration `json:"job_unique_for,omitempty"`
+	JobTenant      string   `json:"job_tenant,omitempty"`
 
 	Missed        string   `json:"missed"`
 	MissedWindow  Duration `json:"missed_window,omitempty"`
@@ -150,6 +151,7 @@ type ScheduleChange struct {
 	JobTimeout     *Duration `json:"job_timeout,omitempty" maxLength:"40"`
 	JobUnique      *string   `json:"job_unique,omitempty" maxLength:"200"`
 	JobUniqueFor   *Duration `json:"job_unique_for,omitempty" maxLength:"40"`
+	JobTenant      *string   `json:"job_tenant,omitempty" maxLength:"200"`
 
 	Missed        *string   `json:"missed,omitempty"`
 	MissedWindow  *Duration `json:"missed_window,omitempty" maxLength:"40"`

@@ -133,6 +133,7 @@ func (t *jobFlags) register(c *cobra.Command) {
 	flags.StringVar(&t.Key, "key", "", "`name` of what the job is about: jobs of one key are done in order")
 	flags.StringVar(&t.Unique, "unique", "", "`name` that keeps other jobs out that have the same one")
 	flags.StringVar((*string)(&t.UniqueFor), "unique-for", "", "a `duration` for which it does so at least")
+	flags.StringVar(&t.Tenant, "tenant", "", "`name` of whose job it is: in a fair queue, tenants have equal turns")
 	flags.StringVar(&t.Group, "group", "", "`id` of a group that waits for it: dbcron group")
 	flags.StringVar(&t.Priority, "priority", "", "`word`: urgent, normal, low or idle (default: normal)")
 	flags.StringVar((*string)(&t.Delay), "delay", "", "a `duration` before which it is not done")

@@ -181,7 +181,7 @@ command cannot be run.`,
 	}{
 		{"Run", []*cobra.Command{p.serve(), p.worker(), p.migrate(), p.config(), p.token()}},
 		{"On time", []*cobra.Command{p.schedule()}},
-		{"Later", []*cobra.Command{p.job(), p.queue(), p.group(), p.topic(), p.route(), p.limit(), p.endpoint()}},
+		{"Later", []*cobra.Command{p.job(), p.queue(), p.group(), p.topic(), p.route(), p.limit(), p.share(), p.endpoint()}},
 		{"Once", []*cobra.Command{p.lock()}},
 		{"See and repair", []*cobra.Command{p.doctor(), p.top(), p.node(), p.notify(), p.audit(), p.bench(), p.demo(), p.openapi(), p.version()}},
 	} {

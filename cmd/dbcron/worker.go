@@ -55,8 +55,8 @@ share a queue. With --kind it does jobs of these kinds only, and leaves the othe
 that do them.
 
 The command finds the job's payload on stdin, byte for byte, and beside this one's
-environment DBCRON_JOB_ID, DBCRON_QUEUE, DBCRON_KIND, DBCRON_KEY (empty if it has
-none), DBCRON_GROUP, DBCRON_CALLBACK_OF (the group whose end it tells), DBCRON_ATTEMPT
+environment DBCRON_JOB_ID, DBCRON_QUEUE, DBCRON_KIND, DBCRON_KEY and DBCRON_TENANT (empty if
+it has none), DBCRON_GROUP, DBCRON_CALLBACK_OF (the group whose end it tells), DBCRON_ATTEMPT
 (from 1), DBCRON_MAX_ATTEMPTS and, if the job has one, TRACEPARENT. Its exit code says what becomes of the job:
 
     0      it is done

@@ -65,7 +65,7 @@ func (x *executor) doBatch(ctx context.Context, batch []*queue.Delivery) error {
 
 // batchVariables are about one job, so a batch's command does not get them.
 var batchVariables = []string{
-	"DBCRON_JOB_ID", "DBCRON_QUEUE", "DBCRON_KIND", "DBCRON_KEY", "DBCRON_GROUP",
+	"DBCRON_JOB_ID", "DBCRON_QUEUE", "DBCRON_KIND", "DBCRON_KEY", "DBCRON_TENANT", "DBCRON_GROUP",
 	"DBCRON_CALLBACK_OF", "DBCRON_ATTEMPT", "DBCRON_MAX_ATTEMPTS", "TRACEPARENT", "DBCRON_BATCH",
 }
 

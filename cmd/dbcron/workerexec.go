@@ -191,7 +191,7 @@ func (x *executor) environment(d *queue.Delivery) []string {
 	set := []string{
 		"DBCRON_JOB_ID=" + strconv.FormatInt(d.ID, 10), "DBCRON_QUEUE=" + d.Queue, "DBCRON_KIND=" + d.Kind, "DBCRON_KEY=" + d.Key,
 		"DBCRON_GROUP=" + wire.ID(d.Group), "DBCRON_CALLBACK_OF=" + wire.ID(d.Callback), "DBCRON_ATTEMPT=" +
-			strconv.Itoa(d.Attempt), "DBCRON_MAX_ATTEMPTS=", "TRACEPARENT=",
+			strconv.Itoa(d.Attempt), "DBCRON_TENANT=" + d.Tenant, "DBCRON_MAX_ATTEMPTS=", "TRACEPARENT=",
 	}
 	names := make([]string, len(set))
 	for i, of := range set {
@@ -199,12 +199,12 @@ func (x *executor) environment(d *queue.Delivery) []string {
 	}
 	env := x.inherited(names)
 	if limit := d.AttemptLimit(); limit > 0 {
-		set[7] += strconv.Itoa(d.AttemptLimit())
+		set[8] += strconv.Itoa(d.AttemptLimit())
 	}
 	if d.Trace == "" {
-		return append(env, set[:8]...)
+		return append(env, set[:9]...)
 	}
-	set[8] += d.Trace
+	set[9] += d.Trace
 	return append(env, set...)
 }
 

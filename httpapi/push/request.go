@@ -17,6 +17,7 @@ const (
 	headerQueue       = "Dbcron-Queue"
 	headerKind        = "Dbcron-Kind"
 	headerKey         = "Dbcron-Key"
+	headerTenant      = "Dbcron-Tenant"
 	headerAttempt     = "Dbcron-Attempt"
 	headerMaxAttempts = "Dbcron-Max-Attempts"
 	headerDeadline    = "Dbcron-Deadline"
@@ -54,6 +55,9 @@ func newRequest(ctx context.Context, e *Endpoint, to string, d *queue.Delivery, 
 	h.Set(headerDeadline, now.Add(limit).UTC().Format("2006-01-02T15:04:05.000Z"))
 	if d.Key != "" {
 		h.Set(headerKey, headerText(d.Key))
+	}
+	if d.Tenant != "" {
+		h.Set(headerTenant, headerText(d.Tenant))
 	}
 	if d.Trace != "" {
 		h.Set("traceparent", d.Trace)

@@ -40,6 +40,7 @@ type Job struct {
 	MaxAttempts int
 	Timeout     time.Duration
 	Trace       string
+	Tenant      string
 	Endpoint    string
 
 	ID        int64
@@ -76,7 +77,7 @@ type Progress struct {
 func jobOf(j *store.Job, queue string, state State) Job {
 	i := Job{
 		Queue: queue, Kind: j.Kind, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, Group: j.Group,
-		Priority: store.PriorityOf(j), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Endpoint: j.Endpoint,
+		Priority: store.PriorityOf(j), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant,
 		ID: j.ID, State: state, Enqueued: store.TimeOf(j.ID), Block: j.Divided, Callback: j.Callback,
 		Attempts: j.Attempt, Crashes: j.Crashes, Error: j.Error, Detail: j.Detail, Worker: j.Worker, PayloadBytes: len(j.Payload),
 	}

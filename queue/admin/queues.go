@@ -44,6 +44,10 @@ type Queue struct {
 	// later, for jobs enqueued from then on, and when the earlier jobs are done.
 	FIFO bool
 
+	// Fair gives the tenants that have jobs equal turns, or as many as their shares say, whatever the number of their
+	// jobs: see [Client.SetShare]. Workers apply a change within seconds.
+	Fair bool
+
 	// Notify says who is notified when it has dead letters or is behind, and when it recovers:
 	// mail addresses and URLs, separated by blanks or commas; "none": nobody; empty: the
 	// daemons' setting (dbcron serve --notify).

@@ -106,7 +106,7 @@ func isLike(i *admin.Job, like *queue.Job) bool {
 	same := func(got, want any) bool { return reflect.ValueOf(want).IsZero() || got == want }
 	switch {
 	case !same(i.Kind, like.Kind), !same(i.Key, like.Key), !same(i.Priority, like.Priority), !same(i.MaxAttempts, like.MaxAttempts),
-		!same(i.Timeout, like.Timeout), !same(i.Trace, like.Trace), !same(i.Unique, like.Unique), !same(i.Binary, like.Binary):
+		!same(i.Timeout, like.Timeout), !same(i.Trace, like.Trace), !same(i.Unique, like.Unique), !same(i.Tenant, like.Tenant), !same(i.Binary, like.Binary):
 		return false
 	case like.Delay > 0 && (i.State != admin.StateDelayed || (i.At.Sub(i.Enqueued)-like.Delay).Abs() > time.Second):
 		return false
@@ -163,7 +163,7 @@ func others(t testing.TB, c *queue.Client, all []admin.Job) string {
 func made(i *admin.Job) queue.Job {
 	return queue.Job{
 		Queue: i.Queue, Kind: i.Kind, Payload: i.Payload, Binary: i.Binary, Key: i.Key, Priority: i.Priority, MaxAttempts: i.MaxAttempts,
-		Timeout: i.Timeout, Trace: i.Trace,
+		Timeout: i.Timeout, Trace: i.Trace, Tenant: i.Tenant,
 	}
 }
 
@@ -182,6 +182,7 @@ func describe(j queue.Job) string {
 		{"max_attempts", j.MaxAttempts},
 		{"timeout", j.Timeout},
 		{"trace", j.Trace},
+		{"tenant", j.Tenant},
 	} {
 		if !reflect.ValueOf(f.value).IsZero() {
 			text += fmt.Sprintf(" %s %v", f.name, f.value)

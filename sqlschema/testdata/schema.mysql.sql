@@ -51,6 +51,7 @@ CREATE TABLE dbcron_job (
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
+  tenant varchar(200) DEFAULT NULL COMMENT 'Whose job it is, where a queue is shared fairly: see dbcron_queue.fair',
   PRIMARY KEY (queue_id,divided,priority,id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that are ready. A row is inserted, and deleted when the job is done; never updated';
 
@@ -91,6 +92,7 @@ CREATE TABLE dbcron_job_dead (
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
+  tenant varchar(200) DEFAULT NULL COMMENT 'Whose job it is, where a queue is shared fairly: see dbcron_queue.fair',
   PRIMARY KEY (queue_id,id,divided),
   KEY dbcron_job_dead_purge (purge_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that were given up';
@@ -120,6 +122,7 @@ CREATE TABLE dbcron_job_delayed (
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
+  tenant varchar(200) DEFAULT NULL COMMENT 'Whose job it is, where a queue is shared fairly: see dbcron_queue.fair',
   PRIMARY KEY (queue_id,divided,id),
   KEY dbcron_job_delayed_due (queue_id,divided,run_at,id),
   KEY dbcron_job_delayed_hold (queue_id,divided,hold_key),
@@ -153,6 +156,7 @@ CREATE TABLE dbcron_job_done (
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
+  tenant varchar(200) DEFAULT NULL COMMENT 'Whose job it is, where a queue is shared fairly: see dbcron_queue.fair',
   PRIMARY KEY (queue_id,id,divided),
   KEY dbcron_job_done_purge (purge_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that are done, of queues that keep them';
@@ -227,6 +231,7 @@ CREATE TABLE dbcron_job_running (
   unique_key varchar(200) DEFAULT NULL COMMENT 'What no other job of the queue may have meanwhile: see dbcron_job_unique',
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
+  tenant varchar(200) DEFAULT NULL COMMENT 'Whose job it is, where a queue is shared fairly: see dbcron_queue.fair',
   PRIMARY KEY (queue_id,divided,id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that have been running for longer than a second, or that may have ended their worker';
 
@@ -329,6 +334,7 @@ CREATE TABLE dbcron_queue (
   reason text NOT NULL DEFAULT '' COMMENT 'Why it is paused, and by whom',
   ordered varchar(3) NOT NULL DEFAULT 'no' COMMENT 'Whether it has had jobs with keys: yes or no',
   key_retry varchar(16) NOT NULL DEFAULT 'hold' COMMENT 'When a job of a key waits for its retry, the next ones of the key hold or pass',
+  fair varchar(3) NOT NULL DEFAULT 'no' COMMENT 'Whether the tenants of its jobs have equal turns, or those of dbcron_queue_share: yes or no',
   max_attempts int NOT NULL DEFAULT 10 COMMENT 'After so many failed attempts a job is dead',
   max_crashes int NOT NULL DEFAULT 3 COMMENT 'After so many workers died with a job it is dead',
   retry_delay varchar(32) NOT NULL DEFAULT '10s' COMMENT 'Before the second attempt; doubles with each further one',
@@ -349,7 +355,8 @@ CREATE TABLE dbcron_queue (
   UNIQUE KEY dbcron_queue_name (name),
   CONSTRAINT dbcron_queue_state CHECK (state in ('active','paused','deleted')),
   CONSTRAINT dbcron_queue_ordered CHECK (ordered in ('no','yes')),
-  CONSTRAINT dbcron_queue_key_retry CHECK (key_retry in ('hold','pass'))
+  CONSTRAINT dbcron_queue_key_retry CHECK (key_retry in ('hold','pass')),
+  CONSTRAINT dbcron_queue_fair CHECK (fair in ('no','yes'))
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The queues and what is set for each. Rows are made on first use and never removed';
 
 CREATE TABLE dbcron_queue_block (
@@ -393,6 +400,15 @@ CREATE TABLE dbcron_queue_permit (
   fence bigint NOT NULL DEFAULT 0 COMMENT 'Rises whenever it is taken',
   PRIMARY KEY (queue_id,kind,slot)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Permits to run a job that is limited: as many as the limit''s max_running, made when they are first needed';
+
+CREATE TABLE dbcron_queue_share (
+  queue_id int NOT NULL COMMENT 'The queue',
+  tenant varchar(200) NOT NULL COMMENT 'Of the jobs, compared by bytes',
+  weight int NOT NULL COMMENT 'How many turns it has while one without a row here has one',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
+  PRIMARY KEY (queue_id,tenant)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Tenants of fair queues that have more than one turn';
 
 CREATE TABLE dbcron_queue_worker (
   queue_id int NOT NULL COMMENT 'The queue',
@@ -493,6 +509,7 @@ CREATE TABLE dbcron_schedule (
   job_timeout varchar(32) NOT NULL DEFAULT '' COMMENT 'Of a job: how long an attempt may take; empty: the queue says',
   job_unique varchar(200) NOT NULL DEFAULT '' COMMENT 'Unique key of the job; while a job of the queue has it, slots are skipped; empty: none',
   job_unique_for varchar(32) NOT NULL DEFAULT '' COMMENT 'How long the job keeps its unique key at least, such as 24h; empty: until it has ended',
+  job_tenant varchar(200) NOT NULL DEFAULT '' COMMENT 'Of a job: whose it is, where its queue is shared fairly; empty: nobody''s',
   state varchar(16) NOT NULL DEFAULT 'active' COMMENT 'active, paused, ended (its end is past), or failed (see reason)' CHECK (state in ('active','paused','ended','failed')),
   reason text NOT NULL DEFAULT '' COMMENT 'Why it is paused or failed',
   due_at datetime(6) DEFAULT NULL COMMENT 'The next slot',

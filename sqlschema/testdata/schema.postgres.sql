@@ -51,6 +51,7 @@ CREATE TABLE dbcron_job (
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    tenant character varying(200) COLLATE "C" -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
     CONSTRAINT dbcron_job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that are ready. A row is inserted, and deleted when the job is done; never updated
 
@@ -91,6 +92,7 @@ CREATE TABLE dbcron_job_dead (
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    tenant character varying(200) COLLATE "C" -- As in dbcron_job
     CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id, divided)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that were given up
 CREATE INDEX dbcron_job_dead_purge ON public.dbcron_job_dead USING btree (purge_at);
@@ -120,6 +122,7 @@ CREATE TABLE dbcron_job_delayed (
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    tenant character varying(200) COLLATE "C" -- As in dbcron_job
     CONSTRAINT dbcron_job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs whose time has yet to come, and failed ones that wait for their retry
 CREATE INDEX dbcron_job_delayed_due ON public.dbcron_job_delayed USING btree (queue_id, divided, run_at, id);
@@ -153,6 +156,7 @@ CREATE TABLE dbcron_job_done (
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    tenant character varying(200) COLLATE "C" -- As in dbcron_job
     CONSTRAINT dbcron_job_done_key PRIMARY KEY (queue_id, id, divided)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that are done, of queues that keep them
 CREATE INDEX dbcron_job_done_purge ON public.dbcron_job_done USING btree (purge_at);
@@ -227,6 +231,7 @@ CREATE TABLE dbcron_job_running (
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    tenant character varying(200) COLLATE "C" -- As in dbcron_job
     CONSTRAINT dbcron_job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that have been running for longer than a second, or that may have ended their worker
 
@@ -331,6 +336,7 @@ CREATE TABLE dbcron_queue (
     reason text NOT NULL DEFAULT ''::text -- Why it is paused, and by whom
     ordered character varying(3) NOT NULL DEFAULT 'no'::character varying -- Whether it has had jobs with keys: yes or no
     key_retry character varying(16) NOT NULL DEFAULT 'hold'::character varying -- When a job of a key waits for its retry, the next ones of the key hold or pass
+    fair character varying(3) NOT NULL DEFAULT 'no'::character varying -- Whether the tenants of its jobs have equal turns, or those of dbcron_queue_share: yes or no
     max_attempts integer NOT NULL DEFAULT 10 -- After so many failed attempts a job is dead
     max_crashes integer NOT NULL DEFAULT 3 -- After so many workers died with a job it is dead
     retry_delay character varying(32) NOT NULL DEFAULT '10s'::character varying -- Before the second attempt; doubles with each further one
@@ -392,6 +398,15 @@ CREATE TABLE dbcron_queue_permit (
     fence bigint NOT NULL DEFAULT 0 -- Rises whenever it is taken
     CONSTRAINT dbcron_queue_permit_key PRIMARY KEY (queue_id, kind, slot)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- Permits to run a job that is limited: as many as the limit's max_running, made when they are first needed
+
+CREATE TABLE dbcron_queue_share (
+    queue_id integer NOT NULL -- The queue
+    tenant character varying(200) COLLATE "C" NOT NULL -- Of the jobs, compared by bytes
+    weight integer NOT NULL -- How many turns it has while one without a row here has one
+    insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
+    update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
+    CONSTRAINT dbcron_queue_share_key PRIMARY KEY (queue_id, tenant)
+); -- Tenants of fair queues that have more than one turn
 
 CREATE TABLE dbcron_queue_worker (
     queue_id integer NOT NULL -- The queue
@@ -493,6 +508,7 @@ CREATE TABLE dbcron_schedule (
     job_timeout character varying(32) NOT NULL DEFAULT ''::character varying -- Of a job: how long an attempt may take; empty: the queue says
     job_unique character varying(200) NOT NULL DEFAULT ''::character varying -- Unique key of the job; while a job of the queue has it, slots are skipped; empty: none
     job_unique_for character varying(32) NOT NULL DEFAULT ''::character varying -- How long the job keeps its unique key at least, such as 24h; empty: until it has ended
+    job_tenant character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Of a job: whose it is, where its queue is shared fairly; empty: nobody's
     state character varying(16) NOT NULL DEFAULT 'active'::character varying -- active, paused, ended (its end is past), or failed (see reason)
     reason text NOT NULL DEFAULT ''::text -- Why it is paused or failed
     due_at timestamp(6) with time zone -- The next slot

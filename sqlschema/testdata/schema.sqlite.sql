@@ -54,6 +54,7 @@ CREATE TABLE dbcron_job ( -- Jobs that are ready. A row is inserted, and deleted
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id     INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
     CONSTRAINT dbcron_job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITHOUT ROWID;
 
@@ -94,6 +95,7 @@ CREATE TABLE dbcron_job_dead ( -- Jobs that were given up
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id     INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
     CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id, divided)
 ) WITHOUT ROWID;
 
@@ -124,6 +126,7 @@ CREATE TABLE dbcron_job_delayed ( -- Jobs whose time has yet to come, and failed
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id     INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
     CONSTRAINT dbcron_job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITHOUT ROWID;
 
@@ -160,6 +163,7 @@ CREATE TABLE dbcron_job_done ( -- Jobs that are done, of queues that keep them
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id     INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
     CONSTRAINT dbcron_job_done_key PRIMARY KEY (queue_id, id, divided)
 ) WITHOUT ROWID;
 
@@ -239,6 +243,7 @@ CREATE TABLE dbcron_job_running ( -- Jobs that have been running for longer than
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
     group_id     INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
+    tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
     CONSTRAINT dbcron_job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITHOUT ROWID;
 
@@ -340,12 +345,14 @@ CREATE TRIGGER dbcron_queue_words_new BEFORE INSERT ON dbcron_queue BEGIN
     SELECT RAISE(ABORT, 'dbcron_queue: state is none of active, paused, deleted') WHERE NEW.state NOT IN ('active', 'paused', 'deleted');
     SELECT RAISE(ABORT, 'dbcron_queue: ordered is none of no, yes') WHERE NEW.ordered NOT IN ('no', 'yes');
     SELECT RAISE(ABORT, 'dbcron_queue: key_retry is none of hold, pass') WHERE NEW.key_retry NOT IN ('hold', 'pass');
+    SELECT RAISE(ABORT, 'dbcron_queue: fair is none of no, yes') WHERE NEW.fair NOT IN ('no', 'yes');
 END;
 
-CREATE TRIGGER dbcron_queue_words_set BEFORE UPDATE OF state, ordered, key_retry ON dbcron_queue BEGIN
+CREATE TRIGGER dbcron_queue_words_set BEFORE UPDATE OF state, ordered, key_retry, fair ON dbcron_queue BEGIN
     SELECT RAISE(ABORT, 'dbcron_queue: state is none of active, paused, deleted') WHERE NEW.state NOT IN ('active', 'paused', 'deleted');
     SELECT RAISE(ABORT, 'dbcron_queue: ordered is none of no, yes') WHERE NEW.ordered NOT IN ('no', 'yes');
     SELECT RAISE(ABORT, 'dbcron_queue: key_retry is none of hold, pass') WHERE NEW.key_retry NOT IN ('hold', 'pass');
+    SELECT RAISE(ABORT, 'dbcron_queue: fair is none of no, yes') WHERE NEW.fair NOT IN ('no', 'yes');
 END;
 
 CREATE TABLE dbcron_queue ( -- The queues and what is set for each. Rows are made on first use and never removed
@@ -355,6 +362,7 @@ CREATE TABLE dbcron_queue ( -- The queues and what is set for each. Rows are mad
     reason          TEXT NOT NULL DEFAULT '', -- Why it is paused, and by whom
     ordered         TEXT NOT NULL DEFAULT 'no', -- Whether it has had jobs with keys: yes or no
     key_retry       TEXT NOT NULL DEFAULT 'hold', -- When a job of a key waits for its retry, the next ones of the key hold or pass
+    fair            TEXT NOT NULL DEFAULT 'no', -- Whether the tenants of its jobs have equal turns, or those of dbcron_queue_share: yes or no
     max_attempts    INTEGER NOT NULL DEFAULT 10, -- After so many failed attempts a job is dead
     max_crashes     INTEGER NOT NULL DEFAULT 3, -- After so many workers died with a job it is dead
     retry_delay     TEXT NOT NULL DEFAULT '10s', -- Before the second attempt; doubles with each further one
@@ -414,6 +422,15 @@ CREATE TABLE dbcron_queue_permit ( -- Permits to run a job that is limited: as m
     lock_at  TEXT, -- When it was last taken
     fence    INTEGER NOT NULL DEFAULT 0, -- Rises whenever it is taken
     CONSTRAINT dbcron_queue_permit_key PRIMARY KEY (queue_id, kind, slot)
+) WITHOUT ROWID;
+
+CREATE TABLE dbcron_queue_share ( -- Tenants of fair queues that have more than one turn
+    queue_id    INTEGER NOT NULL, -- The queue
+    tenant      TEXT NOT NULL, -- Of the jobs, compared by bytes
+    weight      INTEGER NOT NULL, -- How many turns it has while one without a row here has one
+    insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
+    update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
+    CONSTRAINT dbcron_queue_share_key PRIMARY KEY (queue_id, tenant)
 ) WITHOUT ROWID;
 
 CREATE TABLE dbcron_queue_worker ( -- Which processes work on which queue, to share its blocks
@@ -537,6 +554,7 @@ CREATE TABLE dbcron_schedule ( -- What runs when. A row with next_exec NULL and 
     job_timeout      TEXT NOT NULL DEFAULT '', -- Of a job: how long an attempt may take; empty: the queue says
     job_unique       TEXT NOT NULL DEFAULT '', -- Unique key of the job; while a job of the queue has it, slots are skipped; empty: none
     job_unique_for   TEXT NOT NULL DEFAULT '', -- How long the job keeps its unique key at least, such as 24h; empty: until it has ended
+    job_tenant       TEXT NOT NULL DEFAULT '', -- Of a job: whose it is, where its queue is shared fairly; empty: nobody's
     state            TEXT NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'paused', 'ended', 'failed')), -- active, paused, ended (its end is past), or failed (see reason)
     reason           TEXT NOT NULL DEFAULT '', -- Why it is paused or failed
     due_at           TEXT, -- The next slot

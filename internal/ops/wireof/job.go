@@ -28,7 +28,7 @@ func Job(i *admin.Job) wire.Job {
 		ID: wire.ID(i.ID), Queue: i.Queue, State: string(i.State), Kind: i.Kind, Key: i.Key, Priority: wire.PriorityName(i.Priority),
 		Enqueued: wire.At(i.Enqueued), At: wire.At(i.At), Started: wire.At(i.Started), Discarded: i.Discarded, Cancelled: i.Cancelled,
 		Attempts: i.Attempts, Crashes: i.Crashes, MaxAttempts: i.MaxAttempts, Timeout: wire.GivenDuration(i.Timeout),
-		Unique: i.Unique, Group: wire.ID(i.Group), CallbackOf: wire.ID(i.Callback), Trace: i.Trace, Endpoint: i.Endpoint,
+		Unique: i.Unique, Group: wire.ID(i.Group), CallbackOf: wire.ID(i.Callback), Trace: i.Trace, Endpoint: i.Endpoint, Tenant: i.Tenant,
 		Progress: progress(&i.Progress), Worker: i.Worker, Block: i.Block, Error: text(i.Error), Detail: text(i.Detail), PayloadBytes: i.PayloadBytes,
 	}
 	if i.Refused != nil {
@@ -81,7 +81,7 @@ func Delivery(d *queue.Delivery) wire.Delivery {
 	w := wire.Delivery{
 		ID: wire.ID(d.ID), Queue: d.Queue, Kind: d.Kind, Key: d.Key, Priority: wire.PriorityName(d.Priority),
 		Attempt: d.Attempt, MaxAttempts: d.AttemptLimit(), Crashes: d.Crashes, Enqueued: wire.At(d.Enqueued()),
-		Group: wire.ID(d.Group), CallbackOf: wire.ID(d.Callback), Trace: d.Trace,
+		Group: wire.ID(d.Group), CallbackOf: wire.ID(d.Callback), Trace: d.Trace, Tenant: d.Tenant,
 	}
 	w.Payload, w.Binary = ifJSON(d.Payload, d.Binary)
 	return w

@@ -83,7 +83,8 @@ func (b *Block) sized(a Allowance) {
 // HasRoom reports whether to read more startable jobs. Jobs that wait for others of their keys do
 // not count, because the job that they wait for may be still unread.
 func (b *Block) HasRoom() bool {
-	return b.Count == 0 || b.Count < b.AtOnce()/2 && b.terms.Held <= b.terms.Size/2
+	n := b.Count - b.fair.picked // those do not keep the block from being read
+	return n == 0 || n < b.AtOnce()/2 && b.terms.Held <= b.terms.Size/2
 }
 
 // Crowded reports that so many jobs wait for others of their keys that no more such jobs are

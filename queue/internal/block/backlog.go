@@ -154,6 +154,7 @@ func (b *Block) skips(j *Job, r Read) bool {
 // skip records that a job stays in its table.
 func (b *Block) skip(j *Job) {
 	delete(b.seen, j.ID)
+	b.goes(j)
 	b.Unweigh(j)
 	b.Reads.Pass(j.Priority, j.ID)
 }

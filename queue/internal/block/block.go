@@ -72,6 +72,7 @@ type Block struct {
 	stock
 	backlog
 	Owed
+	fair fairness
 
 	Reads    Reads           // plans reads of ready jobs
 	Dues     Dues            // plans reads of delayed jobs
@@ -102,8 +103,11 @@ type stock struct {
 	doubted   []*Job                   // may have ended the previous worker: they wait for their trials
 	Suspect   int                      // how many of its jobs may have done that; see queue/runner_suspect.go
 	Since     int64                    // in µs: only older ones may
-	Count     int                      // in ready, unloaded, or under suspicion: read and not started
-	Active    int                      // started and not finished
+
+	SuspectAhead int // how many of those that are picked may have done that
+
+	Count  int // in ready, unloaded, or under suspicion: read and not started
+	Active int // started and not finished
 }
 
 // A list holds jobs that may start, or wait to, ordered by their places.
@@ -135,8 +139,13 @@ func (b *Block) Add(j *Job) bool {
 // makeStartable makes a job startable, unless it must be checked out first.
 func (b *Block) makeStartable(j *Job) {
 	b.Count++
-	if b.Suspect > 0 && j.From != store.AmongRunning && store.TimeOf(j.ID).UnixMicro() <= b.Since {
-		b.Suspect--
+	b.comes(j)
+	suspect := &b.Suspect
+	if j.Picked {
+		suspect = &b.SuspectAhead
+	}
+	if *suspect > 0 && j.From != store.AmongRunning && store.TimeOf(j.ID).UnixMicro() <= b.Since {
+		*suspect--
 		b.doubt(j)
 		return
 	}
@@ -145,6 +154,7 @@ func (b *Block) makeStartable(j *Job) {
 
 // makeReady makes a job that counts already startable, unless this worker does not handle its kind.
 func (b *Block) makeReady(j *Job) {
+	b.turn(j)
 	if g := b.host.Stranger(j.Kind); g != nil {
 		b.Count--
 		b.setAside(g, j)
@@ -181,6 +191,7 @@ func (b *Block) Try(rank int) *Job {
 	}
 	j := b.doubted[0]
 	b.doubted = b.doubted[1:]
+	b.goes(j)
 	return j
 }
 
@@ -204,6 +215,7 @@ func (b *Block) Pop() *Job {
 			}
 		}
 		if j != nil {
+			b.hasCome(j)
 			b.Engage(j)
 			return j
 		}
@@ -220,6 +232,7 @@ func more(l *list, priority int) bool {
 // Engage has a job begin that was taken out of the lists.
 func (b *Block) Engage(j *Job) {
 	j.Phase = PhaseRunning
+	b.goes(j)
 	b.Unweigh(j)
 	if j.From != store.AmongRunning {
 		b.Active++
@@ -242,6 +255,7 @@ func (b *Block) fromAside(priority int) *Job {
 					return j
 				}
 				b.Count++
+				b.comes(j)
 				b.unloaded = append(b.unloaded, j)
 			}
 		}
@@ -257,6 +271,8 @@ func (b *Block) setAside(g *limit.Limiter, j *Job) {
 		b.aside[g] = &list{}
 	}
 	b.aside[g].Put(j.Place(), j)
+	b.giveBack(j)
+	b.goes(j)
 	b.host.Held(j)
 	b.shed(j)
 	if b.terms.PerCaller && !b.Serving { // a caller that asks for other kinds waits for what is behind
@@ -404,6 +420,8 @@ func (b *Block) remove(j *Job) {
 	if l := b.keyQueues[j.Line]; j.Line != "" && l != nil {
 		l.Remove(j)
 	}
+	b.giveBack(j)
+	b.goes(j)
 	j.Phase = PhaseEnded
 	b.forget = append(b.forget, j.ID)
 	b.ReleaseIfHeld(j.Line, j.ID)
@@ -411,7 +429,13 @@ func (b *Block) remove(j *Job) {
 
 // Drop forgets all jobs of a block that is gone. What is owed stays.
 func (b *Block) Drop() {
-	b.stock = stock{seen: b.seen, keyQueues: map[string]*keyQueue{}, Since: b.Since, Suspect: b.Suspect, Active: b.Active}
+	for j := range b.Unstarted() {
+		b.giveBack(j)
+	}
+	b.stock = stock{
+		seen: b.seen, keyQueues: map[string]*keyQueue{}, Since: b.Since, Suspect: b.Suspect, SuspectAhead: b.SuspectAhead, Active: b.Active,
+	}
+	b.fair = fairness{turns: b.fair.turns}
 	b.Missed = nil
 	b.Lighten()
 }

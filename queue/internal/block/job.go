@@ -1,6 +1,8 @@
 package block
 
 import (
+	"cmp"
+
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -12,6 +14,7 @@ type Job struct {
 	Line     string // the sequence in which it runs: its key, or one for the whole block; "": none
 	Order    int64  // its order among the jobs that may start, and among those of its line
 	RunAt    int64  // in µs; of a delayed job
+	Tenant   string // whose it is, in a fair queue
 	Of       any    // what the worker has of it
 
 	From  store.JobTable
@@ -19,6 +22,10 @@ type Job struct {
 	Row   RowWork
 	Tx    TxWork
 	Tried bool // it is on trial: it does not make way for others
+
+	Turn   int64   // its turn, in a fair queue; 0: it has none yet
+	Picked bool    // it was picked ahead of others, and has not begun
+	guest  *tenant // where it counts as one that may start; nil: nowhere
 
 	Size     int  // of what it carries: payload and last snapshot
 	Unloaded bool // that was left in the table
@@ -74,7 +81,7 @@ func (j *Job) InPlace() bool {
 }
 
 // Place returns the job's position among those that may start.
-func (j *Job) Place() Place { return Place{Priority: j.Priority, Order: j.Order} }
+func (j *Job) Place() Place { return Place{Priority: j.Priority, Order: cmp.Or(j.Turn, j.Order)} }
 
 // Due returns its place among the delayed ones.
 func (j *Job) Due() Due { return Due{At: j.RunAt, ID: j.ID} }

@@ -43,6 +43,8 @@ type Plan struct {
 	Due     DueRead
 	Batch   int       // the batch size to write to the block's row; 0: no change
 	Room    Allowance // payload bytes that may be kept
+	Look    *Look     // which tenants have jobs that are not read soon; nil: nobody asks
+	Pick    *Pick     // jobs of theirs to read; nil: none
 	Loads   []*Job    // jobs whose payloads to read
 	Waits   []*Job    // jobs to check for existence
 }
@@ -77,6 +79,7 @@ func (b *Block) Plan(now Now) *Plan {
 		p.Delayed = true
 		p.Due = b.Dues.Plan(now.At, now.DuesUpto(), b.AtOnce(), len(b.seen), p.Read.Whole, b.Keyed)
 	}
+	b.planAhead(p, now)
 	p.Room = b.terms.Allow()
 	p.Loads = b.toLoad(p.Room.left)
 	for _, j := range p.Loads {
@@ -171,6 +174,9 @@ func (b *Block) Wants(now Now) bool {
 	if b.Loads() {
 		return true
 	}
+	if b.wantsAhead(now.At) {
+		return true
+	}
 	if !b.Open() || !b.HasRoom() {
 		return false
 	}
@@ -226,6 +232,8 @@ type Found struct {
 	Ripe   []*Job  // the due jobs read
 	Rows   int     // their number, and the last of them
 	Last   Due
+	Sights []Sight        // of Plan.Look
+	Picked []*Job         // the jobs of Plan.Pick
 	There  map[int64]bool // those of Plan.Waits that exist; nil: nobody has looked
 	Loaded map[int64]bool // those of Plan.Loads whose payloads were read; nil: no payloads were
 }
@@ -274,6 +282,7 @@ func (b *Block) Take(p *Plan, f *Found, at instant.Instant, took time.Duration) 
 			b.takeOne(j, p.Read, &t)
 		}
 	}
+	b.takeAhead(p, f, at, took, &t)
 	b.Settle()
 	b.Reads.Shaken = b.Reads.Shaken || took > Window // only for speed: whom the same stall has kept from committing in time is found at once
 	if p.Reads {

@@ -26,6 +26,7 @@ type Job struct {
 	Group       int64 // the group that waits for it
 	Callback    int64 // the group whose callback it is
 	Endpoint    string
+	Tenant      string
 
 	RunAt   int64 // µs since 1970, like the other times; when writing, 0 means ready
 	Started int64
@@ -141,6 +142,10 @@ var body = []bodyColumn{
 	{
 		column{"endpoint", func(r *Reader, row *sqlrun.Row, at int) { r.job.Endpoint = text(row, at) }},
 		"endpoint text", rare, func(j *Job) any { return orNull(j.Endpoint) },
+	},
+	{
+		column{"tenant", func(r *Reader, row *sqlrun.Row, at int) { r.job.Tenant = text(row, at) }},
+		"tenant text", rare, func(j *Job) any { return orNull(j.Tenant) },
 	},
 }
 

@@ -33,6 +33,7 @@ type Settings struct {
 	PollMin       time.Duration
 	PollMax       time.Duration
 	FIFO          bool
+	Fair          bool
 	Notify        string
 	Blocks        int
 }
@@ -43,6 +44,7 @@ type Queue struct {
 	ID          int
 	Ordered     bool            // it has ordering keys
 	Generations []Generation    // of its blocks, in order
+	Shares      map[string]int  // of its tenants, as workers of a fair queue read them
 	At          instant.Instant // when it was read
 }
 
@@ -67,6 +69,8 @@ var Table = setting.Definite(
 		"hold", "While a job waits for its next attempt, the later jobs of its key wait, too (hold), or are done (pass)."),
 	setting.Of("fifo", setting.Bool(), func(q *Settings) *bool { return &q.FIFO },
 		"false", "Whether jobs are done one after the other, in the order in which they were enqueued.").Elsewhere(), // a column of its blocks
+	setting.Of("fair", setting.Bool(), func(q *Settings) *bool { return &q.Fair },
+		"false", "Whether the tenants that have jobs have equal turns, or as many as their shares say."),
 	setting.Of("max_attempts", setting.Number(maxNumber), func(q *Settings) *int { return &q.MaxAttempts },
 		"10", "A job is dead after this many failed attempts."),
 	setting.Of("max_crashes", setting.Number(maxNumber), func(q *Settings) *int { return &q.MaxCrashes },
@@ -166,6 +170,8 @@ func (q *Settings) Check() error {
 	switch {
 	case q.RetryMaxDelay < q.RetryDelay:
 		return Invalid("retry_max_delay", "%v is less than the retry_delay of %v", q.RetryMaxDelay, q.RetryDelay)
+	case q.FIFO && q.Fair:
+		return Invalid("fair", "the queue is FIFO: its jobs are done in the order in which they are enqueued, whosever they are")
 	case q.PollMax < q.PollMin:
 		return Invalid("poll_max", "%v is less than the poll_min of %v", q.PollMax, q.PollMin)
 	}

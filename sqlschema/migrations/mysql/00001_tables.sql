@@ -51,6 +51,7 @@ CREATE TABLE IF NOT EXISTS {prefix}schedule (
     job_timeout      VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'Of a job: how long an attempt may take; empty: the queue says',
     job_unique       VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'Unique key of the job; while a job of the queue has it, slots are skipped; empty: none',
     job_unique_for   VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'How long the job keeps its unique key at least, such as 24h; empty: until it has ended',
+    job_tenant       VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'Of a job: whose it is, where its queue is shared fairly; empty: nobody''s',
     state            VARCHAR(16) NOT NULL DEFAULT 'active' COMMENT 'active, paused, ended (its end is past), or failed (see reason)' CHECK (state IN ('active', 'paused', 'ended', 'failed')),
     reason           TEXT NOT NULL DEFAULT ('') COMMENT 'Why it is paused or failed',
     due_at           DATETIME(6) COMMENT 'The next slot',
@@ -187,6 +188,7 @@ CREATE TABLE IF NOT EXISTS {prefix}queue (
     reason          TEXT NOT NULL DEFAULT ('') COMMENT 'Why it is paused, and by whom',
     ordered         VARCHAR(3) NOT NULL DEFAULT 'no' COMMENT 'Whether it has had jobs with keys: yes or no',
     key_retry       VARCHAR(16) NOT NULL DEFAULT 'hold' COMMENT 'When a job of a key waits for its retry, the next ones of the key hold or pass',
+    fair            VARCHAR(3) NOT NULL DEFAULT 'no' COMMENT 'Whether the tenants of its jobs have equal turns, or those of {prefix}queue_share: yes or no',
     max_attempts    INT NOT NULL DEFAULT 10 COMMENT 'After so many failed attempts a job is dead',
     max_crashes     INT NOT NULL DEFAULT 3 COMMENT 'After so many workers died with a job it is dead',
     retry_delay     VARCHAR(32) NOT NULL DEFAULT '10s' COMMENT 'Before the second attempt; doubles with each further one',
@@ -208,7 +210,8 @@ CREATE TABLE IF NOT EXISTS {prefix}queue (
     -- Words that nobody knows are refused when they are written, and not when a program reads them.
     CONSTRAINT {name}queue_state CHECK (state IN ('active', 'paused', 'deleted')),
     CONSTRAINT {name}queue_ordered CHECK (ordered IN ('no', 'yes')),
-    CONSTRAINT {name}queue_key_retry CHECK (key_retry IN ('hold', 'pass'))
+    CONSTRAINT {name}queue_key_retry CHECK (key_retry IN ('hold', 'pass')),
+    CONSTRAINT {name}queue_fair CHECK (fair IN ('no', 'yes'))
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'The queues and what is set for each. Rows are made on first use and never removed';
 
@@ -237,6 +240,16 @@ CREATE TABLE IF NOT EXISTS {prefix}queue_worker (
     PRIMARY KEY (queue_id, node)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'Which processes work on which queue, to share its blocks';
+
+CREATE TABLE IF NOT EXISTS {prefix}queue_share (
+    queue_id    INT NOT NULL COMMENT 'The queue',
+    tenant      VARCHAR(200) NOT NULL COMMENT 'Of the jobs, compared by bytes',
+    weight      INT NOT NULL COMMENT 'How many turns it has while one without a row here has one',
+    insert_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
+    update_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
+    PRIMARY KEY (queue_id, tenant)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'Tenants of fair queues that have more than one turn';
 
 CREATE TABLE IF NOT EXISTS {prefix}queue_limit (
     queue_id      INT NOT NULL COMMENT 'The queue',
@@ -325,6 +338,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job (
     unique_key   VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
     group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
+    tenant       VARCHAR(200) COMMENT 'Whose job it is, where a queue is shared fairly: see {prefix}queue.fair',
     PRIMARY KEY (queue_id, divided, priority, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'Jobs that are ready. A row is inserted, and deleted when the job is done; never updated';
@@ -354,6 +368,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job_delayed (
     unique_key   VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
     group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
+    tenant       VARCHAR(200) COMMENT 'Whose job it is, where a queue is shared fairly: see {prefix}queue.fair',
     PRIMARY KEY (queue_id, divided, id),
     KEY {name}job_delayed_due (queue_id, divided, run_at, id),
     KEY {name}job_delayed_hold (queue_id, divided, hold_key),
@@ -389,6 +404,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job_running (
     unique_key   VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
     group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
+    tenant       VARCHAR(200) COMMENT 'Whose job it is, where a queue is shared fairly: see {prefix}queue.fair',
     PRIMARY KEY (queue_id, divided, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'Jobs that have been running for longer than a second, or that may have ended their worker';
@@ -419,6 +435,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job_dead (
     unique_key   VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
     group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
+    tenant       VARCHAR(200) COMMENT 'Whose job it is, where a queue is shared fairly: see {prefix}queue.fair',
     PRIMARY KEY (queue_id, id, divided),
     KEY {name}job_dead_purge (purge_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
@@ -451,6 +468,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job_done (
     unique_key   VARCHAR(200) COMMENT 'What no other job of the queue may have meanwhile: see {prefix}job_unique',
     group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
+    tenant       VARCHAR(200) COMMENT 'Whose job it is, where a queue is shared fairly: see {prefix}queue.fair',
     PRIMARY KEY (queue_id, id, divided),
     KEY {name}job_done_purge (purge_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
@@ -640,6 +658,7 @@ DROP TABLE IF EXISTS {prefix}topic_queue;
 DROP TABLE IF EXISTS {prefix}route;
 DROP TABLE IF EXISTS {prefix}queue_permit;
 DROP TABLE IF EXISTS {prefix}queue_limit;
+DROP TABLE IF EXISTS {prefix}queue_share;
 DROP TABLE IF EXISTS {prefix}queue_worker;
 DROP TABLE IF EXISTS {prefix}queue_block;
 DROP TABLE IF EXISTS {prefix}queue;

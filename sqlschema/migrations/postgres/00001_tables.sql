@@ -50,6 +50,7 @@ CREATE TABLE {prefix}schedule (
     job_timeout      VARCHAR(32) NOT NULL DEFAULT '',
     job_unique       VARCHAR(200) NOT NULL DEFAULT '',
     job_unique_for   VARCHAR(32) NOT NULL DEFAULT '',
+    job_tenant       VARCHAR(200) COLLATE "C" NOT NULL DEFAULT '',
     state            VARCHAR(16) NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'paused', 'ended', 'failed')),
     reason           TEXT NOT NULL DEFAULT '',
     due_at           TIMESTAMPTZ(6),
@@ -119,6 +120,7 @@ COMMENT ON COLUMN {prefix}schedule.job_max_attempts IS 'Of a job: after so many 
 COMMENT ON COLUMN {prefix}schedule.job_timeout IS 'Of a job: how long an attempt may take; empty: the queue says';
 COMMENT ON COLUMN {prefix}schedule.job_unique IS 'Unique key of the job; while a job of the queue has it, slots are skipped; empty: none';
 COMMENT ON COLUMN {prefix}schedule.job_unique_for IS 'How long the job keeps its unique key at least, such as 24h; empty: until it has ended';
+COMMENT ON COLUMN {prefix}schedule.job_tenant IS 'Of a job: whose it is, where its queue is shared fairly; empty: nobody''s';
 COMMENT ON COLUMN {prefix}schedule.state IS 'active, paused, ended (its end is past), or failed (see reason)';
 COMMENT ON COLUMN {prefix}schedule.reason IS 'Why it is paused or failed';
 COMMENT ON COLUMN {prefix}schedule.due_at IS 'The next slot';
@@ -295,6 +297,7 @@ CREATE TABLE {prefix}queue (
     reason          TEXT NOT NULL DEFAULT '',
     ordered         VARCHAR(3) NOT NULL DEFAULT 'no',
     key_retry       VARCHAR(16) NOT NULL DEFAULT 'hold',
+    fair            VARCHAR(3) NOT NULL DEFAULT 'no',
     max_attempts    INT NOT NULL DEFAULT 10,
     max_crashes     INT NOT NULL DEFAULT 3,
     retry_delay     VARCHAR(32) NOT NULL DEFAULT '10s',
@@ -321,6 +324,7 @@ COMMENT ON COLUMN {prefix}queue.state IS 'active, paused (jobs are taken, and wa
 COMMENT ON COLUMN {prefix}queue.reason IS 'Why it is paused, and by whom';
 COMMENT ON COLUMN {prefix}queue.ordered IS 'Whether it has had jobs with keys: yes or no';
 COMMENT ON COLUMN {prefix}queue.key_retry IS 'When a job of a key waits for its retry, the next ones of the key hold or pass';
+COMMENT ON COLUMN {prefix}queue.fair IS 'Whether the tenants of its jobs have equal turns, or those of {prefix}queue_share: yes or no';
 COMMENT ON COLUMN {prefix}queue.max_attempts IS 'After so many failed attempts a job is dead';
 COMMENT ON COLUMN {prefix}queue.max_crashes IS 'After so many workers died with a job it is dead';
 COMMENT ON COLUMN {prefix}queue.retry_delay IS 'Before the second attempt; doubles with each further one';
@@ -379,6 +383,21 @@ COMMENT ON COLUMN {prefix}queue_worker.queue_id IS 'The queue';
 COMMENT ON COLUMN {prefix}queue_worker.node IS 'The process';
 COMMENT ON COLUMN {prefix}queue_worker.kinds IS 'The kinds of jobs that it handles, as a JSON array; NULL: all';
 COMMENT ON COLUMN {prefix}queue_worker.busy IS '0: it takes blocks. 1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks. 3: its handlers wait for connections of their pool; it leaves blocks to others, as with 1';
+
+CREATE TABLE {prefix}queue_share (
+    queue_id    INT NOT NULL,
+    tenant      VARCHAR(200) COLLATE "C" NOT NULL,
+    weight      INT NOT NULL,
+    insert_time TIMESTAMPTZ(6) NOT NULL DEFAULT statement_timestamp(),
+    update_time TIMESTAMPTZ(6) NOT NULL DEFAULT statement_timestamp(),
+    CONSTRAINT {name}queue_share_key PRIMARY KEY (queue_id, tenant)
+);
+COMMENT ON TABLE {prefix}queue_share IS 'Tenants of fair queues that have more than one turn';
+COMMENT ON COLUMN {prefix}queue_share.queue_id IS 'The queue';
+COMMENT ON COLUMN {prefix}queue_share.tenant IS 'Of the jobs, compared by bytes';
+COMMENT ON COLUMN {prefix}queue_share.weight IS 'How many turns it has while one without a row here has one';
+COMMENT ON COLUMN {prefix}queue_share.insert_time IS 'When the row was made';
+COMMENT ON COLUMN {prefix}queue_share.update_time IS 'When the row last changed';
 
 CREATE TABLE {prefix}queue_limit (
     queue_id      INT NOT NULL,
@@ -504,6 +523,7 @@ CREATE TABLE {prefix}job (
     unique_key   VARCHAR(200) COLLATE "C",
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
+    tenant       VARCHAR(200) COLLATE "C",
     CONSTRAINT {name}job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE {prefix}job IS 'Jobs that are ready. A row is inserted, and deleted when the job is done; never updated';
@@ -521,6 +541,7 @@ COMMENT ON COLUMN {prefix}job.trace IS 'The trace that the job belongs to, a W3C
 COMMENT ON COLUMN {prefix}job.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
 COMMENT ON COLUMN {prefix}job.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
+COMMENT ON COLUMN {prefix}job.tenant IS 'Whose job it is, where a queue is shared fairly: see {prefix}queue.fair';
 
 CREATE TABLE {prefix}job_delayed (
     queue_id     INT NOT NULL,
@@ -547,6 +568,7 @@ CREATE TABLE {prefix}job_delayed (
     unique_key   VARCHAR(200) COLLATE "C",
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
+    tenant       VARCHAR(200) COLLATE "C",
     CONSTRAINT {name}job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX {name}job_delayed_due ON {prefix}job_delayed (queue_id, divided, run_at, id);
@@ -577,6 +599,7 @@ COMMENT ON COLUMN {prefix}job_delayed.trace IS 'The trace that the job belongs t
 COMMENT ON COLUMN {prefix}job_delayed.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
 COMMENT ON COLUMN {prefix}job_delayed.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job_delayed.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
+COMMENT ON COLUMN {prefix}job_delayed.tenant IS 'As in {prefix}job';
 
 CREATE TABLE {prefix}job_running (
     queue_id     INT NOT NULL,
@@ -606,6 +629,7 @@ CREATE TABLE {prefix}job_running (
     unique_key   VARCHAR(200) COLLATE "C",
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
+    tenant       VARCHAR(200) COLLATE "C",
     CONSTRAINT {name}job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE {prefix}job_running IS 'Jobs that have been running for longer than a second, or that may have ended their worker';
@@ -636,6 +660,7 @@ COMMENT ON COLUMN {prefix}job_running.trace IS 'The trace that the job belongs t
 COMMENT ON COLUMN {prefix}job_running.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
 COMMENT ON COLUMN {prefix}job_running.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job_running.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
+COMMENT ON COLUMN {prefix}job_running.tenant IS 'As in {prefix}job';
 
 -- Two processes can draw one id for two jobs, which are in different blocks then: in one block the key of {prefix}job
 -- keeps the second out. So the block is part of the keys of dead and done jobs, too.
@@ -663,6 +688,7 @@ CREATE TABLE {prefix}job_dead (
     unique_key   VARCHAR(200) COLLATE "C",
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
+    tenant       VARCHAR(200) COLLATE "C",
     CONSTRAINT {name}job_dead_key PRIMARY KEY (queue_id, id, divided)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX {name}job_dead_purge ON {prefix}job_dead (purge_at);
@@ -690,6 +716,7 @@ COMMENT ON COLUMN {prefix}job_dead.trace IS 'The trace that the job belongs to, 
 COMMENT ON COLUMN {prefix}job_dead.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
 COMMENT ON COLUMN {prefix}job_dead.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job_dead.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
+COMMENT ON COLUMN {prefix}job_dead.tenant IS 'As in {prefix}job';
 
 CREATE TABLE {prefix}job_done (
     queue_id     INT NOT NULL,
@@ -718,6 +745,7 @@ CREATE TABLE {prefix}job_done (
     unique_key   VARCHAR(200) COLLATE "C",
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
+    tenant       VARCHAR(200) COLLATE "C",
     CONSTRAINT {name}job_done_key PRIMARY KEY (queue_id, id, divided)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX {name}job_done_purge ON {prefix}job_done (purge_at);
@@ -748,6 +776,7 @@ COMMENT ON COLUMN {prefix}job_done.trace IS 'The trace that the job belongs to, 
 COMMENT ON COLUMN {prefix}job_done.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
 COMMENT ON COLUMN {prefix}job_done.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job_done.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
+COMMENT ON COLUMN {prefix}job_done.tenant IS 'As in {prefix}job';
 
 CREATE TABLE {prefix}job_refused (
     queue_id INT NOT NULL,
@@ -1024,6 +1053,7 @@ DROP TABLE {prefix}topic_queue;
 DROP TABLE {prefix}route;
 DROP TABLE {prefix}queue_permit;
 DROP TABLE {prefix}queue_limit;
+DROP TABLE {prefix}queue_share;
 DROP TABLE {prefix}queue_worker;
 DROP TABLE {prefix}queue_block;
 DROP TABLE {prefix}queue;

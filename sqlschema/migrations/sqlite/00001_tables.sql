@@ -50,6 +50,7 @@ CREATE TABLE {prefix}schedule ( -- What runs when. A row with next_exec NULL and
     job_timeout      TEXT NOT NULL DEFAULT '', -- Of a job: how long an attempt may take; empty: the queue says
     job_unique       TEXT NOT NULL DEFAULT '', -- Unique key of the job; while a job of the queue has it, slots are skipped; empty: none
     job_unique_for   TEXT NOT NULL DEFAULT '', -- How long the job keeps its unique key at least, such as 24h; empty: until it has ended
+    job_tenant       TEXT NOT NULL DEFAULT '', -- Of a job: whose it is, where its queue is shared fairly; empty: nobody's
     state            TEXT NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'paused', 'ended', 'failed')), -- active, paused, ended (its end is past), or failed (see reason)
     reason           TEXT NOT NULL DEFAULT '', -- Why it is paused or failed
     due_at           TEXT, -- The next slot
@@ -173,6 +174,7 @@ CREATE TABLE {prefix}queue ( -- The queues and what is set for each. Rows are ma
     reason          TEXT NOT NULL DEFAULT '', -- Why it is paused, and by whom
     ordered         TEXT NOT NULL DEFAULT 'no', -- Whether it has had jobs with keys: yes or no
     key_retry       TEXT NOT NULL DEFAULT 'hold', -- When a job of a key waits for its retry, the next ones of the key hold or pass
+    fair            TEXT NOT NULL DEFAULT 'no', -- Whether the tenants of its jobs have equal turns, or those of {prefix}queue_share: yes or no
     max_attempts    INTEGER NOT NULL DEFAULT 10, -- After so many failed attempts a job is dead
     max_crashes     INTEGER NOT NULL DEFAULT 3, -- After so many workers died with a job it is dead
     retry_delay     TEXT NOT NULL DEFAULT '10s', -- Before the second attempt; doubles with each further one
@@ -214,6 +216,15 @@ CREATE TABLE {prefix}queue_worker ( -- Which processes work on which queue, to s
     kinds    TEXT, -- The kinds of jobs that it handles, as a JSON array; NULL: all
     busy     INTEGER NOT NULL DEFAULT 0, -- 0: it takes blocks. 1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks. 3: its handlers wait for connections of their pool; it leaves blocks to others, as with 1
     CONSTRAINT {name}queue_worker_key PRIMARY KEY (queue_id, node)
+) WITHOUT ROWID;
+
+CREATE TABLE {prefix}queue_share ( -- Tenants of fair queues that have more than one turn
+    queue_id    INTEGER NOT NULL, -- The queue
+    tenant      TEXT NOT NULL, -- Of the jobs, compared by bytes
+    weight      INTEGER NOT NULL, -- How many turns it has while one without a row here has one
+    insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
+    update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
+    CONSTRAINT {name}queue_share_key PRIMARY KEY (queue_id, tenant)
 ) WITHOUT ROWID;
 
 CREATE TABLE {prefix}queue_limit ( -- How many jobs may run at a time, and begin in a time, over all workers
@@ -296,6 +307,7 @@ CREATE TABLE {prefix}job ( -- Jobs that are ready. A row is inserted, and delete
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
+    tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
     CONSTRAINT {name}job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITHOUT ROWID;
 
@@ -324,6 +336,7 @@ CREATE TABLE {prefix}job_delayed ( -- Jobs whose time has yet to come, and faile
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
+    tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
     CONSTRAINT {name}job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITHOUT ROWID;
 CREATE INDEX {name}job_delayed_due ON {prefix}job_delayed (queue_id, divided, run_at, id);
@@ -358,6 +371,7 @@ CREATE TABLE {prefix}job_running ( -- Jobs that have been running for longer tha
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
+    tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
     CONSTRAINT {name}job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITHOUT ROWID;
 
@@ -387,6 +401,7 @@ CREATE TABLE {prefix}job_dead ( -- Jobs that were given up
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
+    tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
     CONSTRAINT {name}job_dead_key PRIMARY KEY (queue_id, id, divided)
 ) WITHOUT ROWID;
 CREATE INDEX {name}job_dead_purge ON {prefix}job_dead (purge_at);
@@ -418,6 +433,7 @@ CREATE TABLE {prefix}job_done ( -- Jobs that are done, of queues that keep them
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
+    tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
     CONSTRAINT {name}job_done_key PRIMARY KEY (queue_id, id, divided)
 ) WITHOUT ROWID;
 CREATE INDEX {name}job_done_purge ON {prefix}job_done (purge_at);
@@ -594,6 +610,7 @@ DROP TABLE {prefix}topic_queue;
 DROP TABLE {prefix}route;
 DROP TABLE {prefix}queue_permit;
 DROP TABLE {prefix}queue_limit;
+DROP TABLE {prefix}queue_share;
 DROP TABLE {prefix}queue_worker;
 DROP TABLE {prefix}queue_block;
 DROP TABLE {prefix}queue;

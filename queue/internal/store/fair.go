@@ -1,0 +1,28 @@
+package store
+
+import (
+	"strings"
+
+	"github.com/dbcron/dbcron/internal/sqlrun"
+)
+
+// Jobs of fair queues that are ahead of what a worker has read. Like the other reads of a leased block, these lock nothing.
+var (
+	// LookAhead says which tenants have jobs above some ids, in the next rows of each priority: the first and last of their ids,
+	// and how many they are.
+	LookAhead = sqlrun.SQL("queue.look-ahead", lookAhead())
+
+	// FetchTenants reads the next jobs of some tenants, up to an id. A job that names none is one of the tenant ''.
+	FetchTenants = reading(readyColumns, sqlrun.SQL("queue.fetch-tenants", `SELECT `+readyColumns+` FROM {prefix}job
+		WHERE queue_id = :queue AND divided = :divided AND priority = :priority AND id > :after AND id <= :upto
+			AND COALESCE(tenant, '') IN (SELECT record.name FROM {records tenants: name text}) ORDER BY id LIMIT :limit`))
+)
+
+func lookAhead() string {
+	var parts []string
+	for _, p := range Priorities {
+		parts = append(parts, `SELECT `+p+` AS priority, tenant, MIN(id), MAX(id), COUNT(*) FROM (SELECT id, COALESCE(tenant, '') AS tenant FROM {prefix}job
+			WHERE queue_id = :queue AND divided = :divided AND priority = `+p+` AND id > :after`+p+` ORDER BY id LIMIT :limit) AS p`+p+` GROUP BY tenant`)
+	}
+	return strings.Join(parts, "\nUNION ALL ")
+}
