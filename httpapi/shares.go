@@ -53,9 +53,11 @@ func (a *API) shares() {
 		}
 		out := &sharesOutput{}
 		var err error
-		out.Body.Shares, out.Body.NextCursor, err = pageOf(ctx, &page{in.Cursor, in.Limit}, func(ctx context.Context, after string, limit int) ([]admin.Share, error) {
+		list := func(ctx context.Context, after string, limit int) ([]admin.Share, error) {
 			return a.admin.Shares(ctx, in.Queue, after, limit)
-		}, func(s *admin.Share) string { return s.Tenant }, wireof.Share)
+		}
+		name := func(s *admin.Share) string { return s.Tenant }
+		out.Body.Shares, out.Body.NextCursor, err = pageOf(ctx, &page{in.Cursor, in.Limit}, list, name, wireof.Share)
 		return out, err
 	})
 	register(a, operation{

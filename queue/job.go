@@ -93,7 +93,9 @@ func (j *Job) valid() error {
 
 // checkNames checks the texts chosen by users.
 func (j *Job) checkNames() error {
-	for _, name := range []struct{ field, is string }{{"queue", j.Queue}, {"kind", j.Kind}, {"key", j.Key}, {"unique", j.Unique}, {"tenant", j.Tenant}} {
+	for _, name := range []struct{ field, is string }{
+		{"queue", j.Queue}, {"kind", j.Kind}, {"key", j.Key}, {"unique", j.Unique}, {"tenant", j.Tenant},
+	} {
 		if name.field != "kind" && name.is == "" {
 			continue
 		}

@@ -65,7 +65,7 @@ var settled = map[*sqlrun.Stmt]bool{
 // piped are statements that run in pipelines, in which PostgreSQL has to use an index even if
 // the statistics say that the table is empty.
 var piped = map[*sqlrun.Stmt]bool{
-	store.AckReady: true, store.AckDelayed: true, store.AckRunning: true, store.FetchReady: true, store.FetchAgain: true, store.FetchDelayed: true,
+	store.AckReady: true, store.AckDelayed: true, store.AckRunning: true, store.FetchReady: true, store.FetchAgain: true, store.FetchDelayed: true, store.LookAhead: true, store.FetchTenants: true,
 	store.PresentReady: true, store.PresentDelayed: true, store.GetRunning: true,
 	store.LoadReady: true, store.LoadDelayed: true, store.LoadRunning: true,
 	store.LookFor: true, store.NextDelayed: true, store.HoldingBlocks: true, store.StrayBlocks: true,
@@ -219,17 +219,17 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 			"after1": int64(1), "after2": int64(1), "after3": int64(1), "after4": int64(1),
 			"block": i % planBlocks, "job": -ids[i], "name": "kind", "job_key": nil, "payload": "{}",
 			"bytes": nil, "above": i % planBlocks, "below": i%planBlocks + 2, "target": 99,
-			"tries": 1, "lasts": nil, "trace_of": nil, "endpoint": nil, "run_us": int64(1), "died": 0, "charge": "", "later": 1,
+			"tries": 1, "lasts": nil, "trace_of": nil, "endpoint": nil, "tenant": nil, "run_us": int64(1), "died": 0, "charge": "", "later": 1,
 			"why": "", "more": "", "holds": nil, "halts": 1, "at": i, "unique_key": "k", "until_us": nil,
 			"slot": 0, "since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "group_id": ids[i], "seen": 1, "held": 1, "heir": "", "became": "done", "made": nil,
 		}
 	}
 	var after any = ids[0]
-	if stmt == store.ListQueues || stmt == store.ListRoutes || stmt == store.ListLimits {
+	if stmt == store.ListQueues || stmt == store.ListRoutes || stmt == store.ListLimits || stmt == store.ListShares {
 		after = "a"
 	}
 	return sqlrun.Args{
-		"rows": rows, "keys": rows, "places": rows, "gaps": rows, "ids": ids, "n": n, "least": ids[0],
+		"rows": rows, "keys": rows, "tenants": rows, "places": rows, "gaps": rows, "ids": ids, "n": n, "least": ids[0],
 		"most": ids[n-1], "id": ids[0], "limit": 100, "after": after, "since": int64(1), "soon": 1,
 		"queue": 1, "queues": []int64{1}, "to": 1, "kind": "k", "divided": 2, "priority": 2, "first": 1, "last": 2, "generation": 1,
 		"after1": ids[0], "after2": ids[0], "after3": ids[0], "after4": ids[0],
@@ -237,7 +237,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 		"names": []string{"a", "b"}, "nodes": []string{"n1", "n2"}, "recent": 0, "from": "n2", "was": "running",
 		"had": "", "charged": "x", "died": 1, "lost": 0, "clears": 0,
 		"lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
-		"state": "active", "reason": "", "key_retry": "hold", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
+		"state": "active", "reason": "", "key_retry": "hold", "fair": "no", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
 		"timeout": "", "max_timeout": "", "origin_share": 1, "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "",
 		"poll_max": "", "notify": "", "longest": 1, "channel": "c", "payload": "p", "unique_key": "k", "job": int64(1), "holder": int64(2),
 		"until_us": int64(1), "by": 1,
@@ -245,6 +245,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 		"error": "", "stops": 3, "topic": "t", "subscriber": "q",
 		"running": 1, "rate": 1, "per": "1s", "burst": 1, "slot": 0, "lasts": 1, "drawn": int64(1), "at": "127.0.0.1:1",
 		"kinds": []string{"k", "l"}, "does": nil, "key": "k", "what": "done", "tries": 1, "before": ids[0],
+		"tenant": "t", "weight": 1, "upto": ids[n-1],
 	}
 }
 
@@ -263,7 +264,7 @@ func planQueues(t *testing.T, db *dbtest.DB) {
 		rows = append(rows, sqlrun.Args{
 			"queue": q.ID, "block": i % planBlocks, "priority": priority, "job": i + 1, "name": "kind", "job_key": fmt.Sprintf("k%d", i),
 			"payload": `{"about": "this and that"}`, "bytes": nil, "tries": nil, "lasts": nil, "trace_of": nil,
-			"endpoint": nil, "unique_key": nil, "group_id": nil, "run_us": nil,
+			"endpoint": nil, "tenant": nil, "unique_key": nil, "group_id": nil, "run_us": nil,
 		})
 	}
 	_, err := db.Exec(t.Context(), store.InsertJobs, sqlrun.Args{"rows": rows})

@@ -106,7 +106,8 @@ func isLike(i *admin.Job, like *queue.Job) bool {
 	same := func(got, want any) bool { return reflect.ValueOf(want).IsZero() || got == want }
 	switch {
 	case !same(i.Kind, like.Kind), !same(i.Key, like.Key), !same(i.Priority, like.Priority), !same(i.MaxAttempts, like.MaxAttempts),
-		!same(i.Timeout, like.Timeout), !same(i.Trace, like.Trace), !same(i.Unique, like.Unique), !same(i.Tenant, like.Tenant), !same(i.Binary, like.Binary):
+		!same(i.Timeout, like.Timeout), !same(i.Trace, like.Trace), !same(i.Unique, like.Unique), !same(i.Tenant, like.Tenant),
+		!same(i.Binary, like.Binary):
 		return false
 	case like.Delay > 0 && (i.State != admin.StateDelayed || (i.At.Sub(i.Enqueued)-like.Delay).Abs() > time.Second):
 		return false
