@@ -80,6 +80,7 @@ var blockRules = []mutant{
 	{
 		"block: what began counts as read ahead", "", "queue/internal/block/block.go",
 		`	j.Phase = PhaseRunning
+	b.goes(j)
 	b.Unweigh(j)
 `, `	j.Phase = PhaseRunning
 `, "TestModel", 0,
