@@ -43,9 +43,8 @@ func flagNames(field string) string {
 
 func (p *program) jobEnqueue() *cobra.Command {
 	var t jobFlags
-	var lines bool
 	var f linesFlags
-	var output string
+	lines, output := false, ""
 	c := &cobra.Command{
 		Use:   "enqueue {KIND [PAYLOAD|-] | -}",
 		Short: "Enqueue a job, or many, and print the ids",
@@ -58,8 +57,8 @@ which they were enqueued.
 
 With - instead of KIND, or with --jsonl, standard input has a job on each line, and any
 number of them. A line is a JSON object with any of kind, payload, payload_base64,
-queue, key, unique, unique_for, group, priority, delay, run_at, max_attempts, timeout, trace
-and endpoint. What a line does not have is as KIND and the flags say.
+queue, key, unique, unique_for, tenant, group, priority, delay, run_at, max_attempts,
+timeout, trace and endpoint. What a line does not have is as KIND and the flags say.
 
 Lines are enqueued in batches, each all or none: of --batch lines, or fewer if they have
 16 MiB. The ids are printed after each. An error says with which --from-line to go on.
