@@ -96,7 +96,7 @@ var mutants = []mutant{
 	{dismiss, " AND state IN ('running', 'retry')", "", "TestGuards" + onSQLite + "/dismiss"},
 	{purge, " AND next_exec IS NULL", "", "TestGuards" + onSQLite + "/purge"},
 	{surplus, " AND next_exec IS NULL", "", "TestGuards" + onSQLite + "/surplus"},
-	{surplus, "AND due_at <= (", "AND due_at < (", "TestGuards" + onSQLite + "/surplus"},
+	{surplus, "AND due_at < (", "AND due_at <= (", "TestGuards" + onSQLite + "/surplus"},
 	{outdated, "purge_at <= {now}", "purge_at IS NOT NULL", "TestGuards" + onSQLite + "/surplus"},
 	{pause, " AND state = 'active'", "", "TestGuards" + onSQLite + "/pause"},
 	{unpause, " AND state <> 'active'", "", "TestGuards" + onSQLite + "/pause"},
@@ -414,7 +414,7 @@ func TestGuards(t *testing.T) {
 			{"surplus", func(t *testing.T) {
 				byState(t, map[string]string{"purge_at": "{now + 1000000}"})
 				for stmt, n := range map[*sqlrun.Stmt]int{surplus: 4, outdated: 0} { // of 10 the newest 3 stay, and those that have not ended
-					ids, err := sqlrun.Select(t.Context(), &db.Session, stmt, sqlrun.Args{"schedule": "job", "keep": 3, "limit": 100},
+					ids, err := sqlrun.Select(t.Context(), &db.Session, stmt, sqlrun.Args{"schedule": "job", "newer": 2, "limit": 100},
 						func(rows *sql.Rows) (id int64, err error) {
 							return id, rows.Scan(&id)
 						})

@@ -107,7 +107,7 @@ func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
 		unwanted:    {"ids": ids},
 		dismiss:     {"ids": ids, "why": ""},
 		outdated:    {"limit": len(ids)},
-		surplus:     {"schedule": names[0], "keep": 10, "limit": len(ids)},
+		surplus:     {"schedule": names[0], "newer": 10, "limit": len(ids)},
 		purge:       {"ids": ids},
 		chain:       {"name": names[0], "due": at(0).UnixMicro(), "by": 1},
 		history:     {"schedule": names[0], "limit": 10},

@@ -73,8 +73,8 @@ type Policy struct {
 	// state becomes failed and it stops running. Default: never.
 	MaxFailures int
 
-	// KeepRuns and KeepFor limit the history by the number of runs and by the time since
-	// they ended. Default: 1000 and 30 days; negative: no limit.
+	// KeepRuns and KeepFor limit the history by the number of runs, of which all attempts at the oldest
+	// slot stay, and by the time since they ended. Default: 1000 and 30 days; negative: no limit.
 	KeepRuns int
 	KeepFor  time.Duration
 

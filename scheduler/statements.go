@@ -273,15 +273,16 @@ var (
 		UPDATE {prefix}run SET cancel = :why, next_exec = CASE WHEN state = 'retry' AND next_exec > {now} THEN {now} ELSE next_exec END
 		WHERE id IN (:ids) AND state IN ('running', 'retry')`)
 
-	// outdated locks runs whose retention is over; surplus locks those of a schedule beyond the
-	// number that it keeps.
+	// outdated locks runs whose retention is over; surplus locks those of a schedule before the slot of the last
+	// one that it keeps. All attempts at that slot stay: otherwise a slot with more attempts than the schedule keeps
+	// would take all others with it, and itself.
 	outdated = sqlrun.SQL("scheduler.outdated", `
 		SELECT id FROM {prefix}run WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
 
 	surplus = sqlrun.SQL("scheduler.surplus", `
 		SELECT id FROM {prefix}run
-		WHERE schedule = :schedule AND next_exec IS NULL AND due_at <= (
-			SELECT due_at FROM {prefix}run WHERE schedule = :schedule ORDER BY due_at DESC LIMIT 1 OFFSET :keep)
+		WHERE schedule = :schedule AND next_exec IS NULL AND due_at < (
+			SELECT due_at FROM {prefix}run WHERE schedule = :schedule ORDER BY due_at DESC LIMIT 1 OFFSET :newer)
 		ORDER BY due_at LIMIT :limit {skip_locked}`)
 
 	purge = sqlrun.DeleteFree("scheduler.purge", "{prefix}run", []string{"id"}, `id IN (:ids) AND next_exec IS NULL`)

@@ -63,7 +63,7 @@ func passes(w *strangersWorld) map[string][]freeStatement {
 		},
 		"the removal of old history": {
 			{outdated, sqlrun.Args{"limit": 10}},
-			{surplus, sqlrun.Args{"schedule": "long", "keep": 1, "limit": 10}},
+			{surplus, sqlrun.Args{"schedule": "long", "newer": 0, "limit": 10}},
 			{purge, sqlrun.Args{"ids": []int64{w.ids["old"]}}},
 			{forgetBoots, sqlrun.Args{"ago": 0}},
 		},

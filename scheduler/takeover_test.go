@@ -92,6 +92,25 @@ func TestRenew(t *testing.T) {
 	})
 }
 
+// A lease counts from when its renewal was asked for: the database may have renewed it then, though the answer comes later.
+func TestALeaseCountsFromTheQuestion(t *testing.T) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
+		add(t, db, "job", "@every 1h")
+		db.Advance(t, time.Hour)
+		var asked instant.Instant // before the last statement of the renewal: the answer comes later
+		s := daemon(t, db.Broken(t, &dbtest.Fault{Call: -1, Stall: func(string) { asked = instant.Now() }}), Options{})
+		held := claimed(t, s, 10)
+		before := held[0].until
+		if err := renewAll(t, s); err != nil {
+			t.Fatal(err)
+		}
+		if until := held[0].until; until <= before || until > asked.Add(s.opt.Lease-s.opt.Lease/10) {
+			t.Errorf("it lasts for %v longer than before, and for %v longer than what was asked for",
+				until.Sub(before), until.Sub(asked.Add(s.opt.Lease-s.opt.Lease/10)))
+		}
+	})
+}
+
 // A renewal that reaches no database for a while loses nothing as long as the
 // lease lasts.
 func TestRenewAfterTrouble(t *testing.T) {

@@ -35,7 +35,7 @@ func (s *Scheduler) upkeep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case t := <-s.surplus:
-			err = s.purgeAll(ctx, surplus, sqlrun.Args{"schedule": t.schedule, "keep": t.keep})
+			err = s.purgeAll(ctx, surplus, sqlrun.Args{"schedule": t.schedule, "newer": t.keep - 1})
 		case <-timer.C:
 			noted := s.lookAtBoot(ctx, false)
 			if errors.Is(noted, errHeld) { // the next time

@@ -151,6 +151,23 @@ func TestKeepRuns(t *testing.T) {
 	})
 }
 
+// All attempts at the oldest slot that is kept stay, so a slot with more attempts than are kept takes no other with it.
+func TestKeepRunsOfManyAttempts(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		addJob(t, db, Schedule{Name: "job", Command: "true"})
+		runsByHand(t, db, "job", 3, `'ok', {now}, NULL, NULL`)
+		for attempt := range 4 {
+			db.Do(t, `INSERT INTO {prefix}run (schedule, lane, due_at, attempt, state, finished_at) VALUES ('job', 'default', {time :due}, :attempt, 'failed', {now})`,
+				sqlrun.Args{"due": at(0).UnixMicro(), "attempt": 1 + attempt})
+		}
+		s := daemon(t, db, Options{})
+		if err := s.purgeAll(t.Context(), surplus, sqlrun.Args{"schedule": "job", "newer": 1}); err != nil {
+			t.Fatal(err)
+		}
+		wantRows(t, db, "job", "0 1 failed", "0 2 failed", "0 3 failed", "0 4 failed")
+	})
+}
+
 // History is cut seldom enough: on the average when it has grown by a tenth, or
 // by ten.
 func TestTrimIsSeldom(t *testing.T) {
