@@ -15,8 +15,8 @@ import (
 // the cursor comes to where they were, they are known, or gone.
 //
 // A tenant's jobs are picked in the order of their ids, from behind what was read of it on. So a key, whose jobs
-// have one tenant, keeps its order. Of blocks with keys only what is older than Window is picked: below that all is
-// committed that is in time. A block that is read to its end needs no look.
+// have one tenant, keeps its order: of blocks with keys only what is older than Window is picked, since all is committed
+// there that is in time, and from the horizon on, below which all of that was read. A block that is read to its end needs no look.
 //
 // What is known of tenants is bounded: a block that knows of mostTenants is not looked at before some of their jobs have begun.
 
@@ -40,6 +40,7 @@ type fairness struct {
 	look    instant.Instant     // when to look next
 	relook  instant.Instant     // when to look once more
 	picked  int                 // jobs that were picked, and may start
+	keyed   bool                // what it knows takes keys into account
 
 	waits [Priorities + 1][]tenancy // tenants with few jobs here and more ahead: jobs of theirs are picked in turn
 	rest  instant.Instant           // when to pick next
@@ -60,7 +61,9 @@ func (b *Block) Share(turns *Turns) {
 		return
 	}
 	for _, j := range b.seen {
-		j.guest, j.Picked, j.Turn = nil, false, 0
+		if j.Phase == PhaseRead {
+			j.guest, j.Picked, j.Turn = nil, false, 0
+		}
 	}
 	b.fair = fairness{turns: turns}
 	for _, j := range slices.Concat(b.unloaded, b.doubted) {
@@ -68,7 +71,11 @@ func (b *Block) Share(turns *Turns) {
 	}
 	b.reorder(&b.ready, b.comes)
 	for _, l := range b.aside {
-		b.reorder(l, b.giveBack)
+		b.reorder(l, func(j *Job) {
+			b.comes(j)
+			b.giveBack(j)
+			b.goes(j)
+		})
 	}
 }
 
@@ -93,9 +100,9 @@ func (b *Block) turn(j *Job) {
 	}
 }
 
-// giveBack takes a job's turn from what its tenant has had: it does not begin now.
+// giveBack takes the turn of a job that could start from what its tenant has had: it does not begin now.
 func (b *Block) giveBack(j *Job) {
-	if b.fair.turns != nil && j.Turn != 0 {
+	if j.guest != nil && j.Turn != 0 {
 		b.fair.turns.Return(j.Tenant, j.Priority)
 	}
 }
@@ -158,7 +165,15 @@ func (b *Block) tenant(of tenancy) *tenant {
 }
 
 // from returns the id behind which the unread jobs of a tenant are.
-func (b *Block) from(of tenancy, t *tenant) int64 { return max(t.upto, b.Reads.cursor[of.priority]) }
+func (b *Block) from(of tenancy, t *tenant) int64 { return max(t.upto, b.readTo(of.priority)) }
+
+// readTo returns the id up to which jobs were read; with keys, up to which all were that are in time.
+func (b *Block) readTo(priority int) int64 {
+	if b.fair.keyed {
+		return min(b.Reads.cursor[priority], b.Reads.horizon[priority])
+	}
+	return b.Reads.cursor[priority]
+}
 
 // A Look asks which tenants have jobs behind some ids.
 type Look struct {
@@ -195,9 +210,7 @@ func (b *Block) wantsAhead(at instant.Instant) bool {
 	return b.behind() && (b.mayLook(at) || b.mayPick(at))
 }
 
-func (b *Block) mayLook(at instant.Instant) bool {
-	return at >= b.fair.look && len(b.fair.tenants) < mostTenants
-}
+func (b *Block) mayLook(at instant.Instant) bool { return at >= b.fair.look }
 
 // mayPick reports whether there is somebody to pick jobs of, and room for them.
 func (b *Block) mayPick(at instant.Instant) bool {
@@ -223,8 +236,18 @@ func (b *Block) planAhead(p *Plan, now Now) {
 		}
 		return
 	}
+	if b.Keyed && !b.fair.keyed { // what was not looked for before may be before what was picked
+		b.fair.keyed, b.fair.looked, b.fair.again = true, Cursor{}, Cursor{}
+		for _, t := range b.fair.tenants {
+			t.upto = 0
+		}
+	}
 	if b.mayLook(now.At) {
-		p.Look = b.planLook(now)
+		if b.forgetTenants(); len(b.fair.tenants) < mostTenants {
+			p.Look = b.planLook(now)
+		} else {
+			b.fair.look = now.At.Add(LookEvery / 4)
+		}
 	}
 	if b.mayPick(now.At) {
 		p.Pick = b.pick(now)
@@ -242,8 +265,8 @@ func (b *Block) planLook(now Now) *Look {
 		}
 		b.fair.relook = now.At.Add(LookEvery)
 	}
-	for i, id := range b.Reads.cursor {
-		l.After[i] = max(l.After[i], id)
+	for p := range l.After {
+		l.After[p] = max(l.After[p], b.readTo(p))
 	}
 	return l
 }
@@ -314,7 +337,6 @@ func (b *Block) takePicked(p *Pick, rows []*Job, t *Taken) {
 			ends[j.Tenant] = j.ID - 1
 			continue
 		}
-		b.Keyed = b.Keyed || j.Line != ""
 		behind := Read{After: Cursor{j.ID, j.ID, j.ID, j.ID, j.ID}}
 		if b.skips(j, behind) {
 			continue
@@ -348,7 +370,7 @@ func (b *Block) PickAgain(p *Pick) {
 
 // waitsForReads reports whether a job with a key is left to the block's reads: one before it may not be committed yet, or late.
 func (b *Block) waitsForReads(j *Job, p *Pick) bool {
-	if j.Line == "" || j.ID <= p.closed && j.ID&store.Follower != store.Follower {
+	if j.Line == "" || b.fair.keyed && j.ID <= p.closed && j.ID&store.Follower != store.Follower {
 		return false
 	}
 	if j.ID&store.Follower == store.Follower {
@@ -366,6 +388,7 @@ func (b *Block) sees(l *Look, found []Sight, at instant.Instant, took time.Durat
 		of := tenancy{s.Tenant, s.Priority}
 		t := b.tenant(of)
 		switch {
+		case b.fair.keyed: // jobs of its between may not be committed yet
 		case t.ahead <= b.from(of, t) && s.First > b.fair.looked[s.Priority]: // it has none between what was seen and this
 			t.upto = max(t.upto, s.First-1)
 		case s.First <= t.upto: // perhaps committed late
@@ -383,6 +406,10 @@ func (b *Block) sees(l *Look, found []Sight, at instant.Instant, took time.Durat
 			b.fair.look = at.Add(10 * took)
 		}
 	}
+}
+
+// forgetTenants forgets those that have no jobs here or ahead.
+func (b *Block) forgetTenants() {
 	for of, t := range b.fair.tenants {
 		if t.here == 0 && !t.waits && t.ahead <= b.from(of, t) {
 			delete(b.fair.tenants, of)

@@ -34,10 +34,18 @@ type shop struct {
 	rows   map[int64]Job // by id
 	blocks []*Block
 	of     [][]int64 // the ids of each block's jobs, in their order
+	open   []opened  // jobs that are not committed yet
 	turns  *Turns
 	begun  []Job
 	trips  int
 	looks  int
+}
+
+// An opened is a job that has its id, in a transaction.
+type opened struct {
+	block int
+	job   Job
+	since instant.Instant
 }
 
 func newShop(blocks, batch int) *shop {
@@ -59,16 +67,28 @@ func (s *shop) now() Now {
 	return Now{At: s.at, Closed: s.us(), Leased: true}
 }
 
-// enqueue commits jobs, a µs apart.
+// enqueue draws the ids of jobs, a µs apart.
 func (s *shop) enqueue(block int, jobs ...Job) {
 	for _, j := range jobs {
 		s.at = s.at.Add(time.Microsecond)
 		s.ids = store.TickOf(s.us())
 		j.ID, j.Order, j.Priority = s.ids, s.ids, max(j.Priority, 2)
-		s.rows[j.ID] = j
-		s.of[block] = append(s.of[block], j.ID)
-		s.blocks[block].Reads.Rouse()
+		s.open = append(s.open, opened{block, j, s.at})
 	}
+}
+
+// commit commits the jobs that have been open for so long.
+func (s *shop) commit(after time.Duration) {
+	s.open = slices.DeleteFunc(s.open, func(o opened) bool {
+		if s.at.Sub(o.since) < after {
+			return false
+		}
+		s.rows[o.job.ID] = o.job
+		at, _ := slices.BinarySearch(s.of[o.block], o.job.ID)
+		s.of[o.block] = slices.Insert(s.of[o.block], at, o.job.ID)
+		s.blocks[o.block].Reads.Rouse()
+		return true
+	})
 }
 
 // read returns the rows of a block that a function picks, the most urgent and then the oldest first.
@@ -96,6 +116,7 @@ func some(rows []Job, most int) (all []*Job) {
 
 // trip makes a trip of a block.
 func (s *shop) trip(block int) {
+	s.commit(Window - 50*time.Millisecond)
 	b := s.blocks[block]
 	p := b.Plan(s.now())
 	s.trips++
@@ -191,7 +212,7 @@ func (s *shop) run(t interface{ Fatalf(string, ...any) }, most int) {
 			}
 			continue
 		}
-		if len(s.rows) == 0 {
+		if len(s.rows)+len(s.open) == 0 {
 			return
 		}
 		if s.at = s.at.Add(100 * time.Millisecond); idle > 600 {
@@ -213,10 +234,12 @@ func jobs(tenant string, n int) []Job {
 func TestFloodOfATenant(t *testing.T) {
 	s := newShop(1, 40)
 	s.enqueue(0, jobs("flood", 6000)...)
+	s.commit(0)
 	s.run(t, 500)
 	s.enqueue(0, jobs("ada", 5)...)
 	s.enqueue(0, jobs("flood", 1000)...)
 	s.enqueue(0, jobs("bob", 5)...)
+	s.commit(0)
 	s.at = s.at.Add(time.Second)
 	from := len(s.begun)
 	s.run(t, 200)
@@ -231,6 +254,58 @@ func TestFloodOfATenant(t *testing.T) {
 	}
 }
 
+// A job with a key does not begin before one of its key whose transaction was open when others were read, or picked, that
+// have later ids.
+func TestKeysBehindAFlood(t *testing.T) {
+	for name, between := range map[string]func(s *shop){
+		"picked": func(s *shop) {
+			s.enqueue(0, jobs("flood", 4000)...)
+			s.commit(0)
+			s.run(t, 50)
+		},
+		"read": func(s *shop) {
+			s.enqueue(0, Job{Tenant: "flood", Line: "none"})
+			s.commit(0)
+			s.run(t, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop(1, 40)
+			between(s)
+			s.enqueue(0, Job{Tenant: "ada", Line: "k", Kind: "first"})
+			first := s.open
+			s.open = nil
+			s.enqueue(0, Job{Tenant: "ada", Line: "other"})
+			s.commit(0)
+			s.serve()
+			s.at = s.at.Add(300 * time.Millisecond)
+			s.serve()
+			s.enqueue(0, jobs("flood", 4000)...)
+			s.commit(0)
+			s.serve()
+			s.open = first
+			s.commit(0)
+			s.enqueue(0, Job{Tenant: "ada", Line: "k", Kind: "second"})
+			s.enqueue(0, jobs("flood", 1000)...)
+			s.commit(0)
+			for range 30 { // nothing begins, so there is room for picks only
+				s.at = s.at.Add(200 * time.Millisecond)
+				s.serve()
+			}
+			s.run(t, 2000)
+			var order []string
+			for _, j := range s.begun {
+				if j.Kind != "" {
+					order = append(order, j.Kind)
+				}
+			}
+			if fmt.Sprint(order) != "[first second]" {
+				t.Errorf("they began in the order %v", order)
+			}
+		})
+	}
+}
+
 // Tenants that all have more than can be done get what their weights say.
 func TestWeights(t *testing.T) {
 	s := newShop(4, 50)
@@ -240,6 +315,7 @@ func TestWeights(t *testing.T) {
 		s.enqueue(i, jobs("b", 1200)...)
 		s.enqueue(i, jobs("c", 1200)...)
 	}
+	s.commit(0)
 	s.at = s.at.Add(time.Second)
 	s.run(t, 2500)
 	got := map[string]int{}
@@ -272,6 +348,15 @@ func TestFairModel(t *testing.T) {
 					some[i].Line, some[i].Priority = fmt.Sprint(name, block, "/", i%keys), 2
 				}
 			}
+			for _, o := range s.open {
+				if o.block == block && o.job.Tenant == name && o.job.Line != "" { // its Enqueue has returned
+					s.commit(0)
+					break
+				}
+			}
+			if rapid.IntRange(0, 2).Draw(t, "late") > 0 {
+				s.commit(0)
+			}
 			s.enqueue(block, some...)
 			total += len(some)
 			if rapid.Bool().Draw(t, "unfair") {
@@ -285,6 +370,7 @@ func TestFairModel(t *testing.T) {
 			}
 			s.run(t, rapid.SampledFrom([]int{0, 3, 100, 2000}).Draw(t, "begin"))
 		}
+		s.commit(0)
 		s.run(t, total)
 		if len(s.begun) != total {
 			t.Fatalf("%d jobs began %d times", total, len(s.begun))
