@@ -89,6 +89,7 @@ func worstOfAll(size int) map[string][]worst {
 		"claim-jobs": {{method: http.MethodPost, path: "queues/memory/claim", body: []byte(`{"max": 1000, "lease": "12h"}`)}},
 
 		"list-jobs": get("queues/memory/jobs?limit=1000"), "get-job": get("queues/memory/jobs/ID"), "get-job-by-id": get("jobs/ID"),
+		"await-job": get("queues/memory/jobs/ID/await?wait=1ms"), "await-job-by-id": get("jobs/ID/await?wait=1ms"),
 		"get-payload": get("queues/memory/jobs/ID/payload"), "get-payload-by-id": get("jobs/ID/payload"),
 		"list-schedules": get("schedules?limit=1000"), "get-schedule": get("schedules/s0"), "group-results": get("groups/1/results?limit=1000"),
 		"schedule-history": get("schedules/s0/runs?limit=1000"), "explain-schedule": get("schedules/s0/explain"),
@@ -99,12 +100,12 @@ func worstOfAll(size int) map[string][]worst {
 		"get-endpoint": get("queues/memory/endpoint"), "get-group": get("groups/1"), "get-limit": get("queues/memory/limits/x"), "get-lock": get("locks/x"),
 		"get-queue": get("queues/memory"), "get-route": get("routes/x"), "get-run": get("runs/1"), "queue-stats": get("queues/memory/stats"),
 		"queue-status": get("queues/memory/status"), "list-queue-status": get("status/queues?limit=1000"),
-		"list-all-limits": get("limits?limit=1000"), "node-work": get("nodes/none/work"), "schedule-status": get("schedules/s0/status"),
+		"list-all-limits": get("limits?limit=1000"), "list-shares": get("queues/memory/shares?limit=1000"), "node-work": get("nodes/none/work"), "schedule-status": get("schedules/s0/status"),
 		"finished": get("stats"), "schedule-next": get("schedules/s0/next?count=10000"),
 		"list-runs": get("runs?limit=1000"), "list-attempts": get("runs/1/attempts"),
 		"delete-endpoint": remove("queues/none/endpoint"), "delete-group": remove("groups/77"), "delete-job": remove("queues/none/jobs/77"),
 		"delete-job-by-id": remove("jobs/77"), "delete-limit": remove("queues/none/limits/x"), "delete-queue": remove("queues/none"),
-		"delete-queue-limit": remove("queues/none/limits"), "delete-route": remove("routes/none"), "delete-schedule": remove("schedules/none"),
+		"delete-queue-limit": remove("queues/none/limits"), "delete-share": remove("queues/none/shares/x"), "delete-route": remove("routes/none"), "delete-schedule": remove("schedules/none"),
 		"unsubscribe": remove("topics/t/queues/none"), "subscribe": put("topics/none/queues/none", nil),
 	}
 	for id, path := range map[string]string{

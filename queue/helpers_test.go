@@ -22,6 +22,7 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
+	"github.com/dbcron/dbcron/queue/internal/bell"
 )
 
 func TestMain(m *testing.M) {
@@ -379,7 +380,9 @@ func runnerOf(b *tenure) *runner { return b.q.h.occupants.(*runner) }
 
 // bareWorker returns a worker without a database, whose parts know each other.
 func bareWorker(opt WorkerOptions) *Worker {
-	w := &Worker{core: core{c: &Client{}, opt: opt}}
+	c := &Client{}
+	c.bells.hub = &bell.Hub{}
+	w := &Worker{core: core{c: c, opt: opt}}
 	w.log, w.lines = w.mu.logger(slog.Default())
 	w.assemble()
 	return w

@@ -40,7 +40,7 @@ func TestNoJobBeginsWithoutTheLease(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			b := newBlock(100)
 			w := runnerOf(b)
-			w.log, w.c, w.base = quiet(), &Client{}, t.Context()
+			w.log, w.base = quiet(), t.Context()
 			b.q.blocks = map[int]*tenure{0: b}
 			w.tally.counts = map[countKey]*count{}
 			w.queues, w.lease.node = []*workQueue{b.q}, "me"
