@@ -15,8 +15,8 @@ type Policy struct {
 	// most the newest 100), and "skip" runs none. Default: once.
 	Missed string
 
-	// MissedWindow is how late a slot may still run. Default: 1m with skip,
-	// otherwise without limit.
+	// MissedWindow is how late a slot may still be taken up. It may then wait for the run before it.
+	// Default: 1m with skip, otherwise without limit.
 	MissedWindow time.Duration
 
 	// Overlap says what happens to a slot that is due while the previous run is

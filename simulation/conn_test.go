@@ -95,7 +95,7 @@ func (c *conn) trip(ctx context.Context, t *turn, work func() error) (err error)
 		}
 		e.out = outcomeOf(err)
 		h.add(e)
-		if sent := c.wait(ctx, o.back); sent != nil {
+		if sent := c.wait(ctx, o.back+t.took(c.p.w.row)); sent != nil {
 			o.after = sent
 		} else if o.lose > 0 && !c.p.w.Over() {
 			c.p.losesFor(o.lose)
@@ -148,6 +148,17 @@ func (c *conn) wait(ctx context.Context, back time.Duration) error {
 	}
 }
 
+// took is how long the rows of a round trip take that come in an argument, as JSON, and those of its answer.
+func (t *turn) took(row int) time.Duration {
+	rows := t.rows
+	for _, arg := range t.args {
+		if text, is := arg.Value.(string); is && strings.HasPrefix(text, "[") && row > 0 {
+			rows += strings.Count(text, "[") + strings.Count(text, "{")
+		}
+	}
+	return time.Duration(row*rows) * time.Microsecond
+}
+
 func outcomeOf(err error) string {
 	if err == nil {
 		return ""
@@ -170,12 +181,15 @@ func (c *conn) ExecContext(ctx context.Context, text string, args []driver.Named
 
 func (c *conn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
 	all := &rows{}
-	err := c.trip(ctx, &turn{op: text, args: args, write: c.needsWrite(text)}, func() error {
+	t := &turn{op: text, args: args, write: c.needsWrite(text)}
+	err := c.trip(ctx, t, func() error {
 		from, err := c.raw.(driver.QueryerContext).QueryContext(context.Background(), text, args)
 		if err != nil {
 			return err
 		}
-		return errors.Join(all.read(from), from.Close())
+		err = errors.Join(all.read(from), from.Close())
+		t.rows = len(all.all)
+		return err
 	})
 	if err != nil {
 		return nil, err

@@ -44,6 +44,7 @@ type turn struct {
 	args  []driver.NamedValue
 	write bool   // it needs the right to write
 	act   func() // of a fault: what to do
+	rows  int    // that were answered
 
 	seq  int
 	due  time.Time // when it arrives at the database; zero: it has just come

@@ -251,7 +251,7 @@ func (g *groupWork) member(ctx context.Context, p *Process, c *queue.Client, db 
 		return err
 	}
 	name, _, _ := strings.Cut(j.name, "/")
-	if s := g.group(p, name); s != nil && j.begins == 1 && dice.once(4) && len(j.name) < 30 {
+	if s := g.group(p, name); s != nil && s.id != 0 /* its producer has had an answer */ && j.begins == 1 && dice.once(4) && len(j.name) < 30 {
 		g.join(p, c, s, strings.TrimPrefix(j.name, name+"/")+"+", dice)
 		p.Act(func() { p.w.Reached("a job adds one to its group") })
 	}

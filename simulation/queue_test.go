@@ -92,7 +92,7 @@ func (q *queueWork) Claims() []string {
 		"a lease is lost", "a job fails", "a job panics", "a job fails at its commit", "a batch of several jobs",
 		"an entry of a handler that was not told", "a job is done twice, without an entry", "an order that is rolled back", "the queue is resized",
 		"the queue is paused", "a job is delayed", "a job runs for long", "a job moves to another process", "a job is taken over that has just ended",
-		"a handler goes on after its job was lost", "a batch is completed again after a rollback", "an answer to an enqueueing is lost",
+		"a handler goes on after its job was lost", "a batch is completed again after a rollback", "an answer to an enqueueing is lost", "the schema is of the next version",
 	}
 }
 

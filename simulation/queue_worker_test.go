@@ -35,23 +35,32 @@ func (q *queueWork) work(p *Process) error {
 		return err
 	}
 	batches := queue.BatchOptions{ByKey: true, Max: 1 + p.Dice.IntN(10), Wait: p.Dice.about(50 * time.Millisecond)}
-	err = errors.Join(
-		w.Handle(plainKind, func(ctx context.Context, d *queue.Delivery) error {
-			return q.handle(ctx, p, []*queue.Delivery{d}, func() error { return q.do(ctx, p, d) })
-		}),
-		w.Handle(ledgerKind, func(ctx context.Context, d *queue.Delivery) error {
-			return q.handle(ctx, p, []*queue.Delivery{d}, func() error {
-				if err := q.do(ctx, p, d); err != nil {
-					return err
-				}
-				return enter(ctx, p, db, d)
+	handles := []func() error{
+		func() error {
+			return w.Handle(plainKind, func(ctx context.Context, d *queue.Delivery) error {
+				return q.handle(ctx, p, []*queue.Delivery{d}, func() error { return q.do(ctx, p, d) })
 			})
-		}),
-		w.HandleBatch(batchKind, batches, func(ctx context.Context, all []*queue.Delivery) error {
-			return q.handle(ctx, p, all, func() error { return q.doBatch(ctx, p, db, all) })
-		}))
-	if err != nil {
-		return err
+		},
+		func() error {
+			return w.Handle(ledgerKind, func(ctx context.Context, d *queue.Delivery) error {
+				return q.handle(ctx, p, []*queue.Delivery{d}, func() error {
+					if err := q.do(ctx, p, d); err != nil {
+						return err
+					}
+					return enter(ctx, p, db, d)
+				})
+			})
+		},
+		func() error {
+			return w.HandleBatch(batchKind, batches, func(ctx context.Context, all []*queue.Delivery) error {
+				return q.handle(ctx, p, all, func() error { return q.doBatch(ctx, p, db, all) })
+			})
+		},
+	}
+	for _, i := range p.Dice.Perm(len(handles)) {
+		if err := handles[i](); err != nil {
+			return err
+		}
 	}
 	return w.Run(p.ctx)
 }

@@ -27,7 +27,11 @@ func (s *scheduleWork) Check(w *World) error {
 			}
 			return a.Attempt - b.Attempt
 		})
+		if one.KeepRuns > 0 {
+			one.runs = s.cut(w, one, runs)
+		}
 		s.checkSlots(w, one, runs)
+		s.checkTimes(w, one, runs)
 		s.checkFunctions(w, one, runs)
 		s.checkOverlap(w, one)
 		if one.Kind == "job" {
@@ -35,6 +39,55 @@ func (s *scheduleWork) Check(w *World) error {
 		}
 	}
 	return nil
+}
+
+// cut looks whether the history has as many runs as it is to keep, and returns the stretches that it may know of.
+func (s *scheduleWork) cut(w *World, one *simSchedule, runs []scheduler.Run) (known []*stretch) {
+	if len(runs) == 0 {
+		w.Violate("history", about(one), "%s is to keep %d runs, and has none", one.Name, one.KeepRuns)
+		return nil
+	}
+	oldest := runs[0].Due
+	attempts := slices.IndexFunc(runs, func(r scheduler.Run) bool { return !r.Due.Equal(oldest) })
+	if attempts < 0 {
+		attempts = len(runs)
+	}
+	for _, st := range one.runs {
+		if !st.due.Before(oldest) {
+			known = append(known, st)
+		}
+	}
+	if len(known) < len(one.runs) {
+		w.count("a history is cut")
+		if len(runs) < one.KeepRuns {
+			w.Violate("history", about(one), "%s is to keep %d runs, and has %d of more", one.Name, one.KeepRuns, len(runs))
+		}
+	}
+	return known
+}
+
+// checkTimes looks for runs that began when they must not: before the delay of their slot, or later than they may.
+func (s *scheduleWork) checkTimes(w *World, one *simSchedule, runs []scheduler.Run) {
+	last := time.Time{}
+	for _, r := range runs {
+		if r.Cause != "slot" || r.Attempt > 1 || r.Due.Equal(last) {
+			continue
+		}
+		last = r.Due
+		switch late := r.Started.Sub(r.Due); {
+		case w.Stepped() || one.MissedWindow == 0 || r.State == "skipped":
+		case r.State == "missed":
+			w.count("a slot is later than it may be")
+			if now := r.Finished.Sub(r.To); now < one.MissedWindow && one.Missed == "all" {
+				w.Violate("missed", about(one), "%s: slot %v is missed %v after it, and may be %v late", one.Name, r.To.Format(time.TimeOnly), now, one.MissedWindow)
+			}
+		case (one.Overlap == "allow" || one.Overlap == "forbid" && one.Missed != "all") && !r.Started.IsZero() && late > one.MissedWindow+one.Jitter+10*time.Second:
+			w.Violate("late slot", about(one), "%s: slot %v began %v after it, and may be %v late", one.Name, r.Due.Format(time.TimeOnly), late, one.MissedWindow)
+		}
+		if late := r.Started.Sub(r.Due); one.Jitter > 0 && !r.Started.IsZero() && late > one.every/20 {
+			w.count("a slot waits for its jitter")
+		}
+	}
 }
 
 // checkSlots looks for slots without an outcome, or with two.
@@ -178,6 +231,9 @@ func (s *scheduleWork) checkJobs(w *World, one *simSchedule, runs []scheduler.Ru
 		delete(jobs, due)
 	}
 	for due := range jobs {
+		if at, err := time.Parse(time.RFC3339Nano, due); err == nil && one.KeepRuns > 0 && len(runs) > 0 && at.Before(runs[0].Due) {
+			continue // its run is no longer kept
+		}
 		w.Violate("phantom", about(one), "%s: a job of slot %s, which has no run", one.Name, due)
 	}
 }

@@ -43,7 +43,7 @@ func (s *scheduleWork) Claims() []string {
 	return []string{
 		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "down", "flap", "readonly", "clock", "a function is tried again",
 		"a function fails", "a function's context ends", "a run is lost", "a run is handed back", "a slot is skipped", "a slot is missed",
-		"a run is replaced", "a run is taken over whose function had just ended", "a run has waited for the one before", "a slot is tried on another daemon",
+		"a run is replaced", "a slot waits for its jitter", "a slot is later than it may be", "a history is cut", "the schema is of the next version", "a run is taken over whose function had just ended", "a run has waited for the one before", "a slot is tried on another daemon",
 	}
 }
 
@@ -65,6 +65,15 @@ func (s *scheduleWork) Begin(w *World) error {
 		if d.once(4) {
 			one.Kind, one.Command, one.Overlap, one.MaxAttempts = "job", "slot", "", 0
 			one.Job = scheduler.JobOptions{Queue: "slots"}
+		}
+		if d.once(4) {
+			one.MissedWindow = time.Duration(oneOf(d, 1, 3, 8)) * time.Second
+		}
+		if d.once(4) {
+			one.Jitter = time.Duration(oneOf(d, 1, 5, 20)) * every / 5
+		}
+		if d.once(6) {
+			one.KeepRuns = oneOf(d, 1, 3, 10)
 		}
 		if one.Overlap == "replace" && one.Missed == "all" {
 			one.Missed = "once" // these two are refused together
@@ -97,7 +106,8 @@ func (s *scheduleWork) serve(p *Process) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range s.order {
+	for _, i := range p.Dice.Perm(len(s.order)) {
+		name := s.order[i]
 		one := s.given[name]
 		err := daemon.Handle(name, func(ctx context.Context, run *scheduler.Running) error { return s.call(ctx, p, one, run) })
 		if err != nil {
@@ -118,6 +128,9 @@ func (s *scheduleWork) call(ctx context.Context, p *Process, one *simSchedule, r
 			if o.due.Equal(run.Due) && o.who != st.who {
 				p.w.Reached("a slot is tried on another daemon")
 			}
+		}
+		if now := p.w.server.now(); run.Attempt == 1 && now.Before(run.Due) && !p.w.steppedLocked() {
+			p.w.violate("early", about(one), "%s: run %d begins %v before its slot", one.Name, run.ID, run.Due.Sub(now))
 		}
 		one.runs = append(one.runs, st)
 		one.stirred = st.from

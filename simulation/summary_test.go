@@ -26,7 +26,8 @@ type outcome struct {
 	Broken        []violation
 	Trips         int
 	Virtual, Took time.Duration
-	Sum           uint64 // of all events
+	Late          time.Duration // the latest takeover: see noticeLate
+	Sum           uint64        // of all events
 }
 
 // A summary adds up the lives of a workload.
@@ -34,6 +35,7 @@ type summary struct {
 	Workload              string
 	Runs, Trips           int
 	Virtual, Took         time.Duration
+	Late                  time.Duration // the latest takeover
 	Done, Reached, Broken map[string]int
 	Seeds                 map[string]int // that reached a situation
 	Claims                []string       `json:",omitempty"` // situations that some seeds must reach
@@ -64,6 +66,7 @@ func (s *summary) add(o *outcome) {
 	s.Trips += o.Trips
 	s.Virtual += o.Virtual
 	s.Took += o.Took
+	s.Late = max(s.Late, o.Late)
 	addTo(s.Done, o.Done)
 	addTo(s.Reached, o.Reached)
 	for situation := range o.Reached {
@@ -79,6 +82,7 @@ func (s *summary) merge(o *summary) {
 	s.Trips += o.Trips
 	s.Virtual += o.Virtual
 	s.Took += o.Took
+	s.Late = max(s.Late, o.Late)
 	addTo(s.Done, o.Done)
 	addTo(s.Reached, o.Reached)
 	addTo(s.Broken, o.Broken)
@@ -165,8 +169,8 @@ func commit(t *testing.T) string {
 // printSums prints what was done, reached and broken.
 func printSums(out io.Writer, all []*summary) {
 	for _, s := range all {
-		fmt.Fprintf(out, "%s: %d seeds, %v of virtual time, %d round trips, in %v\n", s.Workload, s.Runs, s.Virtual.Round(time.Second),
-			s.Trips, s.Took.Round(100*time.Millisecond))
+		fmt.Fprintf(out, "%s: %d seeds, %v of virtual time, %d round trips, in %v; the latest takeover came %v after a lease's end\n", s.Workload, s.Runs,
+			s.Virtual.Round(time.Second), s.Trips, s.Took.Round(100*time.Millisecond), s.Late.Round(10*time.Millisecond))
 		table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 		for _, part := range []struct {
 			title  string

@@ -89,6 +89,9 @@ func (t *takerWork) Begin(w *World) (err error) {
 		}
 	}
 	producers, jobs := w.Knob("producers", 1, 2), w.Knob("jobs", 20, 60, 120)
+	if w.knobs["fifo"] == 1 { // one after the other, and some are abandoned until their leases end
+		jobs = min(jobs, 60)
+	}
 	for i := range producers {
 		t.left = append(t.left, jobs/producers)
 		w.StartOnce(fmt.Sprint("producer-", i), func(p *Process) error { return t.produce(p, i) })

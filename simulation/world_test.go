@@ -41,6 +41,7 @@ type World struct {
 	all     sync.WaitGroup // of hosts and processes
 
 	trip int // how long a request or an answer is under way, in µs, in the mean
+	row  int // how long a row takes that is sent, and one that is answered, in µs
 
 	mu       sync.Mutex
 	hosts    []*host
@@ -52,9 +53,10 @@ type World struct {
 	done     map[string]int
 	reached  map[string]int
 	broken   []violation
-	troubled time.Time // when something last disturbed it
-	jams     int       // faults under way that may keep all from writing
-	jammed   time.Time // when there was one last
+	late     time.Duration // how long after a lease's end a takeover came at most, while nothing stood in its way
+	troubled time.Time     // when something last disturbed it
+	jams     int           // faults under way that may keep all from writing
+	jammed   time.Time     // when there was one last
 }
 
 // A report is what a life has shown, and how.
@@ -86,7 +88,7 @@ func run(t *testing.T, s scenario) (r report) {
 		}
 		r = report{s, outcome{
 			Workload: s.workload, Seed: s.seed, Knobs: w.knobs, Plain: w.plain, Strikes: w.strikes, Done: w.done, Reached: w.reached,
-			Broken: w.broken, Trips: w.gate.seq, Virtual: time.Since(w.history.began), Sum: w.history.sum.Sum64(),
+			Broken: w.broken, Late: w.late, Trips: w.gate.seq, Virtual: time.Since(w.history.began), Sum: w.history.sum.Sum64(),
 		}, w.history}
 	})
 	return r
@@ -117,6 +119,7 @@ func (w *World) live() error {
 	}
 	w.dialect = engine(w.Knob("notes", 0, 1) == 1 && w.workload != "lock") // locks' notifications need arrays
 	w.trip = w.Knob("trip", 50, 300, 300, 1000, 4000)
+	w.row = w.Knob("row", 0, 0, 30, 300)
 	operator := w.newProcess("operator", 1)
 	var err error
 	if w.Operator, err = operator.Open(2); err != nil {
@@ -126,10 +129,14 @@ func (w *World) live() error {
 		return err
 	}
 	w.faults = w.unleash()
+	if after := w.Knob("upgrade", 0, 0, 0, 5, 20); after > 0 {
+		w.all.Go(func() { w.upgrade(time.Duration(after) * time.Second) })
+	}
 	over := time.Now().Add(time.Duration(w.minutes * float64(time.Minute))) //nolint:forbidigo // virtual
 	for time.Until(over) > 0 {
 		<-time.After(time.Second)
 		work.Left(w)
+		w.noticeLate()
 	}
 	w.faults.end()
 	w.settle(work)
@@ -147,6 +154,32 @@ func (w *World) live() error {
 	return nil
 }
 
+// upgrade migrates the database, while all work, as a next version might that these processes have to bear: it adds columns.
+func (w *World) upgrade(after time.Duration) {
+	select {
+	case <-time.After(after):
+	case <-w.ctx.Done():
+		return
+	}
+	for _, table := range []string{
+		"job", "job_running", "job_delayed", "job_dead", "job_done", "job_unique", "queue", "queue_block", "queue_worker",
+		"schedule", "run", "node", "lock",
+	} {
+		for { // another one may write just now
+			_, err := w.Operator.Pool().ExecContext(w.Free(), `ALTER TABLE dbcron_`+table+` ADD COLUMN next_version INTEGER NOT NULL DEFAULT 7`)
+			if err == nil {
+				break
+			}
+			if !w.Operator.Dialect.Retryable(err) {
+				w.Violate("upgrade", nil, "%s: %v", table, err)
+				return
+			}
+			<-time.After(10 * time.Millisecond)
+		}
+	}
+	w.count("the schema is of the next version")
+}
+
 // settling is how long after the last fault everything must have ended: leases end, processes come back,
 // jobs that have failed are tried again, and the rest is worked off.
 const settling = 5 * time.Minute
@@ -159,6 +192,7 @@ func (w *World) settle(work Workload) {
 			return
 		}
 		<-time.After(time.Second)
+		w.noticeLate()
 	}
 	w.Violate("stuck", nil, "%v after the last fault there is left: %s", settling, left)
 }

@@ -136,9 +136,9 @@ func (z *zoneWork) next(after time.Time) (at time.Time, forward bool) {
 	return at.UTC(), forward
 }
 
-// late counts the schedules that have a slot that has come.
+// late counts the schedules that have a slot that has come, those, too, that are tried again later.
 func (z *zoneWork) late(w *World) (n int) {
-	err := w.Operator.Pool().QueryRowContext(w.Free(), `SELECT COUNT(*) FROM dbcron_schedule WHERE state = 'active' AND next_exec <= sim_now()`).Scan(&n)
+	err := w.Operator.Pool().QueryRowContext(w.Free(), `SELECT COUNT(*) FROM dbcron_schedule WHERE state = 'active' AND due_at <= sim_now()`).Scan(&n)
 	if err != nil {
 		w.Violate("check", nil, "%v", err)
 	}

@@ -96,6 +96,22 @@ func TestEverythingHasAComment(t *testing.T) {
 	})
 }
 
+// One row with a text in a number's place would stop whoever reads it along with a hundred others.
+func TestNumbersAreNumbers(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		insert := `INSERT INTO dbcron_job (queue_id, divided, priority, id, kind, timeout) VALUES (1, 0, 2, 1, 'mail', 'soon')`
+		if _, err := db.Pool().ExecContext(t.Context(), insert); err == nil {
+			t.Error("a job may have the timeout 'soon'")
+		}
+		if db.Dialect.Name == sqlite.Dialect.Name { // the others know no other kind
+			for _, name := range db.List(t, `SELECT name FROM pragma_table_list WHERE type = 'table' AND strict = 0 AND name LIKE 'dbcron%'
+				AND name <> 'dbcron_migration'`, nil) {
+				t.Errorf("%s is not STRICT", name)
+			}
+		}
+	})
+}
+
 // tables lists tables and indexes by name, one per line.
 func tables(t *testing.T, db *dbtest.DB) string {
 	t.Helper()

@@ -27,7 +27,7 @@ servers are starting
 `
 
 const simulated = `{"Runs":[{"Command":"make sim SEEDS=7 MINUTES=1","Commit":"abc"}],"Faults":["kill","stop"],"Workloads":[
-{"Workload":"queue","Runs":7,"Trips":12345,"Virtual":7200000000000,"Done":{"jobs":1000},"Reached":{"kill":3,"a job is late":1},"Broken":{"lost":2},"Claims":["kill","stop"]}]}`
+{"Workload":"queue","Runs":7,"Trips":12345,"Virtual":7200000000000,"Done":{"jobs":1000},"Reached":{"kill":3,"a job is late":1},"Broken":{"lost":2},"Late":1250000000,"Claims":["kill","stop"]}]}`
 
 // The tables say what was done, and what was violated; the sentences are in both pages.
 func TestReport(t *testing.T) {
@@ -59,7 +59,7 @@ func TestReport(t *testing.T) {
 		"`make faults MINUTES=3`, at abc, on ",
 		"| schedules | 1,234 kills, 2 kills of the server; 0 violations | – | – | 6 kills; **1 of 1 trials found violations** |\n",
 		"| locks | – | – | 2 trials; 0 violations | – |\n",
-		"| queue | 7 | 2.0 | 12,345 | 1,000 jobs | 1 of 2 | 2 lost |\n",
+		"| queue | 7 | 2.0 | 12,345 | 1,000 jobs | 1 of 2 | 1.2 s | 2 lost |\n",
 		"| kill | 3 |\n", "-->stays<!--",
 	} {
 		if !strings.Contains(page, want) {

@@ -13,7 +13,7 @@ import (
 type workload struct {
 	Workload                     string
 	Runs, Trips                  int
-	Virtual                      time.Duration
+	Virtual, Late                time.Duration
 	Done, Reached, Broken, Seeds map[string]int
 	Claims                       []string
 }
@@ -33,12 +33,12 @@ func simulation(text []byte) (string, error) {
 	}
 	var t table
 	t.WriteString(source(all.Runs))
-	t.head("workload", "seeds", "virtual hours", "round trips", "done", "situations reached", "violations")
+	t.head("workload", "seeds", "virtual hours", "round trips", "done", "situations reached", "latest takeover", "violations")
 	seeds, strikes, wrong, virtual := 0, 0, 0, time.Duration(0)
 	for i := range all.Workloads {
 		w := &all.Workloads[i]
 		t.row(w.Workload, thousands(w.Runs), fmt.Sprintf("%.1f", w.Virtual.Hours()), thousands(w.Trips), counted(w.Done),
-			fmt.Sprintf("%d of %d", w.reached(), len(w.Claims)), violations(w.Broken))
+			fmt.Sprintf("%d of %d", w.reached(), len(w.Claims)), fmt.Sprintf("%.1f s", w.Late.Seconds()), violations(w.Broken))
 		seeds += w.Runs
 		virtual += w.Virtual
 		for _, n := range w.Broken {

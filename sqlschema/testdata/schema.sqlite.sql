@@ -6,9 +6,9 @@ CREATE TABLE dbcron_audit ( -- What operators did, from the command line, the HT
     source   TEXT NOT NULL, -- cli, api or dashboard
     action   TEXT NOT NULL, -- What was done, such as queue.pause
     object   TEXT NOT NULL, -- The object, such as the name of a queue
-    affected BIGINT NOT NULL, -- Number of objects
+    affected INTEGER NOT NULL, -- Number of objects
     detail   TEXT NOT NULL -- Details: a reason or a filter
-);
+) STRICT;
 
 CREATE INDEX dbcron_audit_action ON dbcron_audit (action, id);
 
@@ -30,14 +30,14 @@ CREATE TABLE dbcron_endpoint ( -- Where the jobs of a queue are sent by HTTP. Th
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT dbcron_endpoint_key PRIMARY KEY (queue_id)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_endpoint_answers ( -- The recent answers of the endpoint of a queue; dispatchers write the row every few seconds while they send
     queue_id    INTEGER NOT NULL, -- The queue
     answers     TEXT NOT NULL, -- Some of the newest answers, the newest first, as JSON
     update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT dbcron_endpoint_answers_key PRIMARY KEY (queue_id)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_job ( -- Jobs that are ready. A row is inserted, and deleted when the job is done; never updated
     queue_id     INTEGER NOT NULL, -- The queue
@@ -56,7 +56,7 @@ CREATE TABLE dbcron_job ( -- Jobs that are ready. A row is inserted, and deleted
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
     CONSTRAINT dbcron_job_key PRIMARY KEY (queue_id, divided, priority, id)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_job_count ( -- What workers have done, by minute, queue and kind
     minute   TEXT NOT NULL, -- When it ended, the beginning of the minute
@@ -69,7 +69,7 @@ CREATE TABLE dbcron_job_count ( -- What workers have done, by minute, queue and 
     wait_us  INTEGER NOT NULL DEFAULT 0, -- For how long they had waited, in µs, all together
     run_us   INTEGER NOT NULL DEFAULT 0, -- How long they took, in µs, all together
     CONSTRAINT dbcron_job_count_key PRIMARY KEY (minute, queue_id, kind)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_job_dead ( -- Jobs that were given up
     queue_id     INTEGER NOT NULL, -- The queue
@@ -97,7 +97,7 @@ CREATE TABLE dbcron_job_dead ( -- Jobs that were given up
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
     CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id, divided)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX dbcron_job_dead_purge ON dbcron_job_dead (purge_at);
 
@@ -128,7 +128,7 @@ CREATE TABLE dbcron_job_delayed ( -- Jobs whose time has yet to come, and failed
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
     CONSTRAINT dbcron_job_delayed_key PRIMARY KEY (queue_id, divided, id)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX dbcron_job_delayed_due ON dbcron_job_delayed (queue_id, divided, run_at, id);
 
@@ -165,7 +165,7 @@ CREATE TABLE dbcron_job_done ( -- Jobs that are done, of queues that keep them
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
     CONSTRAINT dbcron_job_done_key PRIMARY KEY (queue_id, id, divided)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX dbcron_job_done_purge ON dbcron_job_done (purge_at);
 
@@ -180,7 +180,7 @@ CREATE TABLE dbcron_job_group ( -- Groups of jobs, and the callback of each
     ended_at   TEXT, -- When it ended
     purge_at   TEXT, -- When it is removed; NULL: never, or it has not ended
     CONSTRAINT dbcron_job_group_key PRIMARY KEY (id)
-);
+) STRICT;
 
 CREATE INDEX dbcron_job_group_purge ON dbcron_job_group (purge_at) WHERE purge_at IS NOT NULL;
 
@@ -195,7 +195,7 @@ CREATE TABLE dbcron_job_member ( -- The jobs of groups, and what has become of e
     result   TEXT, -- What its handler has made of it, JSON
     error    TEXT NOT NULL DEFAULT '', -- Why it is dead
     CONSTRAINT dbcron_job_member_key PRIMARY KEY (group_id, job)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX dbcron_job_member_state ON dbcron_job_member (group_id, state);
 
@@ -211,7 +211,7 @@ CREATE TABLE dbcron_job_refused ( -- Jobs of which the database refuses to write
     first_at TEXT NOT NULL, -- When it was refused first
     last_at  TEXT NOT NULL, -- When its worker wrote this last, once a minute
     CONSTRAINT dbcron_job_refused_key PRIMARY KEY (queue_id, divided, id)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX dbcron_job_refused_last ON dbcron_job_refused (last_at);
 
@@ -245,7 +245,7 @@ CREATE TABLE dbcron_job_running ( -- Jobs that have been running for longer than
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
     CONSTRAINT dbcron_job_running_key PRIMARY KEY (queue_id, divided, id)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_job_unique ( -- Keys that are in use: a job is not enqueued whose key another one of its queue has
     queue_id   INTEGER NOT NULL, -- The queue
@@ -254,7 +254,7 @@ CREATE TABLE dbcron_job_unique ( -- Keys that are in use: a job is not enqueued 
     pending    TEXT NOT NULL DEFAULT 'yes', -- Whether that job has yet to end: yes or no
     free_at    TEXT, -- Until when it is in use in any case; NULL: until the job has ended
     CONSTRAINT dbcron_job_unique_key PRIMARY KEY (queue_id, unique_key)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX dbcron_job_unique_free ON dbcron_job_unique (free_at) WHERE free_at IS NOT NULL;
 
@@ -280,7 +280,7 @@ CREATE TABLE dbcron_lock ( -- Who may work: a row for each lock and each slot of
     insert_time  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT dbcron_lock_key PRIMARY KEY (name, slot)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_lock_fence ( -- What keeps late holders out of guarded transactions; apart from the locks, so that a long transaction does not keep its own lease from being renewed
     name   TEXT NOT NULL, -- Of the lock; the empty name stands for all locks whose rows were purged
@@ -288,7 +288,7 @@ CREATE TABLE dbcron_lock_fence ( -- What keeps late holders out of guarded trans
     fence  INTEGER NOT NULL DEFAULT 0, -- The highest that has guarded a transaction, or, of the empty name, that was purged
     guards INTEGER NOT NULL DEFAULT 0, -- How often the row was used
     CONSTRAINT dbcron_lock_fence_key PRIMARY KEY (name, slot)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_migration (
     id INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -311,7 +311,7 @@ CREATE TABLE dbcron_node ( -- The processes that take part. What a worker holds 
     bell_at    TEXT NOT NULL DEFAULT '', -- Where it hears of new jobs, an address and a port of UDP; empty: nowhere
     bell_key   TEXT NOT NULL DEFAULT '', -- The key that signs what is sent there
     CONSTRAINT dbcron_node_key PRIMARY KEY (name)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_notice ( -- Current problems and who was notified: a row from the first failure until the recovery was sent
     subject  TEXT NOT NULL, -- schedule; dead (letters of a queue); behind (a queue whose oldest job waits too long)
@@ -329,7 +329,7 @@ CREATE TABLE dbcron_notice ( -- Current problems and who was notified: a row fro
     well_at  TEXT, -- When the recovery was seen; NULL: not recovered
     told_to  TEXT NOT NULL DEFAULT '', -- Who was notified, and will be notified of the recovery
     CONSTRAINT dbcron_notice_key PRIMARY KEY (subject, name)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE INDEX dbcron_notice_tell ON dbcron_notice (tell_at);
 
@@ -339,7 +339,7 @@ CREATE TABLE dbcron_notice_target ( -- How many notifications each target was re
     hour_at TEXT NOT NULL, -- Start of the hour in which messages are counted
     sent    INTEGER NOT NULL, -- Number of messages in this hour
     CONSTRAINT dbcron_notice_target_key PRIMARY KEY (target)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TRIGGER dbcron_queue_words_new BEFORE INSERT ON dbcron_queue BEGIN
     SELECT RAISE(ABORT, 'dbcron_queue: state is none of active, paused, deleted') WHERE NEW.state NOT IN ('active', 'paused', 'deleted');
@@ -380,7 +380,7 @@ CREATE TABLE dbcron_queue ( -- The queues and what is set for each. Rows are mad
     insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT dbcron_queue_name UNIQUE (name)
-);
+) STRICT;
 
 CREATE TABLE dbcron_queue_block ( -- Which worker has which block of a queue's jobs. Their number is that of the newest generation's rows
     queue_id    INTEGER NOT NULL, -- The queue
@@ -396,7 +396,7 @@ CREATE TABLE dbcron_queue_block ( -- Which worker has which block of a queue's j
     for_kind    TEXT NOT NULL DEFAULT '', -- The kind of job for which its last holder handed it to workers of that kind; empty: any worker
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     CONSTRAINT dbcron_queue_block_key PRIMARY KEY (queue_id, divided)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_queue_limit ( -- How many jobs may run at a time, and begin in a time, over all workers
     queue_id      INTEGER NOT NULL, -- The queue
@@ -411,7 +411,7 @@ CREATE TABLE dbcron_queue_limit ( -- How many jobs may run at a time, and begin 
     insert_time   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT dbcron_queue_limit_key PRIMARY KEY (queue_id, kind)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_queue_permit ( -- Permits to run a job that is limited: as many as the limit's max_running, made when they are first needed
     queue_id INTEGER NOT NULL, -- The queue
@@ -422,7 +422,7 @@ CREATE TABLE dbcron_queue_permit ( -- Permits to run a job that is limited: as m
     lock_at  TEXT, -- When it was last taken
     fence    INTEGER NOT NULL DEFAULT 0, -- Rises whenever it is taken
     CONSTRAINT dbcron_queue_permit_key PRIMARY KEY (queue_id, kind, slot)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_queue_share ( -- Tenants of fair queues that have more than one turn
     queue_id    INTEGER NOT NULL, -- The queue
@@ -431,7 +431,7 @@ CREATE TABLE dbcron_queue_share ( -- Tenants of fair queues that have more than 
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT dbcron_queue_share_key PRIMARY KEY (queue_id, tenant)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_queue_worker ( -- Which processes work on which queue, to share its blocks
     queue_id INTEGER NOT NULL, -- The queue
@@ -439,7 +439,7 @@ CREATE TABLE dbcron_queue_worker ( -- Which processes work on which queue, to sh
     kinds    TEXT, -- The kinds of jobs that it handles, as a JSON array; NULL: all
     busy     INTEGER NOT NULL DEFAULT 0, -- 0: it takes blocks. 1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks. 3: its handlers wait for connections of their pool; it leaves blocks to others, as with 1
     CONSTRAINT dbcron_queue_worker_key PRIMARY KEY (queue_id, node)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_route ( -- Where jobs go that name no queue. Those of a kind without a row: to that of *, or else to the queue default
     kind        TEXT NOT NULL, -- Of the jobs, compared by bytes; *: all kinds without a row of their own
@@ -447,7 +447,7 @@ CREATE TABLE dbcron_route ( -- Where jobs go that name no queue. Those of a kind
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT dbcron_route_key PRIMARY KEY (kind)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_run ( -- What became of each slot: one row for each attempt, or for a stretch of slots that did not run
     id          INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each row
@@ -481,7 +481,7 @@ CREATE TABLE dbcron_run ( -- What became of each slot: one row for each attempt,
     CONSTRAINT dbcron_run_next_exec CHECK (next_exec BETWEEN '1971-01-01' AND '9999-12-30' AND next_exec IS strftime('%Y-%m-%d %H:%M:%f', next_exec)),
     CONSTRAINT dbcron_run_started_at CHECK (started_at BETWEEN '1971-01-01' AND '9999-12-30' AND started_at IS strftime('%Y-%m-%d %H:%M:%f', started_at)),
     CONSTRAINT dbcron_run_finished_at CHECK (finished_at BETWEEN '1971-01-01' AND '9999-12-30' AND finished_at IS strftime('%Y-%m-%d %H:%M:%f', finished_at))
-);
+) STRICT;
 
 CREATE INDEX dbcron_run_next ON dbcron_run (lane, next_exec) WHERE next_exec IS NOT NULL;
 
@@ -575,7 +575,7 @@ CREATE TABLE dbcron_schedule ( -- What runs when. A row with next_exec NULL and 
     CONSTRAINT dbcron_schedule_ends_at CHECK (ends_at BETWEEN '1971-01-01' AND '9999-12-30' AND ends_at IS strftime('%Y-%m-%d %H:%M:%f', ends_at)),
     CONSTRAINT dbcron_schedule_order CHECK (due_at <= next_exec),
     CONSTRAINT dbcron_schedule_named CHECK (name <> '')
-);
+) STRICT;
 
 CREATE INDEX dbcron_schedule_next ON dbcron_schedule (state, lane, next_exec);
 
@@ -587,7 +587,7 @@ CREATE TABLE dbcron_schedule_boot ( -- Schedules with the spec @reboot that have
     lane     TEXT NOT NULL, -- Lane of its runs, which only daemons of this host have, until its next start
     seen_at  TEXT NOT NULL, -- When a daemon of the host last renewed this row
     CONSTRAINT dbcron_schedule_boot_key PRIMARY KEY (boot, schedule)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_schedule_file ( -- Files from which daemons import schedules, as each last read them
     source  TEXT NOT NULL, -- The source of the schedules: dbcron_schedule.source
@@ -596,14 +596,14 @@ CREATE TABLE dbcron_schedule_file ( -- Files from which daemons import schedules
     problem TEXT NOT NULL, -- Why it could not be imported; empty: it was imported
     read_at TEXT NOT NULL, -- When it was read
     CONSTRAINT dbcron_schedule_file_key PRIMARY KEY (source, node)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_secret ( -- Keys that only daemons know, and all of them share
     name       TEXT NOT NULL, -- What it is for: claims signs the tokens of claimed jobs
     secret     TEXT NOT NULL, -- The key, in base64
     created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When a daemon made it, the first that needed it
     CONSTRAINT dbcron_secret_key PRIMARY KEY (name)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dbcron_token ( -- Who may use the HTTP API: from the first row on nobody may without a token
     name         TEXT NOT NULL, -- For people; compared by bytes
@@ -617,7 +617,7 @@ CREATE TABLE dbcron_token ( -- Who may use the HTTP API: from the first row on n
     last_used_at TEXT, -- When it was used, to a minute; NULL: never
     CONSTRAINT dbcron_token_key PRIMARY KEY (name),
     CONSTRAINT dbcron_token_hash UNIQUE (hash)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX dbcron_token_old_hash ON dbcron_token (old_hash);
 
@@ -626,4 +626,4 @@ CREATE TABLE dbcron_topic_queue ( -- Which queues get a copy of what is publishe
     queue       TEXT NOT NULL, -- The name of the queue
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     CONSTRAINT dbcron_topic_queue_key PRIMARY KEY (topic, queue)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;

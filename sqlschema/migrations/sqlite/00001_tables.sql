@@ -71,7 +71,7 @@ CREATE TABLE {prefix}schedule ( -- What runs when. A row with next_exec NULL and
     CONSTRAINT {name}schedule_ends_at CHECK (ends_at BETWEEN '1971-01-01' AND '9999-12-30' AND ends_at IS strftime('%Y-%m-%d %H:%M:%f', ends_at)),
     CONSTRAINT {name}schedule_order CHECK (due_at <= next_exec),
     CONSTRAINT {name}schedule_named CHECK (name <> '')
-);
+) STRICT;
 CREATE INDEX {name}schedule_next ON {prefix}schedule (state, lane, next_exec);
 -- A schedule whose spec, zone or rule for clock changes is changed by hand is planned anew. The index has entries of
 -- those alone, so that claims write none.
@@ -109,7 +109,7 @@ CREATE TABLE {prefix}run ( -- What became of each slot: one row for each attempt
     CONSTRAINT {name}run_next_exec CHECK (next_exec BETWEEN '1971-01-01' AND '9999-12-30' AND next_exec IS strftime('%Y-%m-%d %H:%M:%f', next_exec)),
     CONSTRAINT {name}run_started_at CHECK (started_at BETWEEN '1971-01-01' AND '9999-12-30' AND started_at IS strftime('%Y-%m-%d %H:%M:%f', started_at)),
     CONSTRAINT {name}run_finished_at CHECK (finished_at BETWEEN '1971-01-01' AND '9999-12-30' AND finished_at IS strftime('%Y-%m-%d %H:%M:%f', finished_at))
-);
+) STRICT;
 CREATE INDEX {name}run_next ON {prefix}run (lane, next_exec) WHERE next_exec IS NOT NULL;
 CREATE INDEX {name}run_open ON {prefix}run (schedule) WHERE next_exec IS NOT NULL;
 CREATE INDEX {name}run_purge ON {prefix}run (purge_at) WHERE purge_at IS NOT NULL;
@@ -121,7 +121,7 @@ CREATE TABLE {prefix}schedule_file ( -- Files from which daemons import schedule
     problem TEXT NOT NULL, -- Why it could not be imported; empty: it was imported
     read_at TEXT NOT NULL, -- When it was read
     CONSTRAINT {name}schedule_file_key PRIMARY KEY (source, node)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}schedule_boot ( -- Schedules with the spec @reboot that have run for a start of a host
     boot     TEXT NOT NULL, -- The start: its id from the kernel
@@ -129,7 +129,7 @@ CREATE TABLE {prefix}schedule_boot ( -- Schedules with the spec @reboot that hav
     lane     TEXT NOT NULL, -- Lane of its runs, which only daemons of this host have, until its next start
     seen_at  TEXT NOT NULL, -- When a daemon of the host last renewed this row
     CONSTRAINT {name}schedule_boot_key PRIMARY KEY (boot, schedule)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 -- Locks.
 
@@ -153,7 +153,7 @@ CREATE TABLE {prefix}lock ( -- Who may work: a row for each lock and each slot o
     insert_time  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time  TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT {name}lock_key PRIMARY KEY (name, slot)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}lock_fence ( -- What keeps late holders out of guarded transactions; apart from the locks, so that a long transaction does not keep its own lease from being renewed
     name   TEXT NOT NULL, -- Of the lock; the empty name stands for all locks whose rows were purged
@@ -161,7 +161,7 @@ CREATE TABLE {prefix}lock_fence ( -- What keeps late holders out of guarded tran
     fence  INTEGER NOT NULL DEFAULT 0, -- The highest that has guarded a transaction, or, of the empty name, that was purged
     guards INTEGER NOT NULL DEFAULT 0, -- How often the row was used
     CONSTRAINT {name}lock_fence_key PRIMARY KEY (name, slot)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 -- The row of all locks that were purged.
 INSERT INTO {prefix}lock_fence (name, slot) VALUES ('', 0);
 
@@ -192,7 +192,7 @@ CREATE TABLE {prefix}queue ( -- The queues and what is set for each. Rows are ma
     insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT {name}queue_name UNIQUE (name)
-);
+) STRICT;
 
 CREATE TABLE {prefix}queue_block ( -- Which worker has which block of a queue's jobs. Their number is that of the newest generation's rows
     queue_id    INTEGER NOT NULL, -- The queue
@@ -208,7 +208,7 @@ CREATE TABLE {prefix}queue_block ( -- Which worker has which block of a queue's 
     for_kind    TEXT NOT NULL DEFAULT '', -- The kind of job for which its last holder handed it to workers of that kind; empty: any worker
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     CONSTRAINT {name}queue_block_key PRIMARY KEY (queue_id, divided)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}queue_worker ( -- Which processes work on which queue, to share its blocks
     queue_id INTEGER NOT NULL, -- The queue
@@ -216,7 +216,7 @@ CREATE TABLE {prefix}queue_worker ( -- Which processes work on which queue, to s
     kinds    TEXT, -- The kinds of jobs that it handles, as a JSON array; NULL: all
     busy     INTEGER NOT NULL DEFAULT 0, -- 0: it takes blocks. 1: all that it may do at a time are jobs that take long; it leaves blocks to others. 2: it moves jobs to another queue; others leave it all blocks. 3: its handlers wait for connections of their pool; it leaves blocks to others, as with 1
     CONSTRAINT {name}queue_worker_key PRIMARY KEY (queue_id, node)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}queue_share ( -- Tenants of fair queues that have more than one turn
     queue_id    INTEGER NOT NULL, -- The queue
@@ -225,7 +225,7 @@ CREATE TABLE {prefix}queue_share ( -- Tenants of fair queues that have more than
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT {name}queue_share_key PRIMARY KEY (queue_id, tenant)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}queue_limit ( -- How many jobs may run at a time, and begin in a time, over all workers
     queue_id      INTEGER NOT NULL, -- The queue
@@ -240,7 +240,7 @@ CREATE TABLE {prefix}queue_limit ( -- How many jobs may run at a time, and begin
     insert_time   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT {name}queue_limit_key PRIMARY KEY (queue_id, kind)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}queue_permit ( -- Permits to run a job that is limited: as many as the limit's max_running, made when they are first needed
     queue_id INTEGER NOT NULL, -- The queue
@@ -251,7 +251,7 @@ CREATE TABLE {prefix}queue_permit ( -- Permits to run a job that is limited: as 
     lock_at  TEXT, -- When it was last taken
     fence    INTEGER NOT NULL DEFAULT 0, -- Rises whenever it is taken
     CONSTRAINT {name}queue_permit_key PRIMARY KEY (queue_id, kind, slot)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}route ( -- Where jobs go that name no queue. Those of a kind without a row: to that of *, or else to the queue default
     kind        TEXT NOT NULL, -- Of the jobs, compared by bytes; *: all kinds without a row of their own
@@ -259,14 +259,14 @@ CREATE TABLE {prefix}route ( -- Where jobs go that name no queue. Those of a kin
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT {name}route_key PRIMARY KEY (kind)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}topic_queue ( -- Which queues get a copy of what is published to a topic
     topic       TEXT NOT NULL, -- Compared by bytes
     queue       TEXT NOT NULL, -- The name of the queue
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     CONSTRAINT {name}topic_queue_key PRIMARY KEY (topic, queue)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}endpoint ( -- Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers
     queue_id    INTEGER NOT NULL, -- The queue
@@ -280,14 +280,14 @@ CREATE TABLE {prefix}endpoint ( -- Where the jobs of a queue are sent by HTTP. T
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT {name}endpoint_key PRIMARY KEY (queue_id)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}endpoint_answers ( -- The recent answers of the endpoint of a queue; dispatchers write the row every few seconds while they send
     queue_id    INTEGER NOT NULL, -- The queue
     answers     TEXT NOT NULL, -- Some of the newest answers, the newest first, as JSON
     update_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
     CONSTRAINT {name}endpoint_answers_key PRIMARY KEY (queue_id)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 -- Jobs.
 
@@ -309,7 +309,7 @@ CREATE TABLE {prefix}job ( -- Jobs that are ready. A row is inserted, and delete
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
     CONSTRAINT {name}job_key PRIMARY KEY (queue_id, divided, priority, id)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}job_delayed ( -- Jobs whose time has yet to come, and failed ones that wait for their retry
     queue_id     INTEGER NOT NULL, -- The queue
@@ -338,7 +338,7 @@ CREATE TABLE {prefix}job_delayed ( -- Jobs whose time has yet to come, and faile
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
     CONSTRAINT {name}job_delayed_key PRIMARY KEY (queue_id, divided, id)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX {name}job_delayed_due ON {prefix}job_delayed (queue_id, divided, run_at, id);
 CREATE INDEX {name}job_delayed_hold ON {prefix}job_delayed (queue_id, divided, hold_key) WHERE hold_key IS NOT NULL;
 CREATE INDEX {name}job_delayed_stopped ON {prefix}job_delayed (stopped_at) WHERE stopped_at IS NOT NULL;
@@ -373,7 +373,7 @@ CREATE TABLE {prefix}job_running ( -- Jobs that have been running for longer tha
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
     CONSTRAINT {name}job_running_key PRIMARY KEY (queue_id, divided, id)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 -- Two processes can draw one id for two jobs, which are in different blocks then: in one block the key of {prefix}job
 -- keeps the second out. So the block is part of the keys of dead and done jobs, too.
@@ -403,7 +403,7 @@ CREATE TABLE {prefix}job_dead ( -- Jobs that were given up
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
     CONSTRAINT {name}job_dead_key PRIMARY KEY (queue_id, id, divided)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX {name}job_dead_purge ON {prefix}job_dead (purge_at);
 
 CREATE TABLE {prefix}job_done ( -- Jobs that are done, of queues that keep them
@@ -435,7 +435,7 @@ CREATE TABLE {prefix}job_done ( -- Jobs that are done, of queues that keep them
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
     CONSTRAINT {name}job_done_key PRIMARY KEY (queue_id, id, divided)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX {name}job_done_purge ON {prefix}job_done (purge_at);
 
 CREATE TABLE {prefix}job_refused ( -- Jobs of which the database refuses to write what has become of them, as their workers say
@@ -450,7 +450,7 @@ CREATE TABLE {prefix}job_refused ( -- Jobs of which the database refuses to writ
     first_at TEXT NOT NULL, -- When it was refused first
     last_at  TEXT NOT NULL, -- When its worker wrote this last, once a minute
     CONSTRAINT {name}job_refused_key PRIMARY KEY (queue_id, divided, id)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX {name}job_refused_last ON {prefix}job_refused (last_at);
 
 CREATE TABLE {prefix}job_unique ( -- Keys that are in use: a job is not enqueued whose key another one of its queue has
@@ -460,7 +460,7 @@ CREATE TABLE {prefix}job_unique ( -- Keys that are in use: a job is not enqueued
     pending    TEXT NOT NULL DEFAULT 'yes', -- Whether that job has yet to end: yes or no
     free_at    TEXT, -- Until when it is in use in any case; NULL: until the job has ended
     CONSTRAINT {name}job_unique_key PRIMARY KEY (queue_id, unique_key)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX {name}job_unique_free ON {prefix}job_unique (free_at) WHERE free_at IS NOT NULL;
 CREATE INDEX {name}job_unique_job ON {prefix}job_unique (queue_id, job);
 
@@ -475,7 +475,7 @@ CREATE TABLE {prefix}job_group ( -- Groups of jobs, and the callback of each
     ended_at   TEXT, -- When it ended
     purge_at   TEXT, -- When it is removed; NULL: never, or it has not ended
     CONSTRAINT {name}job_group_key PRIMARY KEY (id)
-);
+) STRICT;
 CREATE INDEX {name}job_group_purge ON {prefix}job_group (purge_at) WHERE purge_at IS NOT NULL;
 CREATE INDEX {name}job_group_state ON {prefix}job_group (state, id);
 
@@ -488,7 +488,7 @@ CREATE TABLE {prefix}job_member ( -- The jobs of groups, and what has become of 
     result   TEXT, -- What its handler has made of it, JSON
     error    TEXT NOT NULL DEFAULT '', -- Why it is dead
     CONSTRAINT {name}job_member_key PRIMARY KEY (group_id, job)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX {name}job_member_state ON {prefix}job_member (group_id, state);
 
 CREATE TABLE {prefix}job_count ( -- What workers have done, by minute, queue and kind
@@ -502,7 +502,7 @@ CREATE TABLE {prefix}job_count ( -- What workers have done, by minute, queue and
     wait_us  INTEGER NOT NULL DEFAULT 0, -- For how long they had waited, in µs, all together
     run_us   INTEGER NOT NULL DEFAULT 0, -- How long they took, in µs, all together
     CONSTRAINT {name}job_count_key PRIMARY KEY (minute, queue_id, kind)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 -- Processes, and people.
 
@@ -520,7 +520,7 @@ CREATE TABLE {prefix}node ( -- The processes that take part. What a worker holds
     bell_at    TEXT NOT NULL DEFAULT '', -- Where it hears of new jobs, an address and a port of UDP; empty: nowhere
     bell_key   TEXT NOT NULL DEFAULT '', -- The key that signs what is sent there
     CONSTRAINT {name}node_key PRIMARY KEY (name)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}token ( -- Who may use the HTTP API: from the first row on nobody may without a token
     name         TEXT NOT NULL, -- For people; compared by bytes
@@ -534,7 +534,7 @@ CREATE TABLE {prefix}token ( -- Who may use the HTTP API: from the first row on 
     last_used_at TEXT, -- When it was used, to a minute; NULL: never
     CONSTRAINT {name}token_key PRIMARY KEY (name),
     CONSTRAINT {name}token_hash UNIQUE (hash)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE UNIQUE INDEX {name}token_old_hash ON {prefix}token (old_hash);
 
 CREATE TABLE {prefix}secret ( -- Keys that only daemons know, and all of them share
@@ -542,7 +542,7 @@ CREATE TABLE {prefix}secret ( -- Keys that only daemons know, and all of them sh
     secret     TEXT NOT NULL, -- The key, in base64
     created_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When a daemon made it, the first that needed it
     CONSTRAINT {name}secret_key PRIMARY KEY (name)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}audit ( -- What operators did, from the command line, the HTTP API and the dashboard
     id       INTEGER PRIMARY KEY AUTOINCREMENT, -- Grows with each row
@@ -552,9 +552,9 @@ CREATE TABLE {prefix}audit ( -- What operators did, from the command line, the H
     source   TEXT NOT NULL, -- cli, api or dashboard
     action   TEXT NOT NULL, -- What was done, such as queue.pause
     object   TEXT NOT NULL, -- The object, such as the name of a queue
-    affected BIGINT NOT NULL, -- Number of objects
+    affected INTEGER NOT NULL, -- Number of objects
     detail   TEXT NOT NULL -- Details: a reason or a filter
-);
+) STRICT;
 CREATE INDEX {name}audit_action ON {prefix}audit (action, id);
 CREATE INDEX {name}audit_actor ON {prefix}audit (actor, id);
 CREATE INDEX {name}audit_object ON {prefix}audit (object, id);
@@ -576,7 +576,7 @@ CREATE TABLE {prefix}notice ( -- Current problems and who was notified: a row fr
     well_at  TEXT, -- When the recovery was seen; NULL: not recovered
     told_to  TEXT NOT NULL DEFAULT '', -- Who was notified, and will be notified of the recovery
     CONSTRAINT {name}notice_key PRIMARY KEY (subject, name)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX {name}notice_tell ON {prefix}notice (tell_at);
 
 CREATE TABLE {prefix}notice_target ( -- How many notifications each target was recently sent
@@ -585,7 +585,7 @@ CREATE TABLE {prefix}notice_target ( -- How many notifications each target was r
     hour_at TEXT NOT NULL, -- Start of the hour in which messages are counted
     sent    INTEGER NOT NULL, -- Number of messages in this hour
     CONSTRAINT {name}notice_target_key PRIMARY KEY (target)
-) WITHOUT ROWID;
+) STRICT, WITHOUT ROWID;
 
 -- +goose Down
 DROP TABLE {prefix}notice_target;
