@@ -47,9 +47,10 @@ var mutants = []mutant{
 		"late workers are not expelled", "queue", "queue/internal/store/nodes.go",
 		"`name = :node AND state = 'live' AND expire_at <= {now}`)", "`name = :node AND state = 'live' AND expire_at <= {now} AND 1 = 0`)", "stuck", 60,
 	},
+	// It buries a job only if several workers that live have lost it one after the other: no seed of 200 comes to that.
 	{
 		"a process that lives does not take its charges back", "queue", "queue/runner_return.go",
-		"		if n == 0 {\n			continue\n		}\n		clears", "		if n >= 0 {\n			continue\n		}\n		clears", "buried", 200,
+		"		if n == 0 {\n			continue\n		}\n		clears", "		if n >= 0 {\n			continue\n		}\n		clears", "TestChargeTakenBack", 0,
 	},
 	// A worker loses a block alone only where somebody has changed its row by hand: the lease is one for all.
 	{
@@ -149,9 +150,10 @@ var mutants = []mutant{
 		"a run that waits does not look at the one before", "schedule", "scheduler/takeover.go",
 		"	open := t.open[c.Name]\n	if slices", "	open := t.open[c.Name]\n	if true {\n		return 0\n	}\n	if slices", "overlap", 40,
 	},
+	// Functions of the workload return when their contexts end, so that two overlap only in the time that an answer takes.
 	{
 		"a lease of a run counts from the answer to its renewal", "schedule", "scheduler/lease.go",
-		"			e.extend(deadline)\n", "			e.extend(max(deadline, s.deadline()))\n", "overlap", 200,
+		"			e.extend(deadline)\n", "			e.extend(max(deadline, s.deadline()))\n", "TestALeaseCountsFromTheQuestion", 0,
 	},
 	// It ends at its deadline in any case.
 	{
