@@ -80,7 +80,7 @@ var faults = []fault{
 	})},
 	{"clock", []int{0, 0, 0, 0, 20}, func(n *nemesis, d dice) (string, func(), time.Duration) {
 		by := d.eitherWay(4 * time.Second)
-		n.w.server.set(by)
+		n.w.setClock(by)
 		return fmt.Sprintf("the server's clock is set by %v", by), nil, 0
 	}},
 }

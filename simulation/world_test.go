@@ -278,7 +278,18 @@ func (w *World) Free() context.Context { return context.Background() }
 func (w *World) trouble() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.troubled = time.Now() //nolint:forbidigo // virtual
+	if now := time.Now(); now.After(w.troubled) { //nolint:forbidigo // virtual
+		w.troubled = now
+	}
+}
+
+// setClock sets the server's clock. Until it shows again what it has shown, nothing needs to become due.
+func (w *World) setClock(by time.Duration) {
+	w.server.set(by)
+	w.trouble()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.troubled = w.troubled.Add(max(0, -by))
 }
 
 // Over reports whether the last fault has ended.
