@@ -47,7 +47,7 @@ CREATE TABLE dbcron_job ( -- Jobs that are ready. A row is inserted, and deleted
     kind         TEXT NOT NULL, -- What the job is, which picks the handler
     job_key      TEXT, -- Jobs of one key are done one after the other, in order
     payload      TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given
-    payload_bin  BLOB, -- The same in another codec
+    payload_bin  ANY, -- The same in another codec
     max_attempts INTEGER, -- After so many failed attempts the job is dead; NULL: the queue says
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
@@ -80,7 +80,7 @@ CREATE TABLE dbcron_job_dead ( -- Jobs that were given up
     crashes      INTEGER NOT NULL DEFAULT 0, -- How many workers died with it
     error        TEXT NOT NULL DEFAULT '', -- Why
     detail       TEXT NOT NULL DEFAULT '', -- The stack of a panic, or what the worker said
-    snapshot     BLOB, -- What its handler has stored for the next attempt
+    snapshot     ANY, -- What its handler has stored for the next attempt
     percent      INTEGER, -- How much of it is done, as its handler says: 1 to 100
     message      TEXT, -- How far it is, in its handler's words
     died_at      TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it was given up
@@ -88,7 +88,7 @@ CREATE TABLE dbcron_job_dead ( -- Jobs that were given up
     kind         TEXT NOT NULL, -- What the job is, which picks the handler
     job_key      TEXT, -- Jobs of one key are done one after the other, in order
     payload      TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given
-    payload_bin  BLOB, -- The same in another codec
+    payload_bin  ANY, -- The same in another codec
     max_attempts INTEGER, -- After so many failed attempts the job is dead; NULL: the queue says
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
@@ -113,13 +113,13 @@ CREATE TABLE dbcron_job_delayed ( -- Jobs whose time has yet to come, and failed
     stopped_at   TEXT, -- When the last of them handed it back; NULL: none did
     hold_key     TEXT, -- The key whose other jobs wait for this one
     error        TEXT NOT NULL DEFAULT '', -- Why it failed last
-    snapshot     BLOB, -- What its handler has stored for the next attempt
+    snapshot     ANY, -- What its handler has stored for the next attempt
     percent      INTEGER, -- How much of it is done, as its handler says: 1 to 100
     message      TEXT, -- How far it is, in its handler's words
     kind         TEXT NOT NULL, -- What the job is, which picks the handler
     job_key      TEXT, -- Jobs of one key are done one after the other, in order
     payload      TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given
-    payload_bin  BLOB, -- The same in another codec
+    payload_bin  ANY, -- The same in another codec
     max_attempts INTEGER, -- After so many failed attempts the job is dead; NULL: the queue says
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
@@ -145,7 +145,7 @@ CREATE TABLE dbcron_job_done ( -- Jobs that are done, of queues that keep them
     crashes      INTEGER NOT NULL, -- How many workers died with it
     outcome      TEXT NOT NULL, -- done, discarded (its handler said that it need not be done) or cancelled
     error        TEXT NOT NULL, -- Why it was discarded
-    snapshot     BLOB, -- What its handler has stored last
+    snapshot     ANY, -- What its handler has stored last
     percent      INTEGER, -- How much of it was done then, as its handler said: 1 to 100
     message      TEXT, -- How far it was then, in its handler's words
     result       TEXT, -- What its handler has made of it, JSON
@@ -156,7 +156,7 @@ CREATE TABLE dbcron_job_done ( -- Jobs that are done, of queues that keep them
     kind         TEXT NOT NULL, -- What the job is, which picks the handler
     job_key      TEXT, -- Jobs of one key are done one after the other, in order
     payload      TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given
-    payload_bin  BLOB, -- The same in another codec
+    payload_bin  ANY, -- The same in another codec
     max_attempts INTEGER, -- After so many failed attempts the job is dead; NULL: the queue says
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
@@ -230,13 +230,13 @@ CREATE TABLE dbcron_job_running ( -- Jobs that have been running for longer than
     started_at   TEXT, -- When the attempt began
     expire_at    TEXT, -- When others may take it; NULL: when its worker is lost
     error        TEXT NOT NULL DEFAULT '', -- Why it failed last
-    snapshot     BLOB, -- What its handler has stored for the next attempt
+    snapshot     ANY, -- What its handler has stored for the next attempt
     percent      INTEGER, -- How much of it is done, as its handler says: 1 to 100
     message      TEXT, -- How far it is, in its handler's words
     kind         TEXT NOT NULL, -- What the job is, which picks the handler
     job_key      TEXT, -- Jobs of one key are done one after the other, in order
     payload      TEXT CHECK (json_valid(payload)), -- What the job is about, JSON as it was given
-    payload_bin  BLOB, -- The same in another codec
+    payload_bin  ANY, -- The same in another codec
     max_attempts INTEGER, -- After so many failed attempts the job is dead; NULL: the queue says
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
