@@ -85,6 +85,7 @@ type queueData struct {
 	Chart    chart
 	Kinds    []admin.Finished // counts of the last hour
 	Limits   []limitRow
+	Tenants  admin.Tenants
 	Blocks   []admin.Block
 	Leased   int
 	Workers  int
@@ -114,7 +115,7 @@ func (d *Dashboard) showQueue(ctx context.Context, r *request) (*view, error) {
 	for _, part := range []struct {
 		name string
 		read func(context.Context, *request, *queueData) error
-	}{{"Counts", d.readCounts}, {"Limits", d.readLimits}, {"Blocks", d.readBlocks}, {"Endpoint", d.readEndpoint}} {
+	}{{"Counts", d.readCounts}, {"Limits", d.readLimits}, {"Tenants", d.readTenants}, {"Blocks", d.readBlocks}, {"Endpoint", d.readEndpoint}} {
 		if err := part.read(ctx, r, data); err != nil {
 			v.troubles = append(v.troubles, d.trouble(part.name, err))
 		}
@@ -154,6 +155,11 @@ func (d *Dashboard) readLimits(ctx context.Context, _ *request, data *queueData)
 		}
 		data.Limits = append(data.Limits, row)
 	}
+	return err
+}
+
+func (d *Dashboard) readTenants(ctx context.Context, _ *request, data *queueData) (err error) {
+	data.Tenants, err = health.TenantsOf(ctx, d.admin, &data.Queue)
 	return err
 }
 

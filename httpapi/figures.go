@@ -42,6 +42,9 @@ type queueFigures struct {
 	health.Depth
 	stuck  int // jobs whose handlers do not return
 	hungry int // workers whose handlers wait for connections
+
+	tenants []admin.Tenant  // with the most ready jobs, of a fair queue
+	longest []time.Duration // how long the oldest job of each has waited
 }
 
 // A sampler reads figures for everyone who needs them, at most once every five seconds.
@@ -121,6 +124,15 @@ func (s *sampler) readQueues(ctx context.Context, f *figures) error {
 		q := queueFigures{stuck: stuck[all[i].Name], hungry: starved[all[i].Name]}
 		if q.Depth, err = health.DepthOf(ctx, s.queues, &all[i], countedTo, now); err != nil {
 			return err
+		}
+		if q.Fair && q.Ready > 0 {
+			t, err := health.TenantsOf(ctx, s.queues, &all[i])
+			if err != nil {
+				return err
+			}
+			for _, one := range t.Tenants {
+				q.tenants, q.longest = append(q.tenants, one), append(q.longest, max(0, now.Sub(one.Oldest)))
+			}
 		}
 		f.queues = append(f.queues, q)
 	}

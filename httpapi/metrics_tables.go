@@ -18,8 +18,11 @@ var (
 	descUp     = description("database_up", "Whether the database has answered. If not, the metrics of the tables are missing.")
 	descJobs   = description("queue_jobs", "Jobs of a queue by state; 10000 is that many or more.", "queue", "state")
 	descAge    = description("queue_oldest_ready_age_seconds", "How long the oldest ready job has waited; 0: there is none.", "queue")
-	descPaused = description("queue_paused", "Whether the queue is paused.", "queue")
-	descStuck  = description("queue_stuck_jobs",
+	descTenant = description("queue_tenant_jobs",
+		"Ready jobs of the tenants of a fair queue that have the most among the jobs that are next: ten of them.", "queue", "tenant")
+	descTenantAge = description("queue_tenant_oldest_ready_age_seconds", "How long the oldest ready job of each of them has waited.", "queue", "tenant")
+	descPaused    = description("queue_paused", "Whether the queue is paused.", "queue")
+	descStuck     = description("queue_stuck_jobs",
 		"Jobs whose handlers have not returned though their timeouts are over: each takes a slot of its worker.", "queue")
 	descStarved = description("queue_starved_workers",
 		"Workers whose handlers have all waited for connections of their pool for ten seconds.", "queue")
@@ -56,7 +59,7 @@ var (
 // Describe lists the metrics.
 func (*tables) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descUp, descJobs, descAge, descPaused, descStuck, descStarved, descDone, descFailed, descDead, descTardy, descWait, descWork, descPlans,
+		descUp, descJobs, descAge, descTenant, descTenantAge, descPaused, descStuck, descStarved, descDone, descFailed, descDead, descTardy, descWait, descWork, descPlans,
 		descDue, descLate, descOpenRuns, descLocks,
 		descNodes, descOffset, descSuccess, descDuration, descFailures, descRunning, descLateness, descOmitted,
 	} {
@@ -85,6 +88,12 @@ func (t *tables) Collect(to chan<- prometheus.Metric) {
 			gauge(descJobs, float64(n), q.Name, state)
 		}
 		gauge(descAge, q.Age.Seconds(), q.Name)
+		for i, one := range q.tenants {
+			if utf8.ValidString(one.Name) {
+				gauge(descTenant, float64(one.Ready), q.Name, one.Name)
+				gauge(descTenantAge, q.longest[i].Seconds(), q.Name, one.Name)
+			}
+		}
 		gauge(descPaused, map[bool]float64{true: 1}[q.State == "paused"], q.Name)
 		gauge(descStuck, float64(q.stuck), q.Name)
 		gauge(descStarved, float64(q.hungry), q.Name)

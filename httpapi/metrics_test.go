@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -43,6 +44,13 @@ func TestMetrics(t *testing.T) {
 			s.enqueue(object{"kind": "x", "queue": "mail"})
 		}
 		s.enqueue(object{"kind": "x", "queue": "mail", "delay": "1h"})
+		for i := range 12 {
+			for range 12 - i {
+				s.enqueue(object{"kind": "x", "queue": "shared", "tenant": fmt.Sprint("tenant", i)})
+			}
+		}
+		_, err = s.api.admin.Edit(t.Context(), "shared", func(q *admin.Queue) { q.Fair = true })
+		must(t, err)
 		s.get("/api/v1/queues/none").is(404)
 		s.get("/nonsense/" + strings.Repeat("x", 50)).is(404)
 		s.post("/api/v1/locks/l/acquire", object{"ttl": "1h"}).is(200)
@@ -57,10 +65,12 @@ func TestMetrics(t *testing.T) {
 			`dbcron_build_info{database="` + db.Dialect.Name + `",version="1.2.3"} 1`, "dbcron_database_up 1",
 			`dbcron_queue_jobs{queue="mail",state="ready"} 3`, `dbcron_queue_jobs{queue="mail",state="delayed"} 1`,
 			`dbcron_queue_oldest_ready_age_seconds{queue="mail"} `,
+			`dbcron_queue_tenant_jobs{queue="shared",tenant="tenant0"} 12`, `dbcron_queue_tenant_jobs{queue="shared",tenant="tenant9"} 3`,
+			`dbcron_queue_tenant_oldest_ready_age_seconds{queue="shared",tenant="tenant0"} `,
 			`dbcron_jobs_done_total{queue="mail"} 0`, `dbcron_schedules{state="active"} 2`, "dbcron_schedules_due 1",
 			`dbcron_runs_open{state="waiting"} 1`,
 			`dbcron_runs_total{outcome="ok"} 1`, "dbcron_locks_held 1",
-			`dbcron_http_requests_total{method="POST",path="/api/v1/jobs",status="201"} 4`,
+			`dbcron_http_requests_total{method="POST",path="/api/v1/jobs",status="201"} 82`,
 			`dbcron_http_requests_total{method="GET",path="/api/v1/queues/{queue}",status="404"} 1`,
 			`dbcron_http_requests_total{method="other",path="other",status="404"} 1`,
 			"go_goroutines ", "process_start_time_seconds ", `go_sql_open_connections{db_name="dbcron"} `,
@@ -68,6 +78,9 @@ func TestMetrics(t *testing.T) {
 			if !strings.Contains(text, want) {
 				t.Errorf("there is no %s in\n%s", want, text)
 			}
+		}
+		if strings.Contains(text, "tenant10") {
+			t.Error("there are metrics of an eleventh tenant")
 		}
 		problems, err := promlint.New(strings.NewReader(text)).Lint()
 		must(t, err)

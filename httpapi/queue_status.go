@@ -101,6 +101,13 @@ func (a *API) queueDetail(ctx context.Context, q *admin.Queue) (d wire.QueueDeta
 	limits, err := a.admin.LimitsOf(ctx, q.Name)
 	d.BlockList, d.Limits = wireof.Each(blocks, wireof.Block), wireof.Each(limits, wireof.Limit)
 	d.Refused = wireof.Each(refused, wireof.Refusal)
+	if err != nil {
+		return d, err
+	}
+	tenants, err := health.TenantsOf(ctx, a.admin, q)
+	d.Tenants = wireof.Each(tenants.Tenants, func(t *admin.Tenant) wire.Tenant {
+		return wire.Tenant{Name: t.Name, Ready: t.Ready, Oldest: max(0, look.now.Sub(t.Oldest).Seconds()), Weight: t.Weight}
+	})
 	return d, err
 }
 

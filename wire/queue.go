@@ -75,6 +75,7 @@ type QueueDetail struct {
 	QueueStatus
 	BlockList []Block   `json:"block_list" nullable:"false" doc:"The blocks of the queue, and who has them."`
 	Limits    []Limit   `json:"limits" nullable:"false" doc:"The limits of the queue: that of all its jobs first, then those of kinds."`
+	Tenants   []Tenant  `json:"tenants" nullable:"false" doc:"The tenants with the most ready jobs, up to ten, if the queue is fair or a job that was looked at names one. Up to 20,000 jobs of each priority are looked at."`
 	Refused   []Refusal `json:"refused" nullable:"false" doc:"The jobs of which the database refuses to store what became of them, up to 100."`
 }
 

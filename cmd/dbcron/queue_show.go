@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
@@ -17,8 +18,9 @@ func (p *program) queueShow() *cobra.Command {
 		id: "queue-status", use: "show NAME",
 		long: `Show all of one queue: its settings, how many jobs of each state it has (10000+ is
 that many or more), and which worker has which blocks. A block is a part of the
-queue's jobs, which one worker has at a time. It also tells of up to 100 jobs of which the
-database refuses to write what has become of them.`,
+queue's jobs, which one worker has at a time. It also tells of the tenants with the most
+ready jobs among those that are next, and of up to 100 jobs of which the database refuses
+to write what has become of them.`,
 		example: `  dbcron queue show mail
   dbcron queue show mail -o json`,
 	})
@@ -51,8 +53,28 @@ func queueFacts(d *wire.QueueDetail) []fact {
 	for i := range d.Limits {
 		limits[i] = limitText(&d.Limits[i])
 	}
+	if len(d.Tenants) > 0 {
+		facts = append(facts, fact{"tenants", tenantsText(d.Tenants)})
+	}
 	return append(facts, fact{"limits", strings.Join(limits, "\n")}, fact{"workers", fmt.Sprint(d.Workers)}, fact{"blocks", whose(d)},
 		fact{"refused", refusalsText(d.Refused)})
+}
+
+// tenantsText describes tenants with ready jobs, one per line.
+func tenantsText(all []wire.Tenant) string {
+	lines := make([]string, len(all))
+	for i := range all {
+		t := &all[i]
+		name := "of no tenant"
+		if t.Name != "" {
+			name = oneLine(t.Name, 200)
+		}
+		lines[i] = fmt.Sprintf("%s: %d ready, the oldest for %s", name, t.Ready, plain.Span(time.Duration(t.Oldest*float64(time.Second))))
+		if t.Weight > 1 {
+			lines[i] += fmt.Sprintf(", a share of %d", t.Weight)
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // refusalsText describes refusals, one per line.

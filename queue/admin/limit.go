@@ -42,11 +42,7 @@ type LimitInfo struct {
 // queue, and ErrInvalid if the result limits nothing.
 func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(*Limit)) (Limit, error) {
 	var after store.Limit
-	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		var id int
-		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": queue}, &id); err != nil {
-			return orNone(err, queue)
-		}
+	err := c.ofQueue(ctx, queue, func(ctx context.Context, tx *sqlrun.Session, id int) error {
 		all, err := store.ReadLimits(ctx, tx, map[int]string{id: queue})
 		if err != nil {
 			return err
@@ -76,11 +72,7 @@ func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(
 
 // DeleteLimit removes a limit. It returns [ErrNotFound] if there is none.
 func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
-	err := c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		var id int
-		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": queue}, &id); err != nil {
-			return orNone(err, queue)
-		}
+	err := c.ofQueue(ctx, queue, func(ctx context.Context, tx *sqlrun.Session, id int) error {
 		gone, err := tx.Exec(ctx, store.DeleteLimit, sqlrun.Args{"queue": id, "kind": kind})
 		if err == nil && gone == 0 {
 			err = fmt.Errorf("%w: limit of queue %q and kind %q", ErrNotFound, queue, kind)

@@ -182,6 +182,47 @@ func TestQueues(t *testing.T) {
 	})
 }
 
+// A tenant that holds up the others is named, with what helps; not in a queue that is fair, nor where nobody else waits.
+func TestFlooded(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		c := queuetest.Client(t, db.DB)
+		jobs := make([]queue.Job, 200)
+		for i := range jobs {
+			jobs[i] = queue.Job{Queue: "mail", Kind: "x", Tenant: "acme", Priority: 1 + i%2}
+		}
+		_, err := c.EnqueueMany(t.Context(), jobs)
+		dbtest.Must(t, err)
+		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('me', 'live', {now + 3600000000})`, nil)
+		db.Do(t, `UPDATE {prefix}queue_block SET state = 'LEASED', lock_by = 'me'`, nil)
+		now, err := scheduler.Clock(t.Context(), db.DB)
+		dbtest.Must(t, err)
+		look := func() ([]Problem, error) {
+			queues, err := adminOf(c).Queues(t.Context(), "", MostQueues)
+			dbtest.Must(t, err)
+			depths, err := Depths(t.Context(), adminOf(c), queues, CountTo, now.Add(time.Hour))
+			dbtest.Must(t, err)
+			return OfQueues(t.Context(), adminOf(c), depths, nil, nil, now.Add(time.Hour))
+		}
+		all, err := look()
+		wants(t, all, err, "!Queue mail is behind: 200 ready…give it more workers")
+		_, err = c.EnqueueMany(t.Context(), []queue.Job{{Queue: "mail", Kind: "x", Tenant: "small"}, {Queue: "mail", Kind: "x"}})
+		dbtest.Must(t, err)
+		all, err = look()
+		wants(t, all, err, "!Queue mail is behind: 202 ready…200 of 202 jobs that are next are of the tenant acme…dbcron queue set mail --fair")
+		_, err = adminOf(c).Edit(t.Context(), "mail", func(q *admin.Queue) { q.Fair = true })
+		dbtest.Must(t, err)
+		dbtest.Must(t, adminOf(c).SetShare(t.Context(), "mail", "acme", 5))
+		all, err = look()
+		wants(t, all, err, "!Queue mail is behind: 202 ready…give it more workers")
+		tenants, err := adminOf(c).Tenants(t.Context(), "mail", 2)
+		dbtest.Must(t, err)
+		if len(tenants.Tenants) != 2 || tenants.Looked != 202 || tenants.More || tenants.Tenants[0].Name != "acme" ||
+			tenants.Tenants[0].Ready != 200 || tenants.Tenants[0].Weight != 5 || tenants.Tenants[1].Ready != 1 || tenants.Tenants[1].Weight != 1 {
+			t.Errorf("tenants are %+v", tenants)
+		}
+	})
+}
+
 func TestProcesses(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		now, err := scheduler.Clock(t.Context(), db.DB)

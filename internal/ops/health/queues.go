@@ -105,7 +105,13 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 	slices.SortStableFunc(behind, func(a, b Problem) int { return a.Since.Compare(b.Since) })
 	behind = behind[:min(len(behind), Most)]
 	for i := range behind {
-		if err := unattended(ctx, c, &behind[i]); err != nil {
+		p := &behind[i]
+		of := slices.IndexFunc(depths, func(d Depth) bool { return d.Name == p.Name })
+		alone, err := unattended(ctx, c, p)
+		if err == nil && !alone {
+			err = flooded(ctx, c, &depths[of].Queue, p)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -149,6 +155,34 @@ func ofHandlers(queue string, stuck, starved int) (all []Problem) {
 	return all
 }
 
+// mostTenants is how many tenants of a queue are shown.
+const mostTenants = 10
+
+// TenantsOf returns the tenants with the most ready jobs of a queue that is fair, or in which a job names one.
+func TenantsOf(ctx context.Context, c *admin.Client, q *admin.Queue) (admin.Tenants, error) {
+	all, err := c.Tenants(ctx, q.Name, mostTenants)
+	if errors.Is(err, queue.ErrNotFound) { // as for Depth
+		return admin.Tenants{}, nil
+	}
+	if len(all.Tenants) == 1 && all.Tenants[0].Name == "" && !q.Fair {
+		return admin.Tenants{}, err
+	}
+	return all, err
+}
+
+// flooded adds which tenant holds up those of a queue that lags behind, if one does.
+func flooded(ctx context.Context, c *admin.Client, q *admin.Queue, p *Problem) error {
+	tenants, err := TenantsOf(ctx, c, q)
+	if err != nil || q.Fair {
+		return err
+	}
+	if t := tenants.Flooding(); t != nil {
+		p.Why += fmt.Sprintf("; %d of %d jobs that are next are of the tenant %s, and others wait behind them", t.Ready, tenants.Looked, argument(t.Name))
+		p.Do = "have the tenants take turns: dbcron queue set " + argument(q.Name) + " --fair"
+	}
+	return nil
+}
+
 // Holders counts the blocks of a queue that workers lease now, and these workers.
 func Holders(blocks []admin.Block) (leased, workers int) {
 	names := map[string]bool{}
@@ -161,17 +195,18 @@ func Holders(blocks []admin.Block) (leased, workers int) {
 	return leased, len(names)
 }
 
-// unattended adds that no worker leases any block of a queue that lags behind.
-func unattended(ctx context.Context, c *admin.Client, p *Problem) error {
+// unattended adds that no worker leases any block of a queue that lags behind, and reports whether that is so.
+func unattended(ctx context.Context, c *admin.Client, p *Problem) (is bool, err error) {
 	blocks, err := c.Blocks(ctx, p.Name)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if leased, _ := Holders(blocks); leased == 0 {
+	leased, _ := Holders(blocks)
+	if leased == 0 {
 		p.Why += "; no worker has it"
 		p.Do = "start a worker for it: a program of yours, dbcron worker exec, or dbcron serve for one with an endpoint"
 	}
-	return nil
+	return leased == 0, nil
 }
 
 func jobs(n, limit int) string {
