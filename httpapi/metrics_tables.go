@@ -20,9 +20,10 @@ var (
 	descAge    = description("queue_oldest_ready_age_seconds", "How long the oldest ready job has waited; 0: there is none.", "queue")
 	descTenant = description("queue_tenant_jobs",
 		"Ready jobs of the tenants of a fair queue that have the most among the jobs that are next: ten of them.", "queue", "tenant")
-	descTenantAge = description("queue_tenant_oldest_ready_age_seconds", "How long the oldest ready job of each of them has waited.", "queue", "tenant")
-	descPaused    = description("queue_paused", "Whether the queue is paused.", "queue")
-	descStuck     = description("queue_stuck_jobs",
+	descTenantAge = description("queue_tenant_oldest_ready_age_seconds",
+		"How long the oldest ready job of each of them has waited.", "queue", "tenant")
+	descPaused = description("queue_paused", "Whether the queue is paused.", "queue")
+	descStuck  = description("queue_stuck_jobs",
 		"Jobs whose handlers have not returned though their timeouts are over: each takes a slot of its worker.", "queue")
 	descStarved = description("queue_starved_workers",
 		"Workers whose handlers have all waited for connections of their pool for ten seconds.", "queue")
@@ -59,7 +60,8 @@ var (
 // Describe lists the metrics.
 func (*tables) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descUp, descJobs, descAge, descTenant, descTenantAge, descPaused, descStuck, descStarved, descDone, descFailed, descDead, descTardy, descWait, descWork, descPlans,
+		descUp, descJobs, descAge, descTenant, descTenantAge,
+		descPaused, descStuck, descStarved, descDone, descFailed, descDead, descTardy, descWait, descWork, descPlans,
 		descDue, descLate, descOpenRuns, descLocks,
 		descNodes, descOffset, descSuccess, descDuration, descFailures, descRunning, descLateness, descOmitted,
 	} {

@@ -48,10 +48,6 @@ func (s *scheduleWork) cut(w *World, one *simSchedule, runs []scheduler.Run) (kn
 		return nil
 	}
 	oldest := runs[0].Due
-	attempts := slices.IndexFunc(runs, func(r scheduler.Run) bool { return !r.Due.Equal(oldest) })
-	if attempts < 0 {
-		attempts = len(runs)
-	}
 	for _, st := range one.runs {
 		if !st.due.Before(oldest) {
 			known = append(known, st)
