@@ -73,6 +73,17 @@ type waiter struct {
 // hasEnded reports whether the job has an outcome, or was given up.
 func (d *Delivery) hasEnded() bool { return d.state.HasEnded() }
 
+// unique returns the unique key that the job has; "": none, or not any more.
+func (d *Delivery) unique() string {
+	if d.UniqueUntil == UntilBegin && d.state.From == tableRunning {
+		return ""
+	}
+	return d.Unique
+}
+
+// tied reports whether other tables refer to the job.
+func (d *Delivery) tied() bool { return d.unique() != "" || d.Group != 0 }
+
 // discarded reports whether the job's verdict was that it need not be done.
 func (d *Delivery) discarded() bool { return d.hasEnded() && d.what == discard }
 

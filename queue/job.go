@@ -23,6 +23,12 @@ const (
 	Idle   = 4
 )
 
+// Until when a job has its unique key: see UniqueUntil of [Job].
+const (
+	UntilEnd   = "end"
+	UntilBegin = store.UntilBegin
+)
+
 // A Job is a unit of work to be done later.
 type Job struct {
 	Queue   string // default: by the route of its kind, see SetRoute of package admin, or else default
@@ -40,6 +46,12 @@ type Job struct {
 	// again is harmless when the outcome of the first try is unknown.
 	Unique    string
 	UniqueFor time.Duration
+
+	// UniqueUntil is until when the job has its unique key: UntilEnd, the default, or UntilBegin, up to the beginning of
+	// its first attempt. Then another job of the key can be enqueued while this one runs, so that no change is missed that
+	// comes after this one has looked; if both have the same Key, it begins when this one has ended. A job that fails, or
+	// is retried when it is dead, does not take its key again.
+	UniqueUntil string
 
 	// Tenant is whose job it is, such as a customer: in a queue that is fair the tenants that have jobs have equal
 	// turns, whatever the number of their jobs. Jobs without one belong to one more. It is a name of its own beside
@@ -124,6 +136,10 @@ func (j *Job) checkTimes() error {
 		return invalid("unique_for", "%v is not 0 to %v", j.UniqueFor, longestUnique)
 	case j.UniqueFor > 0 && j.Unique == "":
 		return invalid("unique_for", "there is no unique key that it is about")
+	case j.UniqueUntil != "" && j.UniqueUntil != UntilEnd && j.UniqueUntil != UntilBegin:
+		return invalid("unique_until", "%q is none of %s, %s", plain.Cut(j.UniqueUntil, 100), UntilEnd, UntilBegin)
+	case j.UniqueUntil == UntilBegin && j.Unique == "":
+		return invalid("unique_until", "there is no unique key that it is about")
 	case j.Timeout < 0 || j.Timeout > plain.LongestDuration:
 		return invalid("timeout", "%v is not 0 to 100 years", j.Timeout)
 	}
@@ -215,9 +231,17 @@ func stored(jobs []jobRow) store.Jobs {
 func (r *jobRow) store(to *store.Job) {
 	*to = store.Job{
 		Queue: r.queue, Divided: r.divided, ID: r.id, RunAt: r.runAt, Priority: r.priority(), Kind: r.Kind, Key: r.Key,
-		Payload: r.Payload, Binary: r.binary(), MaxAttempts: r.MaxAttempts, Timeout: r.Timeout, Trace: r.Trace, Unique: r.Unique,
+		Payload: r.Payload, Binary: r.binary(), MaxAttempts: r.MaxAttempts, Timeout: r.Timeout, Trace: r.Trace, Unique: r.Unique, UniqueUntil: r.until(),
 		Group: r.Group, Callback: r.callbackOf, Endpoint: r.Endpoint, Tenant: r.Tenant,
 	}
+}
+
+// until returns until when the job has its unique key, as it is stored.
+func (j *Job) until() string {
+	if j.UniqueUntil == UntilEnd {
+		return ""
+	}
+	return j.UniqueUntil
 }
 
 // orNull returns nil for a zero value.

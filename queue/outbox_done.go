@@ -21,7 +21,7 @@ func doneOf(list []*Delivery) []store.Done {
 	for i, d := range list {
 		all[i] = store.Done{
 			ID: d.ID, Priority: d.Priority, Attempt: d.Attempt, Crashes: d.Crashes, Discarded: d.what == discard, Reason: d.reason,
-			Unique: d.Unique, Group: d.Group,
+			Unique: d.unique(), Group: d.Group,
 		}
 		if d.what != discard {
 			all[i].Result = d.result

@@ -135,6 +135,11 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, by blockLease, f *moveG
 	for i, m := range f.moves {
 		ids[i] = m.d.ID
 	}
+	if f.out {
+		if err := store.FreeUnique(ctx, tx, by.Queue, begunBy(f.moves)); err != nil {
+			return err
+		}
+	}
 	end := store.End{BlockID: by.BlockID, Node: by.node, Own: exact}
 	here, err := end.Lock(ctx, tx, f.from, f.priority, ids, f.attempt)
 	if err != nil {
@@ -186,10 +191,21 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, by blockLease, f *moveG
 	var dead []store.Ended
 	for _, m := range f.moves {
 		if m.d.tied() && slices.Contains(here, m.d.ID) {
-			dead = append(dead, store.Ended{ID: m.d.ID, Unique: m.d.Unique, Group: m.d.Group, State: store.MemberDead, Why: m.reason})
+			dead = append(dead, store.Ended{ID: m.d.ID, Unique: m.d.unique(), Group: m.d.Group, State: store.MemberDead, Why: m.reason})
 		}
 	}
 	return store.ReleaseTies(ctx, tx, by.Queue, dead)
+}
+
+// begunBy returns the jobs that lose their unique keys when they are checked out.
+func begunBy(moves []*move) *store.Uniques {
+	var begun store.Uniques
+	for _, m := range moves {
+		if m.d.UniqueUntil == UntilBegin {
+			begun.Add(m.d.ID, m.d.Unique)
+		}
+	}
+	return &begun
 }
 
 func destination(f *moveGroup) *sqlrun.Stmt {

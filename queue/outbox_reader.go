@@ -93,7 +93,7 @@ func (r *reader) running(row *sqlrun.Row) *Delivery {
 // jobOf converts a row to a Job of a queue.
 func jobOf(j *store.Job, queue string) Job {
 	return Job{
-		Queue: queue, Kind: j.Kind, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, Group: j.Group,
+		Queue: queue, Kind: j.Kind, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, UniqueUntil: j.UniqueUntil, Group: j.Group,
 		Priority: store.PriorityOf(j), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant,
 	}
 }

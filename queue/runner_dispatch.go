@@ -166,6 +166,9 @@ func (run *runner) begins(b *tenure, d *Delivery, at instant.Instant) {
 	d.began = at
 	run.begun++
 	run.passLimits(b.q, d)
+	if run.announces(d) {
+		run.checkOut(d, d.Crashes)
+	}
 	if limit := run.timeout(b, d); limit > 0 {
 		d.over = at.Add(limit)
 	}
@@ -190,7 +193,7 @@ func (known *kindHandlers) timeout(b *tenure, d *Delivery) time.Duration {
 // do runs the handler of a unit, and records all outcomes at once: the failed jobs of a batch
 // continue together.
 func (run *runner) do(unit []*Delivery) {
-	if unit = run.stillMine(unit); len(unit) == 0 {
+	if unit = run.stillMine(run.announced(unit)); len(unit) == 0 {
 		return
 	}
 	outcomes := run.try(unit)

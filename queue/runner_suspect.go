@@ -223,8 +223,12 @@ func (run *runner) freed(d *Delivery) {
 	run.endNow(d)
 }
 
-// endNow ends a job whose outcome came while something was under way with its row. mu is held.
+// endNow ends a job whose outcome came while something was under way with its row, or lets its handler begin: see
+// announced. mu is held.
 func (run *runner) endNow(d *Delivery) {
+	if d.UniqueUntil == UntilBegin {
+		run.work.Broadcast()
+	}
 	if e := d.ending; e != nil {
 		d.ending = nil
 		run.end(d, e.err, e.detail)

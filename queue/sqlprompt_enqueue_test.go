@@ -19,7 +19,7 @@ import (
 )
 
 // Arguments that dbcron_enqueue and dbcron_enqueue_with have beyond those of a call, as SQL.
-type further struct{ unique, uniqueFor, priority, attempts, timeout, tenant string }
+type further struct{ unique, uniqueFor, priority, attempts, timeout, tenant, uniqueUntil string }
 
 // with enqueues a job of the queue mail with some of these.
 func (p *prompt) with(ctx context.Context, f further) (id int64, err error) {
@@ -31,12 +31,12 @@ func (p *prompt) with(ctx context.Context, f further) (id int64, err error) {
 	}
 	if p.db.Dialect.Name == postgres.Dialect.Name {
 		interval := func(seconds string) string { return "(" + null(seconds) + ") * INTERVAL '1 second'" }
-		text := fmt.Sprintf("SELECT {prefix}enqueue('mail', 'welcome', unique_key => %s, unique_for => %s, priority => %s, attempts => %s, timeout => %s, tenant => %s)",
-			null(f.unique), interval(f.uniqueFor), null(f.priority), null(f.attempts), interval(f.timeout), null(f.tenant))
+		text := fmt.Sprintf("SELECT {prefix}enqueue('mail', 'welcome', unique_key => %s, unique_for => %s, priority => %s, attempts => %s, timeout => %s, tenant => %s, unique_until => %s)",
+			null(f.unique), interval(f.uniqueFor), null(f.priority), null(f.attempts), interval(f.timeout), null(f.tenant), null(f.uniqueUntil))
 		return id, p.on.Get(ctx, sqlrun.Unlisted(text), nil, &id)
 	}
-	text := fmt.Sprintf("CALL {prefix}enqueue_with('mail', 'welcome', NULL, NULL, NULL, %s, %s, %s, %s, %s, %s, @id)",
-		null(f.unique), null(f.uniqueFor), null(f.priority), null(f.attempts), null(f.timeout), null(f.tenant))
+	text := fmt.Sprintf("CALL {prefix}enqueue_with('mail', 'welcome', NULL, NULL, NULL, %s, %s, %s, %s, %s, %s, %s, @id)",
+		null(f.unique), null(f.uniqueFor), null(f.priority), null(f.attempts), null(f.timeout), null(f.tenant), null(f.uniqueUntil))
 	if _, err := p.on.Exec(ctx, sqlrun.Unlisted(text), nil); err != nil {
 		return 0, err
 	}
@@ -52,7 +52,7 @@ func TestPromptEnqueuesWith(t *testing.T) {
 			must(t, err)
 			return id
 		}
-		id := with(further{"'it''s'", "3600", "1", "3", "90.5", "'acme'"})
+		id := with(further{"'it''s'", "3600", "1", "3", "90.5", "'acme'", "'end'"})
 		i := mailed(t, c, id, admin.StateReady)
 		if i.Priority != Urgent || i.MaxAttempts != 3 || i.Timeout != 90500*time.Millisecond || i.Unique != "it's" || i.Tenant != "acme" {
 			t.Errorf("got %+v", i)
@@ -85,6 +85,24 @@ func TestPromptEnqueuesWith(t *testing.T) {
 		if i := mailed(t, c, with(further{}), admin.StateReady); i.Priority != Normal || i.MaxAttempts != 0 || i.Timeout != 0 || i.Unique != "" {
 			t.Errorf("got %+v", i)
 		}
+		begins := further{unique: "'begins'", uniqueUntil: "'begin'"}
+		waits := with(begins)
+		if again := with(begins); again != waits {
+			t.Errorf("a second job %d has the key of %d", again, waits)
+		}
+		if i := mailed(t, c, waits, admin.StateReady); i.UniqueUntil != UntilBegin {
+			t.Errorf("got %+v", i)
+		}
+		for got := s.take(t); got.job != waits; got = s.take(t) {
+			s.say(t, "complete")
+		}
+		if again := with(begins); again == waits {
+			t.Error("a key is in use whose job has begun")
+		}
+		s.say(t, "complete")
+		if again := with(begins); again == waits || keysOf(t, db) == 0 {
+			t.Error("the end of a job that has begun freed the key of the next one")
+		}
 		with(further{timeout: "3600"})
 		for timeout, set := range map[string]func(*admin.Queue){
 			"60":     func(q *admin.Queue) { q.MaxTimeout, q.Timeout = time.Minute, 0 },
@@ -109,6 +127,8 @@ func TestPromptEnqueuesWith(t *testing.T) {
 			{timeout: "-1"},
 			{timeout: "3600.001"},
 			{uniqueFor: "1"},
+			{uniqueUntil: "'begin'"},
+			{unique: "'x'", uniqueUntil: "'start'"},
 			{unique: "'x'", uniqueFor: "-1"},
 			{unique: "'x'", uniqueFor: "31622401"},
 			{priority: "1"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -196,6 +197,14 @@ func (w *Worker) doDue(ctx context.Context, done func([]rig.Outcome) bool) (n in
 		w.mu.Unlock()
 		if len(unit) == 0 {
 			return n, nil
+		}
+		if slices.ContainsFunc(unit, w.announces) {
+			if err := w.serveAll(ctx); err != nil {
+				return n, err
+			}
+			if unit = w.announced(unit); len(unit) == 0 {
+				continue
+			}
 		}
 		outcomes := w.doInline(unit)
 		if err := w.serveAll(ctx); err != nil {

@@ -159,6 +159,7 @@ func (r *Receiver) ReceiveWithin(ctx context.Context, limit int, wait time.Durat
 		r.give() // jobs that came just now
 		r.waiting = slices.DeleteFunc(r.waiting, func(other *wanted) bool { return other == o })
 	}
+	o.got = w.awaitAnnounced(o.got)
 	switch {
 	case len(o.got) > 0:
 		return o.got, nil

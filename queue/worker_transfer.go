@@ -222,8 +222,9 @@ type pending struct {
 	id                int64
 	priority          int
 	kind, key, unique string
-	runAt             int64 // of a delayed job, in µs
-	holds             bool  // the others of its key wait for it
+	until             string // until when it has its unique key
+	runAt             int64  // of a delayed job, in µs
+	holds             bool   // the others of its key wait for it
 }
 
 // order returns its position among the jobs of its key, as workers see it: see Delivery.
@@ -339,7 +340,7 @@ func (t *transfer) page(ctx context.Context, divided int, stmt *sqlrun.Stmt, aft
 		Scan: func(row *sqlrun.Row) error {
 			all = append(all, pending{
 				id: row.Int(0), priority: int(row.Int(1)), kind: string(row.Bytes(2)), key: textOf(row, 3), unique: textOf(row, 4),
-				runAt: row.Int(5), holds: row.Int(6) != 0,
+				until: textOf(row, 5), runAt: row.Int(6), holds: row.Int(7) != 0,
 			})
 			return nil
 		},
@@ -521,11 +522,12 @@ func (t *transfer) sendKeys(ctx context.Context, tx *sqlrun.Session, part []*pen
 	}
 	var rows []jobRow
 	for _, s := range part {
-		if s.unique == "" {
+		us, has := until[s.id]
+		if s.unique == "" || !has && s.until == UntilBegin { // it has begun
 			continue
 		}
 		j := &Job{Unique: s.unique}
-		if us := until[s.id]; us > 0 {
+		if us > 0 {
 			j.UniqueFor = time.UnixMicro(us).Sub(store.TimeOf(s.id))
 		}
 		rows = append(rows, jobRow{Job: j, queue: t.to.ID, id: s.id})

@@ -27,9 +27,11 @@ type JobOptions struct {
 
 	// Unique keeps slots from enqueueing while a job of the queue has the same unique key: it
 	// waits, is delayed or runs. Such a slot's run is skipped, and its error names that job.
-	// UniqueFor is how long the job keeps the key at least: see queue.Job.
-	Unique    string
-	UniqueFor time.Duration
+	// UniqueFor is how long the job keeps the key at least, and UniqueUntil is queue.UntilEnd (the
+	// default) or queue.UntilBegin: see queue.Job.
+	Unique      string
+	UniqueFor   time.Duration
+	UniqueUntil string
 
 	Tenant string // whose job it is, where its queue is fair; default: nobody's
 }
@@ -58,7 +60,7 @@ func PeriodicJob(name, spec string, job queue.Job) Schedule {
 		Name: name, Spec: spec, Kind: "job", Command: job.Kind, Stdin: string(job.Payload),
 		Job: JobOptions{
 			Queue: job.Queue, Key: job.Key, Priority: job.Priority, MaxAttempts: job.MaxAttempts, Timeout: job.Timeout,
-			Unique: job.Unique, UniqueFor: job.UniqueFor, Tenant: job.Tenant,
+			Unique: job.Unique, UniqueFor: job.UniqueFor, UniqueUntil: job.UniqueUntil, Tenant: job.Tenant,
 		},
 		bad: unfit(job),
 	}
@@ -89,6 +91,7 @@ func unfit(job queue.Job) string {
 // filled returns the options with the defaults filled in.
 func (o JobOptions) filled() JobOptions {
 	o.Priority = cmp.Or(o.Priority, queue.Normal)
+	o.UniqueUntil = cmp.Or(o.UniqueUntil, queue.UntilEnd)
 	return o
 }
 
@@ -96,7 +99,8 @@ func (o JobOptions) filled() JobOptions {
 func (s *Schedule) job() queue.Job {
 	return queue.Job{
 		Queue: s.Job.Queue, Kind: s.Command, Key: s.Job.Key, Payload: []byte(s.Stdin), Priority: s.Job.Priority,
-		MaxAttempts: s.Job.MaxAttempts, Timeout: s.Job.Timeout, Unique: s.Job.Unique, UniqueFor: s.Job.UniqueFor, Tenant: s.Job.Tenant,
+		MaxAttempts: s.Job.MaxAttempts, Timeout: s.Job.Timeout, Unique: s.Job.Unique, UniqueFor: s.Job.UniqueFor,
+		UniqueUntil: s.Job.UniqueUntil, Tenant: s.Job.Tenant,
 	}
 }
 
@@ -147,6 +151,7 @@ func (s *Schedule) jobProblems() (all problems) {
 		{"job_unique", queue.Job{Unique: j.Unique}},
 		{"job_tenant", queue.Job{Tenant: j.Tenant}},
 		{"job_unique_for", queue.Job{Unique: strings.Repeat("u", min(1, len(j.Unique))), UniqueFor: j.UniqueFor}},
+		{"job_unique_until", queue.Job{Unique: strings.Repeat("u", min(1, len(j.Unique))), UniqueUntil: j.UniqueUntil}},
 	} {
 		part.only.Kind = "any"
 		all.refused(part.field, part.only.Check())

@@ -90,7 +90,7 @@ func TestPeriodicJob(t *testing.T) {
 		digest := queue.Kind[map[string]int]{Name: "digest", Queue: "mail"}
 		job := digest.Job(map[string]int{"user": 42})
 		job.Key, job.Priority, job.MaxAttempts, job.Timeout = "k", queue.Low, 3, time.Minute
-		job.Unique, job.UniqueFor = "u", time.Hour
+		job.Unique, job.UniqueFor, job.UniqueUntil = "u", time.Hour, queue.UntilBegin
 		if err := Put(t.Context(), db.DB, PeriodicJob("digest", "@every 1h", job)); err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestPeriodicJob(t *testing.T) {
 		}
 		if got := stored(t, db, "digest").Job; got != (JobOptions{
 			Queue: "mail", Key: "k", Priority: queue.Low,
-			MaxAttempts: 3, Timeout: time.Minute, Unique: "u", UniqueFor: time.Hour,
+			MaxAttempts: 3, Timeout: time.Minute, Unique: "u", UniqueFor: time.Hour, UniqueUntil: queue.UntilBegin,
 		}) {
 			t.Errorf("got %+v", got)
 		}

@@ -75,6 +75,8 @@ var settings = []Setting{
 		"", "The unique key of the job: while a job of the queue has it, slots are skipped.").For(jobs).Else("none"),
 	setting.Of("job_unique_for", setting.Span(), func(s *Schedule) *time.Duration { return &s.Job.UniqueFor },
 		"", "The job keeps its unique key at least this long.").For(jobs).Else("until it has ended"),
+	setting.Of("job_unique_until", setting.OneOf("end", "begin"), func(s *Schedule) *string { return &s.Job.UniqueUntil },
+		"end", "Until when the job has its unique key: until it has ended, or until its first attempt begins.").For(jobs),
 	setting.Of("job_tenant", setting.Plain("tenant"), func(s *Schedule) *string { return &s.Job.Tenant },
 		"", "Whose job it is, where its queue is fair.").For(jobs).Else("nobody's"),
 	setting.Of("tag", setting.Plain("tag"), func(s *Schedule) *string { return &s.Tag },

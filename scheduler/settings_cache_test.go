@@ -52,6 +52,7 @@ func TestSettingsChangeUnderTheCache(t *testing.T) {
 			"max_attempts": 3, "max_failures": 4, "keep_runs": 5, "job_priority": 1, "job_max_attempts": 7,
 			"spec": "@hourly", "time_zone": "Asia/Tokyo", "dst": "wall", "env": `{"A":"b"}`, "headers": `{"A": "b"}`,
 			"missed": "skip", "overlap": "allow", "first_run": "now", "retry_past_next": "yes", "repeatable": "no", "notify": "none", "dir": "/tmp",
+			"job_unique_until": "begin",
 		}
 		columns := strings.NewReplacer("COALESCE({us ", "", "}, 0)", "", "\n", "", "\t", "", " ", "").Replace(settingsRead)
 		for column := range strings.SplitSeq(columns, ",") {

@@ -176,14 +176,14 @@ func (e *errands) leftOf(w *World) string {
 // leftJobs counts the jobs that have not ended, and says which programs have not.
 // No job is in two places, and no unique key has two jobs, at any time.
 func leftJobs(w *World) (ready int, text string, err error) {
-	const places = `SELECT queue_id, id, unique_key FROM dbcron_job WHERE id > 0 UNION ALL SELECT queue_id, id, unique_key FROM dbcron_job_delayed WHERE id > 0
-		UNION ALL SELECT queue_id, id, unique_key FROM dbcron_job_running`
+	const places = `SELECT queue_id, id, unique_key, unique_until FROM dbcron_job WHERE id > 0 UNION ALL SELECT queue_id, id, unique_key, unique_until FROM dbcron_job_delayed WHERE id > 0
+		UNION ALL SELECT queue_id, id, unique_key, unique_until FROM dbcron_job_running`
 	pool := w.Operator.Pool()
 	var delayed, running, places2, keys2 int
 	err = pool.QueryRowContext(w.Free(), `SELECT (SELECT COUNT(*) FROM dbcron_job WHERE id > 0),
 		(SELECT COUNT(*) FROM dbcron_job_delayed WHERE id > 0), (SELECT COUNT(*) FROM dbcron_job_running),
 		(SELECT COUNT(*) FROM (SELECT 1 FROM (`+places+`) GROUP BY queue_id, id HAVING COUNT(*) > 1)),
-		(SELECT COUNT(*) FROM (SELECT 1 FROM (`+places+`) WHERE unique_key IS NOT NULL GROUP BY queue_id, unique_key HAVING COUNT(*) > 1))`).
+		(SELECT COUNT(*) FROM (SELECT 1 FROM (`+places+`) WHERE unique_key IS NOT NULL AND unique_until IS NULL GROUP BY queue_id, unique_key HAVING COUNT(*) > 1))`).
 		Scan(&ready, &delayed, &running, &places2, &keys2)
 	if err != nil {
 		return 0, "", err

@@ -24,6 +24,7 @@ type uniqueWork struct {
 	plain []*errand // jobs that end without an entry of their own
 
 	refusals []refusal
+	docs     int
 	revived  int // how many dead jobs a bulk retry is known to have revived
 }
 
@@ -63,6 +64,7 @@ func (u *uniqueWork) Claims() []string {
 		"a key outlasts its job", "an enqueueing with an unknown outcome is repeated", "and it had happened",
 		"a job is retried", "a job is dead", "a job is discarded", "a job runs for long", "a running job is cancelled", "a dead job is retried",
 		"one of two cancellations wins", "one of two retries wins", "one of two retries of many wins", "a retry is refused since the key is in use",
+		"a document changes while it is indexed", "a change waits for a job that has yet to begin", "a document is indexed again after its job", "a job changes its own document",
 	}
 }
 
@@ -88,6 +90,9 @@ func (u *uniqueWork) Begin(w *World) (err error) {
 	if err := watchKeys(w); err != nil {
 		return err
 	}
+	if err := u.beginDocs(w); err != nil {
+		return err
+	}
 	u.keys = w.Knob("keys", 1, 3, 10)
 	producers, times := w.Knob("producers", 2, 3, 4), w.Knob("times", 20, 60, 120)
 	for i := range producers {
@@ -103,9 +108,9 @@ func (u *uniqueWork) Begin(w *World) (err error) {
 	return nil
 }
 
-// unfinished are the jobs that have not ended.
-const unfinished = `(SELECT queue_id, id, unique_key FROM dbcron_job UNION ALL SELECT queue_id, id, unique_key FROM dbcron_job_delayed
-	UNION ALL SELECT queue_id, id, unique_key FROM dbcron_job_running)`
+// unfinished are the jobs that have not ended, and have their keys until they end.
+const unfinished = `(SELECT queue_id, id, unique_key FROM dbcron_job WHERE unique_until IS NULL UNION ALL SELECT queue_id, id, unique_key FROM dbcron_job_delayed WHERE unique_until IS NULL
+	UNION ALL SELECT queue_id, id, unique_key FROM dbcron_job_running WHERE unique_until IS NULL)`
 
 // watchKeys has the database note each job that comes while another one of its key has not ended, and which jobs die
 // and come back.
@@ -116,7 +121,7 @@ func watchKeys(w *World) error {
 		`CREATE TRIGGER sim_revival AFTER DELETE ON dbcron_job_dead BEGIN INSERT INTO sim_revived (id) VALUES (OLD.id); END`,
 	}
 	for _, table := range []string{"dbcron_job", "dbcron_job_delayed", "dbcron_job_running"} {
-		texts = append(texts, `CREATE TRIGGER sim_twin_of_`+table+` AFTER INSERT ON `+table+` WHEN NEW.unique_key IS NOT NULL BEGIN
+		texts = append(texts, `CREATE TRIGGER sim_twin_of_`+table+` AFTER INSERT ON `+table+` WHEN NEW.unique_key IS NOT NULL AND NEW.unique_until IS NULL BEGIN
 			INSERT INTO sim_twins (unique_key, one, other) SELECT NEW.unique_key, o.id, NEW.id FROM `+unfinished+` AS o
 			WHERE o.queue_id = NEW.queue_id AND o.unique_key = NEW.unique_key AND o.id <> NEW.id; END`)
 	}
@@ -147,7 +152,9 @@ func (u *uniqueWork) produce(p *Process, me int) error {
 		name := fmt.Sprintf("job%d.%d", me, n)
 		ctx, cancel := context.WithTimeout(p.ctx, d.between(2*time.Second, 60*time.Second))
 		defer cancel()
-		switch d.IntN(8) {
+		switch d.IntN(10) {
+		case 8, 9:
+			u.change(ctx, p, c, db, d)
 		case 0, 1:
 			for i := range 5 {
 				u.insist(p, c, fmt.Sprint(name, "/", i))
@@ -370,6 +377,7 @@ func (u *uniqueWork) work(p *Process, lease time.Duration) error {
 				return u.complete(ctx, p, c, db, d, j)
 			})
 		}),
+		w.Handle(indexKind, func(ctx context.Context, d *queue.Delivery) error { return u.index(ctx, p, c, db, d) }),
 		w.Handle(returnedKind, func(ctx context.Context, d *queue.Delivery) error {
 			return u.handle(p, d, func(j *errand) error { return u.do(ctx, p, c, d, j) })
 		}))
@@ -630,9 +638,12 @@ func (u *uniqueWork) Left(w *World) string {
 	for _, look := range []struct{ kind, what, text string }{
 		{"twins", "came while another job of its key had not ended", `SELECT unique_key, other FROM sim_twins`},
 		{"held", "has ended, and holds its key", `SELECT u.unique_key, u.job FROM dbcron_job_unique AS u WHERE u.pending <> 'no'
-			AND NOT EXISTS (SELECT 1 FROM ` + unfinished + ` AS o WHERE o.queue_id = u.queue_id AND o.id = u.job AND o.unique_key = u.unique_key)`},
+			AND u.unique_key NOT LIKE 'doc%' AND NOT EXISTS (SELECT 1 FROM ` + unfinished + ` AS o WHERE o.queue_id = u.queue_id AND o.id = u.job AND o.unique_key = u.unique_key)`},
 		{"unheld", "has not ended, and does not hold its key", `SELECT o.unique_key, o.id FROM ` + unfinished + ` AS o
 			LEFT JOIN dbcron_job_unique AS u ON u.queue_id = o.queue_id AND u.unique_key = o.unique_key AND u.pending <> 'no' WHERE o.unique_key IS NOT NULL AND u.job IS NOT o.id`},
+		{"crowd", "is the third of it that has not ended", `SELECT unique_key, other FROM sim_crowd`},
+		{"held", "has begun or ended, and holds its key", `SELECT u.unique_key, u.job FROM dbcron_job_unique AS u WHERE u.unique_key LIKE 'doc%' AND NOT EXISTS (
+			SELECT 1 FROM ` + docJobs + ` AS o WHERE o.id = u.job AND o.place <> 'running')`},
 		{"two places", "is dead, and has not ended", `SELECT o.unique_key, o.id FROM ` + unfinished + ` AS o JOIN dbcron_job_dead AS d ON d.queue_id = o.queue_id AND d.id = o.id`},
 	} {
 		err := eachRow(w, look.text, func(scan func(...any) error) error {
@@ -663,6 +674,9 @@ func (u *uniqueWork) Check(w *World) error {
 		u.jobs[j].checkPlain(w)
 	}
 	u.checkRefusals(w)
+	if err := u.checkDocs(w); err != nil {
+		return err
+	}
 	u.checkLasting(w)
 	var revived int
 	if err := w.Operator.Pool().QueryRowContext(w.Free(), `SELECT COUNT(*) FROM sim_revived`).Scan(&revived); err != nil {

@@ -11,6 +11,7 @@ type NewJob struct {
 	Key         string          `json:"key,omitempty" maxLength:"200" doc:"The ordering key. Jobs of one queue and key run in order, one after the other."`
 	Unique      string          `json:"unique,omitempty" maxLength:"200" doc:"The unique key. As long as a job of the queue has it, no other job with it is enqueued."`
 	UniqueFor   Duration        `json:"unique_for,omitempty" maxLength:"40" doc:"The unique key lasts at least this long, even if the job is done before." example:"24h"`
+	UniqueUntil string          `json:"unique_until,omitempty" enum:"end,begin" doc:"Until when the job has its unique key. end: until it has ended. begin: until its first attempt begins, so that one more can be enqueued while it runs. Default: end."`
 	Tenant      string          `json:"tenant,omitempty" maxLength:"200" doc:"Whose job it is, such as a customer. In a queue that is fair, the tenants that have jobs have equal turns."`
 	Group       string          `json:"group,omitempty" pattern:"^[1-9][0-9]*$" maxLength:"19" doc:"The id of a group that waits for the job."`
 	Priority    string          `json:"priority,omitempty" enum:"urgent,normal,low,idle" doc:"The priority of the job in its queue. Default: normal."`
@@ -47,6 +48,7 @@ type Job struct {
 	MaxAttempts  int             `json:"max_attempts,omitempty" doc:"The job is dead after this many failed attempts. It is left out if the queue decides."`
 	Timeout      Duration        `json:"timeout,omitempty" doc:"An attempt fails after this long. It is left out if the queue decides."`
 	Unique       string          `json:"unique,omitempty" doc:"The unique key. No other job of the queue can have it at the same time."`
+	UniqueUntil  string          `json:"unique_until,omitempty" enum:"end,begin" doc:"begin: the job has its unique key until its first attempt begins. It is left out if the job has the key until it has ended."`
 	Tenant       string          `json:"tenant,omitempty" doc:"Whose job it is, such as a customer."`
 	Group        string          `json:"group,omitempty" doc:"The id of the group that waits for the job."`
 	CallbackOf   string          `json:"callback_of,omitempty" doc:"The id of the group whose callback the job is."`

@@ -30,6 +30,7 @@ type Schedule struct {
 	JobTimeout     Duration `json:"job_timeout,omitempty"`
 	JobUnique      string   `json:"job_unique,omitempty"`
 	JobUniqueFor   Duration `json:"job_unique_for,omitempty"`
+	JobUniqueUntil string   `json:"job_unique_until,omitempty"`
 	JobTenant      string   `json:"job_tenant,omitempty"`
 
 	Missed        string   `json:"missed"`
@@ -151,6 +152,7 @@ type ScheduleChange struct {
 	JobTimeout     *Duration `json:"job_timeout,omitempty" maxLength:"40"`
 	JobUnique      *string   `json:"job_unique,omitempty" maxLength:"200"`
 	JobUniqueFor   *Duration `json:"job_unique_for,omitempty" maxLength:"40"`
+	JobUniqueUntil *string   `json:"job_unique_until,omitempty"`
 	JobTenant      *string   `json:"job_tenant,omitempty" maxLength:"200"`
 
 	Missed        *string   `json:"missed,omitempty"`

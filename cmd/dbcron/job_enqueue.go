@@ -57,16 +57,16 @@ which they were enqueued.
 
 With - instead of KIND, or with --jsonl, standard input has a job on each line, and any
 number of them. A line is a JSON object with any of kind, payload, payload_base64,
-queue, key, unique, unique_for, tenant, group, priority, delay, run_at, max_attempts,
-timeout, trace and endpoint. What a line does not have is as KIND and the flags say.
+queue, key, unique, unique_for, unique_until, tenant, group, priority, delay, run_at,
+max_attempts, timeout, trace and endpoint. What a line does not have is as KIND and the flags say.
 
 Lines are enqueued in batches, each all or none: of --batch lines, or fewer if they have
 16 MiB. The ids are printed after each. An error says with which --from-line to go on.
 
-With --unique the job is enqueued unless one of the queue has that unique key already;
-then the id of that one is printed. The key is free again when its job has ended, and
-with --unique-for not before so long after it was enqueued: enqueueing again does no harm
-then when nobody knows whether the first time worked.
+With --unique the job is enqueued unless one of the queue has that unique key already; then
+the id of that one is printed. The key is free again when its job has ended, with
+--unique-until begin when it begins, and with --unique-for not before so long after it was
+enqueued: enqueueing again does no harm then when nobody knows whether the first time worked.
 
 With --wait print the job's result instead of its id when the job is done, and exit by its
 outcome, as dbcron job wait does. The job's queue has to keep done jobs.
@@ -132,6 +132,7 @@ func (t *jobFlags) register(c *cobra.Command) {
 	flags.StringVar(&t.Key, "key", "", "`name` of what the job is about: jobs of one key are done in order")
 	flags.StringVar(&t.Unique, "unique", "", "`name` that keeps other jobs out that have the same one")
 	flags.StringVar((*string)(&t.UniqueFor), "unique-for", "", "a `duration` for which it does so at least")
+	flags.StringVar(&t.UniqueUntil, "unique-until", "", "`word`: end or begin, of the job, up to which it does so (default: end)")
 	flags.StringVar(&t.Tenant, "tenant", "", "`name` of whose job it is: in a fair queue, tenants have equal turns")
 	flags.StringVar(&t.Group, "group", "", "`id` of a group that waits for it: dbcron group")
 	flags.StringVar(&t.Priority, "priority", "", "`word`: urgent, normal, low or idle (default: normal)")

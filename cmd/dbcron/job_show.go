@@ -125,7 +125,8 @@ func jobFacts(j *wire.Job) []fact {
 	}
 	return append(facts,
 		fact{"timeout", string(j.Timeout)}, fact{"trace", j.Trace}, fact{"endpoint", j.Endpoint},
-		fact{"unique key", j.Unique}, fact{"tenant", j.Tenant}, fact{"group", j.Group}, fact{"callback of", j.CallbackOf},
+		fact{"unique key", j.Unique}, fact{"unique until", j.UniqueUntil},
+		fact{"tenant", j.Tenant}, fact{"group", j.Group}, fact{"callback of", j.CallbackOf},
 		fact{"worker", j.Worker},
 		fact{"progress", howFar(j.Progress)}, fact{"snapshot", beginning(snapshot, "-o json")},
 		fact{"block", fmt.Sprint(j.Block)}, fact{map[bool]string{true: "discarded", false: "error"}[j.Discarded], j.Error},

@@ -405,7 +405,10 @@ func reviveIn(ctx context.Context, tx *sqlrun.Session, queue int, jobs []Job, al
 	all = slices.DeleteFunc(slices.Clone(all), func(r revival) bool { return !slices.Contains(dead[r.job.Block], r.job.ID) })
 	keys := make([]store.KeyRow, len(all))
 	for i, r := range all {
-		keys[i] = store.KeyRow{Queue: queue, Unique: r.job.Unique, ID: r.job.ID}
+		keys[i] = store.KeyRow{Queue: queue, ID: r.job.ID}
+		if r.job.UniqueUntil != store.UntilBegin { // which has begun
+			keys[i].Unique = r.job.Unique
+		}
 	}
 	if err := store.ReclaimKeys(ctx, tx, queue, keys); err != nil {
 		return nil, nil, err

@@ -35,6 +35,7 @@ type Job struct {
 	Binary      bool // Payload is not JSON
 	Key         string
 	Unique      string
+	UniqueUntil string // begin; empty: until it has ended
 	Group       int64
 	Priority    int
 	MaxAttempts int
@@ -76,7 +77,7 @@ type Progress struct {
 // jobOf converts a row of a queue to a Job.
 func jobOf(j *store.Job, queue string, state State) Job {
 	i := Job{
-		Queue: queue, Kind: j.Kind, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, Group: j.Group,
+		Queue: queue, Kind: j.Kind, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, UniqueUntil: j.UniqueUntil, Group: j.Group,
 		Priority: store.PriorityOf(j), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant,
 		ID: j.ID, State: state, Enqueued: store.TimeOf(j.ID), Block: j.Divided, Callback: j.Callback,
 		Attempts: j.Attempt, Crashes: j.Crashes, Error: j.Error, Detail: j.Detail, Worker: j.Worker, PayloadBytes: len(j.Payload),

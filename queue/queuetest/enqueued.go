@@ -107,6 +107,7 @@ func isLike(i *admin.Job, like *queue.Job) bool {
 	switch {
 	case !same(i.Kind, like.Kind), !same(i.Key, like.Key), !same(i.Priority, like.Priority), !same(i.MaxAttempts, like.MaxAttempts),
 		!same(i.Timeout, like.Timeout), !same(i.Trace, like.Trace), !same(i.Unique, like.Unique), !same(i.Tenant, like.Tenant),
+		!same(i.UniqueUntil, strings.TrimPrefix(like.UniqueUntil, queue.UntilEnd)),
 		!same(i.Binary, like.Binary):
 		return false
 	case like.Delay > 0 && (i.State != admin.StateDelayed || (i.At.Sub(i.Enqueued)-like.Delay).Abs() > time.Second):

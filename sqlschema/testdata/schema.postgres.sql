@@ -49,6 +49,7 @@ CREATE TABLE dbcron_job (
     timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    unique_until character varying(8) -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant character varying(200) COLLATE "C" -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
@@ -90,6 +91,7 @@ CREATE TABLE dbcron_job_dead (
     timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    unique_until character varying(8) -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant character varying(200) COLLATE "C" -- As in dbcron_job
@@ -120,6 +122,7 @@ CREATE TABLE dbcron_job_delayed (
     timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    unique_until character varying(8) -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant character varying(200) COLLATE "C" -- As in dbcron_job
@@ -154,6 +157,7 @@ CREATE TABLE dbcron_job_done (
     timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    unique_until character varying(8) -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant character varying(200) COLLATE "C" -- As in dbcron_job
@@ -229,6 +233,7 @@ CREATE TABLE dbcron_job_running (
     timeout bigint -- How long an attempt may take, in µs; NULL: the queue says
     trace character varying(512) -- The trace that the job belongs to, a W3C traceparent
     unique_key character varying(200) COLLATE "C" -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    unique_until character varying(8) -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant character varying(200) COLLATE "C" -- As in dbcron_job
@@ -508,6 +513,7 @@ CREATE TABLE dbcron_schedule (
     job_timeout character varying(32) NOT NULL DEFAULT ''::character varying -- Of a job: how long an attempt may take; empty: the queue says
     job_unique character varying(200) NOT NULL DEFAULT ''::character varying -- Unique key of the job; while a job of the queue has it, slots are skipped; empty: none
     job_unique_for character varying(32) NOT NULL DEFAULT ''::character varying -- How long the job keeps its unique key at least, such as 24h; empty: until it has ended
+    job_unique_until character varying(8) NOT NULL DEFAULT 'end'::character varying -- Until when the job has its unique key: begin (of its first attempt) or end (until it has ended)
     job_tenant character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Of a job: whose it is, where its queue is shared fairly; empty: nobody's
     state character varying(16) NOT NULL DEFAULT 'active'::character varying -- active, paused, ended (its end is past), or failed (see reason)
     reason text NOT NULL DEFAULT ''::text -- Why it is paused or failed

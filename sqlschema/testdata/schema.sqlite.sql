@@ -52,6 +52,7 @@ CREATE TABLE dbcron_job ( -- Jobs that are ready. A row is inserted, and deleted
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    unique_until TEXT, -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id     INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
@@ -93,6 +94,7 @@ CREATE TABLE dbcron_job_dead ( -- Jobs that were given up
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    unique_until TEXT, -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id     INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
@@ -124,6 +126,7 @@ CREATE TABLE dbcron_job_delayed ( -- Jobs whose time has yet to come, and failed
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    unique_until TEXT, -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id     INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
@@ -161,6 +164,7 @@ CREATE TABLE dbcron_job_done ( -- Jobs that are done, of queues that keep them
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    unique_until TEXT, -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id     INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
@@ -241,6 +245,7 @@ CREATE TABLE dbcron_job_running ( -- Jobs that have been running for longer than
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see dbcron_job_unique
+    unique_until TEXT, -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id     INTEGER, -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
@@ -497,9 +502,10 @@ CREATE TRIGGER dbcron_schedule_words_new BEFORE INSERT ON dbcron_schedule BEGIN
     SELECT RAISE(ABORT, 'dbcron_schedule: retry_past_next is none of no, yes') WHERE NEW.retry_past_next NOT IN ('', 'no', 'yes');
     SELECT RAISE(ABORT, 'dbcron_schedule: repeatable is none of no, yes') WHERE NEW.repeatable NOT IN ('', 'no', 'yes');
     SELECT RAISE(ABORT, 'dbcron_schedule: job_priority is none of 1, 2, 3, 4') WHERE NEW.job_priority NOT IN (1, 2, 3, 4);
+    SELECT RAISE(ABORT, 'dbcron_schedule: job_unique_until is none of end, begin') WHERE NEW.job_unique_until NOT IN ('', 'end', 'begin');
 END;
 
-CREATE TRIGGER dbcron_schedule_words_set BEFORE UPDATE OF dst, missed, overlap, first_run, retry_past_next, repeatable, job_priority ON dbcron_schedule BEGIN
+CREATE TRIGGER dbcron_schedule_words_set BEFORE UPDATE OF dst, missed, overlap, first_run, retry_past_next, repeatable, job_priority, job_unique_until ON dbcron_schedule BEGIN
     SELECT RAISE(ABORT, 'dbcron_schedule: dst is none of vixie, wall') WHERE NEW.dst NOT IN ('', 'vixie', 'wall');
     SELECT RAISE(ABORT, 'dbcron_schedule: missed is none of skip, once, all') WHERE NEW.missed NOT IN ('', 'skip', 'once', 'all');
     SELECT RAISE(ABORT, 'dbcron_schedule: overlap is none of forbid, allow, queue, replace') WHERE NEW.overlap NOT IN ('', 'forbid', 'allow', 'queue', 'replace');
@@ -507,6 +513,7 @@ CREATE TRIGGER dbcron_schedule_words_set BEFORE UPDATE OF dst, missed, overlap, 
     SELECT RAISE(ABORT, 'dbcron_schedule: retry_past_next is none of no, yes') WHERE NEW.retry_past_next NOT IN ('', 'no', 'yes');
     SELECT RAISE(ABORT, 'dbcron_schedule: repeatable is none of no, yes') WHERE NEW.repeatable NOT IN ('', 'no', 'yes');
     SELECT RAISE(ABORT, 'dbcron_schedule: job_priority is none of 1, 2, 3, 4') WHERE NEW.job_priority NOT IN (1, 2, 3, 4);
+    SELECT RAISE(ABORT, 'dbcron_schedule: job_unique_until is none of end, begin') WHERE NEW.job_unique_until NOT IN ('', 'end', 'begin');
 END;
 
 CREATE TABLE dbcron_schedule ( -- What runs when. A row with next_exec NULL and state active is planned by the next daemon
@@ -554,6 +561,7 @@ CREATE TABLE dbcron_schedule ( -- What runs when. A row with next_exec NULL and 
     job_timeout      TEXT NOT NULL DEFAULT '', -- Of a job: how long an attempt may take; empty: the queue says
     job_unique       TEXT NOT NULL DEFAULT '', -- Unique key of the job; while a job of the queue has it, slots are skipped; empty: none
     job_unique_for   TEXT NOT NULL DEFAULT '', -- How long the job keeps its unique key at least, such as 24h; empty: until it has ended
+    job_unique_until TEXT NOT NULL DEFAULT 'end', -- Until when the job has its unique key: begin (of its first attempt) or end (until it has ended)
     job_tenant       TEXT NOT NULL DEFAULT '', -- Of a job: whose it is, where its queue is shared fairly; empty: nobody's
     state            TEXT NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'paused', 'ended', 'failed')), -- active, paused, ended (its end is past), or failed (see reason)
     reason           TEXT NOT NULL DEFAULT '', -- Why it is paused or failed

@@ -248,6 +248,8 @@ func TestEveryKey(t *testing.T) {
 			"{kind: x, unique_for: 1h}":              "unique_for: there is no unique key",
 			"{kind: x, unique: u, unique_for: 0s}":   "unique_for: is 0",
 			"{kind: x, unique: u, unique_for: 367d}": "unique_for: 8808h0m0s is not 0 to",
+			"{kind: x, unique: u, unique_until: 1h}": `unique_until: "1h" is none of end, begin`,
+			"{kind: x, unique_until: begin}":         "unique_until: there is no unique key",
 			"{kind: x, timeout: 5}":                  "timeout is the number 5; write a duration", "{kind: x, timeout: 0s}": "timeout: is 0",
 			"{kind: x, queu: x}": `unknown key "queu" in job; did you mean queue?`, "{kind: x, kind: y}": `the key "kind" is on line 5 already`,
 		},
@@ -328,7 +330,7 @@ func TestGoodValues(t *testing.T) {
 		"argv":      {"[a]", "[a, ]", "\n    - a\n    - 'b c'\n"},
 		"job": {
 			"{kind: x}", "{kind: x, queue: q, payload: '[1]', key: k, priority: idle, max_attempts: 1, timeout: 1s}",
-			"{kind: x, unique: u}", "{kind: x, unique: u, unique_for: 366d}",
+			"{kind: x, unique: u}", "{kind: x, unique: u, unique_for: 366d}", "{kind: x, unique: u, unique_until: begin}",
 			`{kind: x, queue: "", priority: ""}`,
 		},
 		"http":            {"{url: http://a}", "{url: 'https://a/?b=c', method: M-SEARCH, headers: {}, body: ''}"},

@@ -33,6 +33,7 @@ var keysOfOthers = map[string]string{
 	"job_timeout":       "job: {timeout: ...}",
 	"job_unique":        "job: {unique: ...}",
 	"job_unique_for":    "job: {unique_for: ...}",
+	"job_unique_until":  "job: {unique_until: ...}",
 	"method":            "http: {method: ...}",
 	"url":               "http: {url: ...}",
 	"headers":           "http: {headers: ...}",

@@ -13,7 +13,7 @@ import (
 // NewJob returns a job to enqueue, or a [queue.InvalidError].
 func NewJob(n *wire.NewJob) (j queue.Job, err error) {
 	j = queue.Job{
-		Kind: n.Kind, Queue: n.Queue, Payload: n.Payload, Key: n.Key, Unique: n.Unique, MaxAttempts: n.MaxAttempts, RunAt: n.RunAt.Time,
+		Kind: n.Kind, Queue: n.Queue, Payload: n.Payload, Key: n.Key, Unique: n.Unique, UniqueUntil: n.UniqueUntil, MaxAttempts: n.MaxAttempts, RunAt: n.RunAt.Time,
 		Trace: n.Trace, Endpoint: n.Endpoint, Tenant: n.Tenant,
 	}
 	if err := CheckNames("kind", n.Kind, "queue", n.Queue, "key", n.Key, "unique", n.Unique); err != nil {

@@ -23,8 +23,9 @@ type Job struct {
 	Timeout     time.Duration
 	Trace       string
 	Unique      string
-	Group       int64 // the group that waits for it
-	Callback    int64 // the group whose callback it is
+	UniqueUntil string // begin: until its first attempt begins; "": until it has ended
+	Group       int64  // the group that waits for it
+	Callback    int64  // the group whose callback it is
 	Endpoint    string
 	Tenant      string
 
@@ -132,6 +133,10 @@ var body = []bodyColumn{
 	{
 		column{"unique_key", func(r *Reader, row *sqlrun.Row, at int) { r.job.Unique = text(row, at) }},
 		"unique_key text", tied, func(j *Job) any { return orNull(j.Unique) },
+	},
+	{
+		column{"unique_until", func(r *Reader, row *sqlrun.Row, at int) { r.job.UniqueUntil = text(row, at) }},
+		"unique_until text", rare, func(j *Job) any { return orNull(j.UniqueUntil) },
 	},
 	{
 		column{"group_id", func(r *Reader, row *sqlrun.Row, at int) {

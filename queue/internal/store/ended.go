@@ -30,7 +30,7 @@ func ReleaseTies(ctx context.Context, tx *sqlrun.Session, queue int, all []Ended
 			members = append(members, e)
 		}
 	}
-	if err := freeUnique(ctx, tx, queue, &keys); err != nil {
+	if err := FreeUnique(ctx, tx, queue, &keys); err != nil {
 		return err
 	}
 	slices.SortFunc(members, func(a, b Ended) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.ID, b.ID)) })

@@ -20,7 +20,7 @@ var (
 		FROM {records rows: queue int, block int, priority int, job int, target int}
 		{join_by_key {prefix}job AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.priority = record.priority AND j.id = record.job`)
 
-	// KeysUntil returns until when the jobs' unique keys are in use at least. It locks nothing:
+	// KeysUntil returns until when the unique keys that the jobs have are in use at least. It locks nothing:
 	// the jobs are locked, and so are their keys. PassKeys frees these keys at once: the jobs
 	// have them in the other queue.
 	KeysUntil = sqlrun.SQL("queue.keys-until", `
@@ -31,4 +31,4 @@ var (
 
 // standing lists what a move has to know about a job. For a delayed job, its time and whether
 // it holds its key follow.
-const standing = `id, priority, kind, job_key, unique_key`
+const standing = `id, priority, kind, job_key, unique_key, unique_until`

@@ -58,6 +58,9 @@ var (
 // theirKeys matches the unique keys of some jobs.
 const theirKeys = `queue_id = :queue AND {in job :ids} AND unique_key IN (SELECT unique_key FROM {records keys: unique_key text})`
 
+// UntilBegin is the UniqueUntil of a [Job] that has its unique key up to the beginning of its first attempt.
+const UntilBegin = "begin"
+
 // Uniques collects jobs of a queue and their unique keys.
 type Uniques struct {
 	IDs  []int64
@@ -85,8 +88,8 @@ func (u *Uniques) Args(queue int) iter.Seq[sqlrun.Args] {
 	}
 }
 
-// freeUnique frees the unique keys of jobs that this transaction has ended.
-func freeUnique(ctx context.Context, tx *sqlrun.Session, queue int, theirs *Uniques) error {
+// FreeUnique frees the unique keys of jobs that this transaction has ended, or begins.
+func FreeUnique(ctx context.Context, tx *sqlrun.Session, queue int, theirs *Uniques) error {
 	for args := range theirs.Args(queue) {
 		if _, err := tx.Exec(ctx, FreeKeys, args); err != nil {
 			return err

@@ -50,6 +50,7 @@ CREATE TABLE {prefix}schedule (
     job_timeout      VARCHAR(32) NOT NULL DEFAULT '',
     job_unique       VARCHAR(200) NOT NULL DEFAULT '',
     job_unique_for   VARCHAR(32) NOT NULL DEFAULT '',
+    job_unique_until VARCHAR(8) NOT NULL DEFAULT 'end',
     job_tenant       VARCHAR(200) COLLATE "C" NOT NULL DEFAULT '',
     state            VARCHAR(16) NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'paused', 'ended', 'failed')),
     reason           TEXT NOT NULL DEFAULT '',
@@ -120,6 +121,7 @@ COMMENT ON COLUMN {prefix}schedule.job_max_attempts IS 'Of a job: after so many 
 COMMENT ON COLUMN {prefix}schedule.job_timeout IS 'Of a job: how long an attempt may take; empty: the queue says';
 COMMENT ON COLUMN {prefix}schedule.job_unique IS 'Unique key of the job; while a job of the queue has it, slots are skipped; empty: none';
 COMMENT ON COLUMN {prefix}schedule.job_unique_for IS 'How long the job keeps its unique key at least, such as 24h; empty: until it has ended';
+COMMENT ON COLUMN {prefix}schedule.job_unique_until IS 'Until when the job has its unique key: begin (of its first attempt) or end (until it has ended)';
 COMMENT ON COLUMN {prefix}schedule.job_tenant IS 'Of a job: whose it is, where its queue is shared fairly; empty: nobody''s';
 COMMENT ON COLUMN {prefix}schedule.state IS 'active, paused, ended (its end is past), or failed (see reason)';
 COMMENT ON COLUMN {prefix}schedule.reason IS 'Why it is paused or failed';
@@ -521,6 +523,7 @@ CREATE TABLE {prefix}job (
     timeout      BIGINT,
     trace        VARCHAR(512),
     unique_key   VARCHAR(200) COLLATE "C",
+    unique_until VARCHAR(8),
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
     tenant       VARCHAR(200) COLLATE "C",
@@ -539,6 +542,7 @@ COMMENT ON COLUMN {prefix}job.max_attempts IS 'After so many failed attempts the
 COMMENT ON COLUMN {prefix}job.timeout IS 'How long an attempt may take, in µs; NULL: the queue says';
 COMMENT ON COLUMN {prefix}job.trace IS 'The trace that the job belongs to, a W3C traceparent';
 COMMENT ON COLUMN {prefix}job.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
+COMMENT ON COLUMN {prefix}job.unique_until IS 'Until when: begin (of its first attempt); NULL: until it has ended';
 COMMENT ON COLUMN {prefix}job.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
 COMMENT ON COLUMN {prefix}job.tenant IS 'Whose job it is, where a queue is shared fairly: see {prefix}queue.fair';
@@ -566,6 +570,7 @@ CREATE TABLE {prefix}job_delayed (
     timeout      BIGINT,
     trace        VARCHAR(512),
     unique_key   VARCHAR(200) COLLATE "C",
+    unique_until VARCHAR(8),
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
     tenant       VARCHAR(200) COLLATE "C",
@@ -597,6 +602,7 @@ COMMENT ON COLUMN {prefix}job_delayed.max_attempts IS 'After so many failed atte
 COMMENT ON COLUMN {prefix}job_delayed.timeout IS 'How long an attempt may take, in µs; NULL: the queue says';
 COMMENT ON COLUMN {prefix}job_delayed.trace IS 'The trace that the job belongs to, a W3C traceparent';
 COMMENT ON COLUMN {prefix}job_delayed.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
+COMMENT ON COLUMN {prefix}job_delayed.unique_until IS 'Until when: begin (of its first attempt); NULL: until it has ended';
 COMMENT ON COLUMN {prefix}job_delayed.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job_delayed.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
 COMMENT ON COLUMN {prefix}job_delayed.tenant IS 'As in {prefix}job';
@@ -627,6 +633,7 @@ CREATE TABLE {prefix}job_running (
     timeout      BIGINT,
     trace        VARCHAR(512),
     unique_key   VARCHAR(200) COLLATE "C",
+    unique_until VARCHAR(8),
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
     tenant       VARCHAR(200) COLLATE "C",
@@ -658,6 +665,7 @@ COMMENT ON COLUMN {prefix}job_running.max_attempts IS 'After so many failed atte
 COMMENT ON COLUMN {prefix}job_running.timeout IS 'How long an attempt may take, in µs; NULL: the queue says';
 COMMENT ON COLUMN {prefix}job_running.trace IS 'The trace that the job belongs to, a W3C traceparent';
 COMMENT ON COLUMN {prefix}job_running.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
+COMMENT ON COLUMN {prefix}job_running.unique_until IS 'Until when: begin (of its first attempt); NULL: until it has ended';
 COMMENT ON COLUMN {prefix}job_running.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job_running.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
 COMMENT ON COLUMN {prefix}job_running.tenant IS 'As in {prefix}job';
@@ -686,6 +694,7 @@ CREATE TABLE {prefix}job_dead (
     timeout      BIGINT,
     trace        VARCHAR(512),
     unique_key   VARCHAR(200) COLLATE "C",
+    unique_until VARCHAR(8),
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
     tenant       VARCHAR(200) COLLATE "C",
@@ -714,6 +723,7 @@ COMMENT ON COLUMN {prefix}job_dead.max_attempts IS 'After so many failed attempt
 COMMENT ON COLUMN {prefix}job_dead.timeout IS 'How long an attempt may take, in µs; NULL: the queue says';
 COMMENT ON COLUMN {prefix}job_dead.trace IS 'The trace that the job belongs to, a W3C traceparent';
 COMMENT ON COLUMN {prefix}job_dead.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
+COMMENT ON COLUMN {prefix}job_dead.unique_until IS 'Until when: begin (of its first attempt); NULL: until it has ended';
 COMMENT ON COLUMN {prefix}job_dead.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job_dead.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
 COMMENT ON COLUMN {prefix}job_dead.tenant IS 'As in {prefix}job';
@@ -743,6 +753,7 @@ CREATE TABLE {prefix}job_done (
     timeout      BIGINT,
     trace        VARCHAR(512),
     unique_key   VARCHAR(200) COLLATE "C",
+    unique_until VARCHAR(8),
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
     tenant       VARCHAR(200) COLLATE "C",
@@ -774,6 +785,7 @@ COMMENT ON COLUMN {prefix}job_done.max_attempts IS 'After so many failed attempt
 COMMENT ON COLUMN {prefix}job_done.timeout IS 'How long an attempt may take, in µs; NULL: the queue says';
 COMMENT ON COLUMN {prefix}job_done.trace IS 'The trace that the job belongs to, a W3C traceparent';
 COMMENT ON COLUMN {prefix}job_done.unique_key IS 'What no other job of the queue may have meanwhile: see {prefix}job_unique';
+COMMENT ON COLUMN {prefix}job_done.unique_until IS 'Until when: begin (of its first attempt); NULL: until it has ended';
 COMMENT ON COLUMN {prefix}job_done.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job_done.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
 COMMENT ON COLUMN {prefix}job_done.tenant IS 'As in {prefix}job';

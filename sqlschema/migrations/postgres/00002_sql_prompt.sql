@@ -237,15 +237,15 @@ BEGIN
             CONTINUE WHEN NOT FOUND;
             IF j.stands = 'ready' THEN
                 INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, state, lock_by, fence, started_at,
-                    kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint, tenant)
+                    kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
                 SELECT x.queue_id, x.divided, x.id, x.priority, 1, 'alone', ours, h.fence + 1, statement_timestamp(),
-                    x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.group_id, x.endpoint, x.tenant
+                    x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
                 FROM {prefix}job AS x WHERE x.queue_id = q.queue_id AND x.divided = b.divided AND x.priority = j.priority AND x.id = j.id FOR UPDATE SKIP LOCKED;
             ELSE
                 INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, crashes, error, snapshot, percent, message, state, lock_by, fence, started_at,
-                    kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint, tenant)
+                    kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
                 SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt + 1, x.crashes, x.error, x.snapshot, x.percent, x.message, 'alone', ours, h.fence + 1, statement_timestamp(),
-                    x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.group_id, x.endpoint, x.tenant
+                    x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
                 FROM {prefix}job_delayed AS x WHERE x.queue_id = q.queue_id AND x.divided = b.divided AND x.id = j.id FOR UPDATE SKIP LOCKED;
             END IF;
             CONTINUE WHEN NOT FOUND; -- somebody cancels it, or moves it
@@ -255,6 +255,11 @@ BEGIN
             ELSE
                 DELETE FROM {prefix}job_delayed AS x WHERE x.queue_id = q.queue_id AND x.divided = b.divided AND x.id = j.id;
             END IF;
+            -- One that has its unique key until it begins loses it.
+            DELETE FROM {prefix}job_unique AS u USING {prefix}job_running AS r WHERE r.queue_id = q.queue_id AND r.divided = b.divided AND r.id = j.id AND r.unique_until = 'begin'
+                AND u.queue_id = r.queue_id AND u.unique_key = r.unique_key AND u.job = r.id AND (u.free_at IS NULL OR u.free_at <= statement_timestamp());
+            UPDATE {prefix}job_unique AS u SET pending = 'no' FROM {prefix}job_running AS r WHERE r.queue_id = q.queue_id AND r.divided = b.divided AND r.id = j.id AND r.unique_until = 'begin'
+                AND u.queue_id = r.queue_id AND u.unique_key = r.unique_key AND u.job = r.id;
         END IF;
         UPDATE {prefix}queue_block AS k SET fence = k.fence + 1 WHERE k.queue_id = q.queue_id AND k.divided = b.divided;
         -- A worker with one job: the holder of the block takes the job over when the worker's lease has ended.
@@ -295,9 +300,9 @@ DECLARE
     keep BIGINT := {prefix}sql_us(NULLIF(q.keep_dead, 'forever'));
 BEGIN
     INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, snapshot, percent, message, died_at, purge_at,
-        kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint, tenant)
+        kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
     VALUES (r.queue_id, r.divided, r.id, r.priority, tries, r.crashes, why, r.snapshot, r.percent, r.message, statement_timestamp(), statement_timestamp() + keep * INTERVAL '1 microsecond',
-        r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.group_id, r.endpoint, r.tenant);
+        r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.unique_until, r.group_id, r.endpoint, r.tenant);
     PERFORM {prefix}sql_end(r, 'dead', NULL, why);
 END
 $bury$;
@@ -348,10 +353,10 @@ BEGIN
     SELECT {prefix}sql_us(q.keep_done) INTO keep FROM {prefix}queue AS q WHERE q.queue_id = r.queue_id;
     IF keep > 0 THEN
         INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, snapshot, percent, message, result, worker, started_at, ended_at, purge_at,
-            kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint, tenant)
+            kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
         VALUES (r.queue_id, r.divided, r.id, r.priority, r.attempt, r.crashes, 'done', '', r.snapshot, r.percent, r.message, result::TEXT, token, r.started_at, statement_timestamp(),
             statement_timestamp() + keep * INTERVAL '1 microsecond',
-            r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.group_id, r.endpoint, r.tenant);
+            r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.unique_until, r.group_id, r.endpoint, r.tenant);
     END IF;
     PERFORM {prefix}sql_end(r, 'done', result, '');
     DELETE FROM {prefix}node AS n WHERE n.name = token;
@@ -394,11 +399,11 @@ BEGIN
     END IF;
     delay := COALESCE(EXTRACT(EPOCH FROM retry_in) * 1000000, delay / 2 + random() * delay / 2);
     INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, priority, attempt, crashes, hold_key, error, snapshot, percent, message,
-        kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, group_id, endpoint, tenant)
+        kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
     SELECT r.queue_id, r.divided, r.id, statement_timestamp() + delay * INTERVAL '1 microsecond', r.priority, r.attempt, r.crashes,
         CASE WHEN q.key_retry = 'hold' THEN COALESCE(r.job_key, (SELECT ' fifo' FROM {prefix}queue_block AS k WHERE k.queue_id = r.queue_id AND k.divided = r.divided AND k.fifo = 'yes')) END,
         why, r.snapshot, r.percent, r.message,
-        r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.group_id, r.endpoint, r.tenant;
+        r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.unique_until, r.group_id, r.endpoint, r.tenant;
     DELETE FROM {prefix}job_running AS x WHERE x.queue_id = r.queue_id AND x.divided = r.divided AND x.id = r.id;
     PERFORM {prefix}sql_count(r, 0, 1, 0);
     RETURN 'delayed';
@@ -439,7 +444,7 @@ $extend$;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION {prefix}enqueue(queue TEXT, kind TEXT, payload JSON DEFAULT NULL, key TEXT DEFAULT NULL, run_at TIMESTAMPTZ DEFAULT NULL,
     unique_key TEXT DEFAULT NULL, priority INT DEFAULT NULL, attempts INT DEFAULT NULL, timeout INTERVAL DEFAULT NULL, unique_for INTERVAL DEFAULT NULL,
-    tenant TEXT DEFAULT NULL)
+    tenant TEXT DEFAULT NULL, unique_until TEXT DEFAULT NULL)
 RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER AS $enqueue$
 #variable_conflict use_variable
 DECLARE
@@ -466,6 +471,7 @@ BEGIN
     key := NULLIF(key, '');
     unique_key := NULLIF(unique_key, '');
     tenant := NULLIF(tenant, '');
+    unique_until := NULLIF(NULLIF(unique_until, ''), 'end');
     FOR i IN 1..5 LOOP
         word := (ARRAY[queue, kind, key, unique_key, tenant])[i];
         CONTINUE WHEN i > 2 AND word IS NULL;
@@ -486,6 +492,10 @@ BEGIN
         RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: unique_for: it is not 0 to 366 days';
     ELSIF unique_for > INTERVAL '0' AND unique_key IS NULL THEN
         RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: unique_for: there is no unique_key that it is about';
+    ELSIF unique_until <> 'begin' THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('{name}enqueue: unique_until: "%s" is none of end, begin', left(unique_until, 100));
+    ELSIF unique_until IS NOT NULL AND unique_key IS NULL THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: unique_until: there is no unique_key that it is about';
     END IF;
 
     SELECT t.queue_id, t.state, t.ordered, t.max_payload, t.max_timeout, t.timeout INTO q FROM {prefix}queue AS t WHERE t.name = queue;
@@ -572,11 +582,11 @@ BEGIN
         -- A taken id is no error, which would end the caller's transaction: another one is
         -- drawn.
         IF run_at > at THEN
-            INSERT INTO {prefix}job_delayed (queue_id, divided, priority, id, kind, job_key, payload, run_at, unique_key, max_attempts, timeout, tenant)
-            VALUES (q.queue_id, g.first, COALESCE(priority, 2), id, kind, key, payload, run_at, unique_key, NULLIF(attempts, 0), NULLIF(us, 0), tenant) ON CONFLICT DO NOTHING;
+            INSERT INTO {prefix}job_delayed (queue_id, divided, priority, id, kind, job_key, payload, run_at, unique_key, unique_until, max_attempts, timeout, tenant)
+            VALUES (q.queue_id, g.first, COALESCE(priority, 2), id, kind, key, payload, run_at, unique_key, unique_until, NULLIF(attempts, 0), NULLIF(us, 0), tenant) ON CONFLICT DO NOTHING;
         ELSE
-            INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key, payload, unique_key, max_attempts, timeout, tenant)
-            VALUES (q.queue_id, g.first, COALESCE(priority, 2), id, kind, key, payload, unique_key, NULLIF(attempts, 0), NULLIF(us, 0), tenant) ON CONFLICT DO NOTHING;
+            INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key, payload, unique_key, unique_until, max_attempts, timeout, tenant)
+            VALUES (q.queue_id, g.first, COALESCE(priority, 2), id, kind, key, payload, unique_key, unique_until, NULLIF(attempts, 0), NULLIF(us, 0), tenant) ON CONFLICT DO NOTHING;
         END IF;
         IF FOUND THEN
             RETURN id;
@@ -590,15 +600,15 @@ $enqueue$;
 -- +goose StatementBegin
 DO $path$
 BEGIN
-    IF (SELECT proacl FROM pg_proc WHERE oid = '{prefix}enqueue(text, text, json, text, timestamptz, text, int, int, interval, interval, text)'::REGPROCEDURE) IS NULL THEN
-        REVOKE ALL ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT) FROM PUBLIC; -- it is here for the first time, and everybody's
+    IF (SELECT proacl FROM pg_proc WHERE oid = '{prefix}enqueue(text, text, json, text, timestamptz, text, int, int, interval, interval, text, text)'::REGPROCEDURE) IS NULL THEN
+        REVOKE ALL ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT) FROM PUBLIC; -- it is here for the first time, and everybody's
     END IF;
-    EXECUTE format('ALTER FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT) SET search_path = pg_catalog, %s, pg_temp',
+    EXECUTE format('ALTER FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT) SET search_path = pg_catalog, %s, pg_temp',
         (SELECT relnamespace::REGNAMESPACE FROM pg_class WHERE oid = '{prefix}queue'::REGCLASS));
 END
 $path$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT) IS 'Enqueues a job and returns its id, or the id of the job that has its unique key. It exists if and when the transaction commits';
+COMMENT ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT) IS 'Enqueues a job and returns its id, or the id of the job that has its unique key. It exists if and when the transaction commits';
 
 -- Words that nobody knows are refused when they are written, and not when a daemon reads them. These are
 -- no CHECKs, which PostgreSQL reads anew for every statement, and old rows need not obey them. Claims write none of the columns, and call nothing.
@@ -620,9 +630,9 @@ END
 $word$;
 -- +goose StatementEnd
 DROP TRIGGER IF EXISTS {name}schedule_words ON {prefix}schedule;
-CREATE TRIGGER {name}schedule_words BEFORE INSERT OR UPDATE OF dst, missed, overlap, first_run, retry_past_next, repeatable, job_priority ON {prefix}schedule FOR EACH ROW
-    WHEN (NEW.dst NOT IN ('', 'vixie', 'wall') OR NEW.missed NOT IN ('', 'skip', 'once', 'all') OR NEW.overlap NOT IN ('', 'forbid', 'allow', 'queue', 'replace') OR NEW.first_run NOT IN ('', 'next', 'now') OR NEW.retry_past_next NOT IN ('', 'no', 'yes') OR NEW.repeatable NOT IN ('', 'no', 'yes') OR NEW.job_priority NOT IN (1, 2, 3, 4))
-    EXECUTE FUNCTION {prefix}sql_word('dst=|vixie|wall', 'missed=|skip|once|all', 'overlap=|forbid|allow|queue|replace', 'first_run=|next|now', 'retry_past_next=|no|yes', 'repeatable=|no|yes', 'job_priority=1|2|3|4');
+CREATE TRIGGER {name}schedule_words BEFORE INSERT OR UPDATE OF dst, missed, overlap, first_run, retry_past_next, repeatable, job_priority, job_unique_until ON {prefix}schedule FOR EACH ROW
+    WHEN (NEW.dst NOT IN ('', 'vixie', 'wall') OR NEW.missed NOT IN ('', 'skip', 'once', 'all') OR NEW.overlap NOT IN ('', 'forbid', 'allow', 'queue', 'replace') OR NEW.first_run NOT IN ('', 'next', 'now') OR NEW.retry_past_next NOT IN ('', 'no', 'yes') OR NEW.repeatable NOT IN ('', 'no', 'yes') OR NEW.job_priority NOT IN (1, 2, 3, 4) OR NEW.job_unique_until NOT IN ('', 'end', 'begin'))
+    EXECUTE FUNCTION {prefix}sql_word('dst=|vixie|wall', 'missed=|skip|once|all', 'overlap=|forbid|allow|queue|replace', 'first_run=|next|now', 'retry_past_next=|no|yes', 'repeatable=|no|yes', 'job_priority=1|2|3|4', 'job_unique_until=|end|begin');
 DROP TRIGGER IF EXISTS {name}queue_words ON {prefix}queue;
 CREATE TRIGGER {name}queue_words BEFORE INSERT OR UPDATE OF state, ordered, key_retry, fair ON {prefix}queue FOR EACH ROW
     WHEN (NEW.state NOT IN ('active', 'paused', 'deleted') OR NEW.ordered NOT IN ('no', 'yes') OR NEW.key_retry NOT IN ('hold', 'pass') OR NEW.fair NOT IN ('no', 'yes'))
@@ -732,7 +742,7 @@ DROP VIEW IF EXISTS {prefix}v_run;
 DROP VIEW IF EXISTS {prefix}v_schedule;
 DROP VIEW IF EXISTS {prefix}v_queue;
 DROP VIEW IF EXISTS {prefix}v_job;
-DROP FUNCTION IF EXISTS {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT);
+DROP FUNCTION IF EXISTS {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT);
 DROP FUNCTION IF EXISTS {prefix}acquire(TEXT, TEXT, INTERVAL, TEXT);
 DROP FUNCTION IF EXISTS {prefix}renew(TEXT, TEXT, BIGINT, INTERVAL);
 DROP FUNCTION IF EXISTS {prefix}release(TEXT, TEXT, BIGINT);

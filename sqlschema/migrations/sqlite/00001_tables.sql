@@ -50,6 +50,7 @@ CREATE TABLE {prefix}schedule ( -- What runs when. A row with next_exec NULL and
     job_timeout      TEXT NOT NULL DEFAULT '', -- Of a job: how long an attempt may take; empty: the queue says
     job_unique       TEXT NOT NULL DEFAULT '', -- Unique key of the job; while a job of the queue has it, slots are skipped; empty: none
     job_unique_for   TEXT NOT NULL DEFAULT '', -- How long the job keeps its unique key at least, such as 24h; empty: until it has ended
+    job_unique_until TEXT NOT NULL DEFAULT 'end', -- Until when the job has its unique key: begin (of its first attempt) or end (until it has ended)
     job_tenant       TEXT NOT NULL DEFAULT '', -- Of a job: whose it is, where its queue is shared fairly; empty: nobody's
     state            TEXT NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'paused', 'ended', 'failed')), -- active, paused, ended (its end is past), or failed (see reason)
     reason           TEXT NOT NULL DEFAULT '', -- Why it is paused or failed
@@ -305,6 +306,7 @@ CREATE TABLE {prefix}job ( -- Jobs that are ready. A row is inserted, and delete
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
+    unique_until TEXT, -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
@@ -334,6 +336,7 @@ CREATE TABLE {prefix}job_delayed ( -- Jobs whose time has yet to come, and faile
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
+    unique_until TEXT, -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
@@ -369,6 +372,7 @@ CREATE TABLE {prefix}job_running ( -- Jobs that have been running for longer tha
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
+    unique_until TEXT, -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
@@ -399,6 +403,7 @@ CREATE TABLE {prefix}job_dead ( -- Jobs that were given up
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
+    unique_until TEXT, -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
@@ -431,6 +436,7 @@ CREATE TABLE {prefix}job_done ( -- Jobs that are done, of queues that keep them
     timeout      INTEGER, -- How long an attempt may take, in µs; NULL: the queue says
     trace        TEXT, -- The trace that the job belongs to, a W3C traceparent
     unique_key   TEXT, -- What no other job of the queue may have meanwhile: see {prefix}job_unique
+    unique_until TEXT, -- Until when: begin (of its first attempt); NULL: until it has ended
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
