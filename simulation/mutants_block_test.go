@@ -67,10 +67,20 @@ var blockRules = []mutant{
 	},
 	{
 		"block: jobs put back are not resumed", "", "queue/internal/block/keys.go",
-		`	if b.needs(l) {
-		b.resume(l)
-	}
-`, ``, "TestModel", 0,
+		`	b.tidy(l)
+	b.readOn(l)
+`, `	b.tidy(l)
+`, "TestModel", 0,
+	},
+	{
+		"block: what was put back behind a retry is not read", "", "queue/internal/block/trip.go",
+		`			b.readOn(l)
+`, `			_ = l
+`, "TestReadsOnBehindARetry", 0,
+	},
+	{
+		"block: jobs put back wait for a read of the less urgent ones", "", "queue/internal/block/reads.go",
+		`slices.Max(s.horizon[1:])`, `slices.Min(s.horizon[1:])`, "TestReadsOnBesideAFlood", 0,
 	},
 	{
 		"block: jobs put back at a limit are not read again", "", "queue/internal/block/backlog.go",

@@ -14,9 +14,10 @@ import (
 // stands still it keeps none: its first job runs for long, runs elsewhere, or waits for its
 // retry or for a limit.
 //
-// When their turn comes, the block is read again from the first job that was put back. Below
-// the horizon that is a separate read, which takes the jobs of keys that need some, and does
-// not affect the block's other reads. Above it the block is read from the horizon in any case.
+// When their turn comes, the block is read again from the first job that was put back. Up to where
+// all is committed that is in time, that is a separate read, which takes the jobs of keys that need
+// some, and does not affect the block's other reads. Beyond it the block is read from the horizon in
+// any case.
 //
 // So memory stays bounded, except for the names of keys that stand still, and neither a key nor
 // a kind keeps others from beginning. The price is a second read of what was put back.
@@ -170,17 +171,24 @@ func (b *Block) resume(l *keyQueue) {
 	if !l.resumed {
 		l.resumed, b.resumed = true, append(b.resumed, l)
 	}
-	if l.Skipped() > b.Reads.ReadUpto() {
+	if l.Skipped() > b.Reads.Committed() {
 		b.Reads.Back()
 	}
 	b.host.Owes()
+}
+
+// readOn has jobs of a line that were put back read, if it needs some.
+func (b *Block) readOn(l *keyQueue) {
+	if b.needs(l) {
+		b.resume(l)
+	}
 }
 
 // rereads returns the first job below the horizon that was put back and that a key needs; 0:
 // there is none.
 func (b *Block) rereads() (first int64) {
 	for _, l := range b.resumed {
-		if l.Skipped() <= b.Reads.ReadUpto() && b.needs(l) {
+		if l.Skipped() <= b.Reads.Committed() && b.needs(l) {
 			first = Least(first, l.Skipped())
 		}
 	}

@@ -125,9 +125,7 @@ func (b *Block) Release(line string, id int64) {
 	}
 	l.batch = gathering{}
 	b.tidy(l)
-	if b.needs(l) {
-		b.resume(l)
-	}
+	b.readOn(l)
 }
 
 // ReleaseIfHeld lets the next job of a line begin after one whose row is gone. Either somebody

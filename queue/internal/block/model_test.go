@@ -18,7 +18,7 @@ import (
 // A world is a block with its worker, its rows in the database, and the time, which is nobody's but the world's. The worker is
 // simple: it does for a block what package queue does, one thing after the other.
 type world struct {
-	t    *rapid.T
+	t    failer
 	b    *Block
 	host *host
 	gate *limit.Limiter // of kind "limited"
@@ -91,10 +91,21 @@ type retry struct {
 func (m *retry) Of() *Job  { return m.j }
 func (m *retry) Out() bool { return false }
 
-func newWorld(t *rapid.T) *world {
+// A failer is a test, or one run of it.
+type failer interface {
+	Helper()
+	Fatal(...any)
+	Fatalf(string, ...any)
+}
+
+func drawWorld(t *rapid.T) *world {
 	batch := rapid.SampledFrom([]int{1, 1, 1, 2, 3}).Draw(t, "batch")
+	return newWorld(t, batch, rapid.SampledFrom([]int{100, 1 << 20}).Draw(t, "room"))
+}
+
+func newWorld(t failer, batch, room int) *world {
 	h := &host{limits: map[string]*limit.Limiter{}, opens: map[*limit.Limiter]bool{}, out: map[int64]bool{}}
-	terms := &Terms{Batch: batch, Whole: time.Hour, Room: Room{Size: rapid.SampledFrom([]int{100, 1 << 20}).Draw(t, "room"), Readers: 1}}
+	terms := &Terms{Batch: batch, Whole: time.Hour, Room: Room{Size: room, Readers: 1}}
 	b := New(h, terms)
 	keeper := limit.NewKeeper(nil, nil, nil) // a limiter without one is a barrier
 	gate, _, _ := keeper.Set(keeper.Queue(1, "q"), "limited", store.Limit{Running: 1})
@@ -708,7 +719,7 @@ func (w *world) checkLines() {
 		if !slices.Equal(turns, refused) {
 			w.t.Fatalf("the ends of %v of line %s are refused, and their turns are %v", refused, line, turns)
 		}
-		if l.resumed && b.needs(l) && l.Skipped() <= b.Reads.ReadUpto() && b.HasRoom() && !b.Crowded() && !w.lost && !b.Wants(w.now()) {
+		if l.resumed && b.needs(l) && l.Skipped() <= b.Reads.Committed() && b.HasRoom() && !b.Crowded() && !w.lost && !b.Wants(w.now()) {
 			w.t.Fatalf("line %s needs jobs that were put back, and waits to be read", line)
 		}
 	}
@@ -727,7 +738,7 @@ func (w *world) isPutBack(r *row) bool {
 // and at the end nothing is owed, held or remembered.
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t)
+		w := drawWorld(t)
 		lines, kinds := []string{"", "a", "a", "b"}, []string{"free", "free", "limited"}
 		one := func(t *rapid.T, set map[int64]*Job) (int64, bool) {
 			if len(set) == 0 {
@@ -996,7 +1007,7 @@ func (w *world) some() store.JobTable {
 // read again in parts.
 func TestCancelledWhilePutBack(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t)
+		w := drawWorld(t)
 		w.host.opens[w.gate] = false
 		for _, kind := range []string{"limited", "free"} {
 			for i := range 40 * w.b.terms.Batch {
@@ -1027,7 +1038,7 @@ func TestCancelledWhilePutBack(t *testing.T) {
 // Jobs of several keys that were put back are read as soon as their keys go on, in as many trips as it takes.
 func TestPutBackIsReadAtOnce(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := newWorld(t)
+		w := drawWorld(t)
 		w.b.terms.Batch = 1
 		var lines []string
 		for i := range 12 {
@@ -1070,4 +1081,72 @@ func TestPutBackIsReadAtOnce(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A key whose first job failed, and has come back for its retry, has what was put back behind it read before that job ends.
+func TestReadsOnBehindARetry(t *testing.T) {
+	w := newWorld(t, 1, 100)
+	for range 101 {
+		w.enqueue("a", "free", 1, 0)
+	}
+	w.fill()
+	w.draw("b", "free", true) // once it is read, it keeps the retry from being read, and the rest of the key is put back
+	w.rest()
+	for _, fails := range []bool{false, true} {
+		w.work()
+		w.end(w.order["a"][0], fails)
+	}
+	w.rest()
+	if !w.b.HasPutBack("a") {
+		t.Fatal("nothing of the key was put back")
+	}
+	w.begin()
+	w.plan(succeeds)
+	w.apply()
+	w.begin()
+	if len(w.begun) != 2 {
+		t.Fatalf("%d jobs have begun, and not the retry and another one", len(w.begun))
+	}
+	w.rest() // it checks that no line needs jobs that were put back
+}
+
+// A key whose jobs were put back goes on although the block has more than is read, so that its less urgent jobs are not read.
+func TestReadsOnBesideAFlood(t *testing.T) {
+	w := newWorld(t, 4, 1<<20)
+	for range 500 {
+		w.enqueue("a", "free", 1, 0)
+	}
+	w.work()
+	for id := range w.begun {
+		w.host.out[id] = true // it runs for long
+	}
+	for range 5000 {
+		w.enqueue("", "free", 1, 0)
+		w.rows[w.last].priority = normal
+	}
+	step := func() (line string) {
+		w.work()
+		for _, id := range slices.Sorted(maps.Keys(w.begun)) {
+			if j := w.begun[id]; !w.host.out[id] {
+				line += j.Line
+				w.end(id, false)
+			}
+		}
+		return line
+	}
+	for range 2000 {
+		step()
+	}
+	if !w.b.HasPutBack("a") {
+		t.Fatal("nothing of the key was put back")
+	}
+	for id := range w.host.out {
+		w.end(id, false)
+	}
+	for range 200 {
+		if step() != "" {
+			return
+		}
+	}
+	t.Fatal("the key's next job does not begin")
 }

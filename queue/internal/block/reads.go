@@ -206,9 +206,9 @@ func (s *Reads) Plan(at instant.Instant, every time.Duration, limit int, ago Ago
 	return r
 }
 
-// PlanBack begins a read of jobs that were put back, up to the horizon.
+// PlanBack begins a read of jobs that were put back, up to the farthest horizon.
 func (s *Reads) PlanBack(first int64, limit int) Read {
-	r := Read{Limit: limit, Upto: s.ReadUpto(), Back: true}
+	r := Read{Limit: limit, Upto: s.Committed(), Back: true}
 	for p := range r.After {
 		r.After[p] = first - 1
 	}
@@ -216,8 +216,9 @@ func (s *Reads) PlanBack(first int64, limit int) Read {
 	return r
 }
 
-// ReadUpto returns the id up to which all jobs in time have been read.
-func (s *Reads) ReadUpto() int64 { return slices.Min(s.horizon[1:]) }
+// Committed returns an id up to which all jobs in time are committed. Those of a priority may be unread: reads that are cut
+// off do not come to it, for as long as there are more of the urgent ones.
+func (s *Reads) Committed() int64 { return slices.Max(s.horizon[1:]) }
 
 // Late reports whether a job that was read for the first time was committed later than Window, or
 // came into the block later.

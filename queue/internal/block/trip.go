@@ -290,6 +290,11 @@ func (b *Block) Take(p *Plan, f *Found, at instant.Instant, took time.Duration) 
 		b.RestAfter(p.Read, at, took)
 		b.hasReadAgain(p.Read)
 	}
+	for _, j := range f.Ripe { // after that: this trip may have skipped what is behind a retry
+		if l := b.keyQueues[j.Line]; l != nil {
+			b.readOn(l)
+		}
+	}
 	b.evict()
 	return t
 }
