@@ -105,6 +105,15 @@ var mutants = []mutant{
 		"an Enqueue that gave up while its job was sent counts as not enqueued", "queue", "queue/enqueue_sender.go",
 		"	if one.sent {\n		s.client.late.mark", "	if one.sent && why == nil {\n		s.client.late.mark", "phantom", 200,
 	},
+	// Fair queues.
+	{
+		"a fair queue does not look ahead of a flood", "tenant", "queue/internal/block/fair.go",
+		"	if !b.behind() {\n		if !b.Reads.Full {", "	if b.behind() || true {\n		if !b.Reads.Full {", "unfair", 60,
+	},
+	{
+		"tenants of a fair queue take no turns", "tenant", "queue/internal/block/fair.go",
+		"		j.Turn = b.fair.turns.Give(j.Tenant, j.Priority)", "		j.Turn = b.fair.turns.Give(\"\", j.Priority)", "unfair", 60,
+	},
 	// Locks.
 	{
 		"the fence of a lock does not rise", "lock", "lock/statements.go",

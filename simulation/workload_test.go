@@ -37,4 +37,5 @@ var workloads = []struct {
 	{"notice", func() Workload { return &noticeWork{} }},
 	{"claim", func() Workload { return &claimWork{} }},
 	{"unique", func() Workload { return &uniqueWork{} }},
+	{"tenant", func() Workload { return &tenantWork{} }},
 }

@@ -173,10 +173,11 @@ func (b *Block) Admit(j *Job) {
 // Readmit makes a job startable that has got a row of its own, and counts already.
 func (b *Block) Readmit(j *Job) { b.makeReady(j) }
 
-// doubt keeps a job that was read for its trial, behind those of its rank.
+// doubt keeps a job that was read for its trial, behind those of its rank; in a fair queue at its turn.
 func (b *Block) doubt(j *Job) {
-	at, _ := slices.BinarySearchFunc(b.doubted, RankOf(j.Line), func(o *Job, rank int) int {
-		return cmp.Or(cmp.Compare(RankOf(o.Line), rank), -1)
+	b.turn(j)
+	at, _ := slices.BinarySearchFunc(b.doubted, j, func(o, j *Job) int {
+		return cmp.Or(cmp.Compare(RankOf(o.Line), RankOf(j.Line)), cmp.Compare(o.Turn, j.Turn), -1)
 	})
 	b.doubted = slices.Insert(b.doubted, at, j)
 }

@@ -1,7 +1,6 @@
 package block
 
 import (
-	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -66,8 +65,14 @@ func (b *Block) Share(turns *Turns) {
 		}
 	}
 	b.fair = fairness{turns: turns}
-	for _, j := range slices.Concat(b.unloaded, b.doubted) {
+	for _, j := range b.unloaded {
 		b.comes(j)
+	}
+	doubted := b.doubted
+	b.doubted = nil
+	for _, j := range doubted {
+		b.comes(j)
+		b.doubt(j)
 	}
 	b.reorder(&b.ready, b.comes)
 	for _, l := range b.aside {
@@ -317,6 +322,9 @@ func (b *Block) takeAhead(p *Plan, f *Found, at instant.Instant, took time.Durat
 		b.sees(p.Look, f.Sights, at, took)
 	}
 	if p.Pick != nil {
+		if len(f.Picked) == 0 { // they are above what may be picked yet, or gone: the next pick would find as little
+			b.fair.rest = at.Add(LookEvery / 4)
+		}
 		b.takePicked(p.Pick, f.Picked, t)
 	}
 }

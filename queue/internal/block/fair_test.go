@@ -306,6 +306,51 @@ func TestKeysBehindAFlood(t *testing.T) {
 	}
 }
 
+// While a job may not be picked yet, since one before it may still be committed, nobody asks for it again and again.
+func TestTooYoungToBePicked(t *testing.T) {
+	s := newShop(1, 40)
+	s.enqueue(0, Job{Tenant: "ada", Line: "k"})
+	s.enqueue(0, jobs("flood", 4000)...)
+	s.enqueue(0, Job{Tenant: "ada", Line: "k"}, Job{Tenant: "ada", Line: "k", Kind: "last"})
+	s.commit(0)
+	young := s.at
+	for s.at.Sub(young) < Window-50*time.Millisecond {
+		s.serve()
+		s.begin()
+		s.at = s.at.Add(5 * time.Millisecond)
+	}
+	if s.trips-len(s.begun) > 100 { // each job takes one to delete its row
+		t.Errorf("there were %d trips in %v, of %d jobs", s.trips, Window, len(s.begun))
+	}
+	s.run(t, 3000)
+	if !slices.ContainsFunc(s.begun, func(j Job) bool { return j.Kind == "last" }) {
+		t.Error("it has not begun behind 3000 others")
+	}
+}
+
+// After a worker was lost, the jobs that it may have had are tried by the turns of their tenants.
+func TestTrialsByTurns(t *testing.T) {
+	s := newShop(1, 40)
+	s.enqueue(0, jobs("flood", 30)...)
+	s.enqueue(0, jobs("ada", 1)...)
+	s.commit(0)
+	b := s.blocks[0]
+	b.Suspect, b.Since = 40, s.us()
+	s.serve()
+	if n := b.Doubted(); n != 31 {
+		t.Fatalf("%d jobs wait for their trials", n)
+	}
+	for n := range 31 {
+		if j := b.Try(RankOf("")); j.Tenant == "ada" {
+			if n > 1 {
+				t.Errorf("it is tried behind %d others", n)
+			}
+			return
+		}
+	}
+	t.Error("it is not tried")
+}
+
 // Tenants that all have more than can be done get what their weights say.
 func TestWeights(t *testing.T) {
 	s := newShop(4, 50)
