@@ -113,7 +113,7 @@ func TestWorkThatStopsItsWorker(t *testing.T) {
 	t.Parallel()
 	binary := build(t)
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
-		for _, grace := range []string{"0s", "1500ms"} { // within its first second, or checked out
+		for _, grace := range []string{"none", "1500ms"} { // within its first second, or checked out
 			w := newWorkshop(t, db)
 			dir := t.TempDir()
 			begun := filepath.Join(dir, "begun")

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/sqlite"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -207,6 +208,32 @@ func TestSteps(t *testing.T) {
 				})
 				eventually(t, "those of after are done", func() bool { return r.len() == 5 })
 			})
+		}
+	})
+}
+
+// Whoever plans by the time after the database's clock was set reads whole blocks, from the first plan on: a look back by the new
+// time could begin between two jobs of a key.
+func TestAStepIsHeededByTheNextPlan(t *testing.T) {
+	dbtest.One(t, sqlite.Dialect, func(t *testing.T, db *dbtest.DB) {
+		w := worker(t, client(t, db, Options{}), WorkerOptions{})
+		q := &workQueue{h: &w.holder, id: 1, name: "q", set: &store.Queue{}}
+		b := newTenure(q)
+		q.blocks = map[int]*tenure{0: b}
+		w.queues = []*workQueue{q}
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		c, at := &w.c.clock, instant.Now()
+		c.note(at, at, 1_900_000_000_000_000)
+		w.holder.now(at)
+		b.Reads.Whole = at // it was read
+		c.note(at, at, 1_900_000_000_000_000+1)
+		if w.holder.now(at); b.Reads.Whole != at {
+			t.Error("the block is read again, and nobody has set the clock")
+		}
+		c.note(at, at, 1_900_000_000_000_000-30_000_000)
+		if w.holder.now(at); b.Reads.Whole != 0 {
+			t.Error("the clock was set, and the next plan does not read the whole block")
 		}
 	})
 }

@@ -27,6 +27,7 @@ type holder struct {
 	terms    block.Terms // of its blocks
 	reads    batchSize
 	patience time.Duration // how long jobs wait for older ones: see holder_order.go
+	steps    int           // number of steps of the database's clock that its blocks have accounted for
 	rotate   time.Duration // how long it may have one block more than others
 }
 

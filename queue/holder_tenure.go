@@ -79,7 +79,28 @@ func (b *tenure) idle() bool { return b.Idle(b.q.h.life.closing) }
 
 // now returns what plans depend on. mu is held.
 func (h *holder) now(at instant.Instant) block.Now {
-	return block.Now{At: at, Closed: h.c.clock.closed(at), Leased: at < h.lease.deadline, Size: h.reads.size}
+	now := block.Now{At: at, Closed: h.c.clock.closed(at), Leased: at < h.lease.deadline, Size: h.reads.size}
+	// A step that this time may know of, plans must know of: a look back from it could begin between two jobs of a key that
+	// were enqueued since.
+	h.heedSteps()
+	return now
+}
+
+// heedSteps schedules a read of all blocks after the database's clock was set: earlier ids and
+// times cannot be compared with later ones. mu is held.
+func (h *holder) heedSteps() {
+	n := h.c.clock.stepped()
+	if n == h.steps {
+		return
+	}
+	h.steps = n
+	h.log.Warn("the database's clock was set; all blocks are read again")
+	for _, q := range h.queues {
+		for _, b := range q.blocks {
+			b.Reads.Distrust()
+			b.Dues.Anew()
+		}
+	}
 }
 
 // A blockHost is the worker as one of its blocks sees it. mu is held.

@@ -18,7 +18,6 @@ type runner struct {
 	kindHandlers
 	starved starvation
 	past    bygones
-	steps   int // number of steps of the database's clock that its blocks have accounted for
 
 	slow       time.Duration // after this time a job is checked out
 	proven     time.Duration // after this time it is trusted: see runner_suspect.go

@@ -61,23 +61,6 @@ func (run *runner) watch(ctx context.Context) {
 	}
 }
 
-// heedSteps schedules a read of all blocks after the database's clock was set: earlier ids and
-// times cannot be compared with later ones. mu is held.
-func (run *runner) heedSteps() {
-	n := run.c.clock.stepped()
-	if n == run.steps {
-		return
-	}
-	run.steps = n
-	run.log.Warn("the database's clock was set; all blocks are read again")
-	for _, q := range run.queues {
-		for _, b := range q.blocks {
-			b.Reads.Distrust()
-			b.Dues.Anew()
-		}
-	}
-}
-
 // look checks a running job. mu is held.
 func (run *runner) look(d *Delivery, at instant.Instant) {
 	if d.over != 0 && at >= d.over && !d.ctx.over {
