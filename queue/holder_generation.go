@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -39,7 +40,10 @@ func (h *holder) current(ctx context.Context, q *workQueue, rows []store.BlockRo
 	if err := h.db.Get(ctx, store.DrainedBlocks, args, &empty, &age); err != nil {
 		return nil, err
 	}
-	if empty && time.Duration(age)*time.Microsecond > store.ResizeAfter+2*Window {
+	// If the database's clock was set forward, not all producers have noticed that yet, and may still enqueue by the old time.
+	closed := h.c.clock.closed(instant.Now())
+	passed := closed > set.After(oldest).From+2*Window.Microseconds()
+	if empty && passed && time.Duration(age)*time.Microsecond > store.ResizeAfter+2*Window {
 		if err := h.retire(ctx, q, args, old); err != nil {
 			return nil, err
 		}
@@ -63,7 +67,7 @@ func (h *holder) current(ctx context.Context, q *workQueue, rows []store.BlockRo
 	}
 	// The queue may get its first key before the next generation begins: then that has to wait for the old one. So
 	// nobody has its blocks until no job of the old one can come any more.
-	begun := set.GenerationAt(h.c.clock.now() - Window.Microseconds()).Number
+	begun := set.GenerationAt(closed - Window.Microseconds()).Number
 	return slices.DeleteFunc(slices.Clone(rows), func(r store.BlockRow) bool { return r.Generation > max(begun, oldest) }), nil
 }
 

@@ -79,7 +79,7 @@ var faults = []fault{
 		return nil, 0
 	})},
 	{"clock", []int{0, 0, 0, 0, 20}, func(n *nemesis, d dice) (string, func(), time.Duration) {
-		by := d.eitherWay(4 * time.Second)
+		by := d.eitherWay(oneOf(d, 4*time.Second, 30*time.Second))
 		n.w.setClock(by)
 		return fmt.Sprintf("the server's clock is set by %v", by), nil, 0
 	}},

@@ -90,7 +90,11 @@ var mutants = []mutant{
 	},
 	{
 		"a generation is retired while jobs of it may come", "queue", "queue/holder_generation.go",
-		"if empty && time.Duration(age)*time.Microsecond > store.ResizeAfter+2*Window {", "if _ = time.Duration(age); empty {", "order", 200,
+		"if empty && passed && time.Duration(age)*time.Microsecond > store.ResizeAfter+2*Window {", "if _, _ = time.Duration(age), passed; empty {", "order", 200,
+	},
+	{
+		"a clock that was set forward retires a generation", "queue", "queue/holder_generation.go",
+		"	closed := h.c.clock.closed(instant.Now())\n", "	_ = instant.Now\n	closed := h.c.clock.now() + int64(time.Hour)\n", "order", 200,
 	},
 	// Queues: jobs that are found.
 	{

@@ -45,6 +45,16 @@ func (q *Queue) Block(key string, id int64) int {
 	return q.GenerationAt(TimeOf(id).UnixMicro()).Block(key, id)
 }
 
+// After returns the generation that follows one; the newest, if none does.
+func (q *Queue) After(number int) Generation {
+	for _, g := range q.Generations {
+		if g.Number > number {
+			return g
+		}
+	}
+	return q.Generations[len(q.Generations)-1]
+}
+
 // GenerationAt returns the generation of jobs enqueued at a time.
 func (q *Queue) GenerationAt(us int64) Generation {
 	i := len(q.Generations) - 1
