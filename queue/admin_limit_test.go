@@ -661,3 +661,29 @@ func TestDraw(t *testing.T) {
 		t.Errorf("%d of 1000", total)
 	}
 }
+
+// Jobs that wait for the rate of their kind, in a queue that has a limit of its own, go on after the queue was paused for so
+// long that the worker has given back what it had.
+func TestLimitsAfterAPause(t *testing.T) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 1})
+		_, err := adminOf(c).Edit(t.Context(), defaultQueue, func(*admin.Queue) {})
+		must(t, err)
+		limitTo(t, c, "", 1)
+		_, err = adminOf(c).EditLimit(t.Context(), defaultQueue, "slowly", func(l *admin.Limit) { l.Rate, l.Per = 1, time.Second })
+		must(t, err)
+		w := worker(t, other(t, db), WorkerOptions{Concurrency: 1})
+		handle(t, w, "slowly", func(context.Context, *Delivery) error { return nil })
+		defer start(t, w)()
+		for range 4 {
+			enqueue(t, c, Job{Kind: "slowly"})
+		}
+		eventually(t, "one is done", func() bool { return db.List(t, `SELECT COUNT(*) FROM {prefix}job WHERE id > 0`, nil)[0] != "4" })
+		must(t, adminOf(c).Pause(t.Context(), defaultQueue, ""))
+		eventually(t, "no permit is leased", func() bool {
+			return len(db.List(t, `SELECT slot FROM {prefix}queue_permit WHERE state = 'LEASED'`, nil)) == 0
+		})
+		must(t, adminOf(c).Resume(t.Context(), defaultQueue))
+		empty(t, db)
+	})
+}

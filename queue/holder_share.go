@@ -199,6 +199,9 @@ func (h *holder) meet(q *workQueue, set *store.Queue) {
 	q.set = set
 	q.shareOut(set.Shares)
 	q.recheck()
+	if resumed { // what waits at limits was in no demand, and nobody else tells of it
+		h.limits.Wake()
+	}
 	for _, b := range q.blocks {
 		b.Keyed = b.Keyed || set.Ordered
 		if resumed {
@@ -326,6 +329,7 @@ func (h *holder) remain(b *tenure, at instant.Instant) {
 	b.Leaving, b.kept, b.beyond, b.heir = false, at, false, ""
 	h.occupants.offer(b, b.Count)
 	h.occupants.suspectMore()
+	h.limits.Wake()
 	h.enlist(b)
 }
 
