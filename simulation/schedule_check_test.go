@@ -77,7 +77,7 @@ func (s *scheduleWork) checkTimes(w *World, one *simSchedule, runs []scheduler.R
 			if now := r.Finished.Sub(r.To); now < one.MissedWindow && one.Missed == "all" {
 				w.Violate("missed", about(one), "%s: slot %v is missed %v after it, and may be %v late", one.Name, r.To.Format(time.TimeOnly), now, one.MissedWindow)
 			}
-		case (one.Overlap == "allow" || one.Overlap == "forbid" && one.Missed != "all") && !r.Started.IsZero() && late > one.MissedWindow+one.Jitter+10*time.Second:
+		case one.Missed != "all" && (one.Overlap == "allow" || one.Overlap == "forbid") && !r.Started.IsZero() && late > one.MissedWindow+one.Jitter+10*time.Second:
 			w.Violate("late slot", about(one), "%s: slot %v began %v after it, and may be %v late", one.Name, r.Due.Format(time.TimeOnly), late, one.MissedWindow)
 		}
 		if late := r.Started.Sub(r.Due); one.Jitter > 0 && !r.Started.IsZero() && late > one.every/20 {
