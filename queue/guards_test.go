@@ -889,9 +889,7 @@ func TestRecall(t *testing.T) {
 			`INSERT INTO {prefix}queue_block (queue_id, divided) VALUES (2, 1), (2, 2)`,
 		)
 		w := worker(t, client(t, db, Options{}), WorkerOptions{})
-		for range 4 {
-			must(t, recallAll(t, w, &workQueue{h: &w.holder, id: 1, name: "q", set: &store.Queue{ID: 1}}))
-		}
+		must(t, recallAll(t, w, &workQueue{h: &w.holder, id: 1, name: "q", set: &store.Queue{ID: 1}}))
 		wantRows(t, db, "blocks", `SELECT divided, generation, fence FROM {prefix}queue_block WHERE queue_id = 1 ORDER BY divided`,
 			"0 0 0", "1 0 0", "2 0 0", "3 1 5", "5 1 5")
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/pace"
@@ -126,18 +127,43 @@ func (s *sweeper) purge(ctx context.Context, outdated *sqlrun.Stmt, args sqlrun.
 }
 
 // recall recreates retired blocks for jobs that arrived in them late: their producer was
-// suspended for long.
+// suspended for long. A look finds the first one of each gap between the blocks that are there.
 func (s *sweeper) recall(ctx context.Context, q *workQueue, rows []store.BlockRow) error {
+	there := make([]int, len(rows))
+	for i := range rows {
+		there[i] = rows[i].Divided
+	}
+	for {
+		found, err := s.strays(ctx, q, there)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		for divided := range found {
+			_, err = s.db.Exec(ctx, store.CreateBlocks, sqlrun.Args{"rows": []sqlrun.Args{{
+				"queue": q.id, "divided": divided,
+				"generation": 0, "fifo": "no",
+			}}})
+			if err != nil && !s.db.Dialect.Duplicate(err) { // another worker may have been first
+				return err
+			}
+			there = append(there, divided)
+		}
+		slices.Sort(there)
+	}
+}
+
+// strays returns blocks that are not there, and have jobs: the first of each gap.
+func (s *sweeper) strays(ctx context.Context, q *workQueue, there []int) (map[int]bool, error) {
 	var gaps []sqlrun.Args
 	last := -1
-	for _, r := range rows {
-		if r.Divided > last+1 {
-			gaps = append(gaps, sqlrun.Args{"above": last, "below": r.Divided})
+	for _, divided := range there {
+		if divided > last+1 {
+			gaps = append(gaps, sqlrun.Args{"above": last, "below": divided})
 		}
-		last = r.Divided
+		last = divided
 	}
 	if len(gaps) == 0 {
-		return nil
+		return nil, nil
 	}
 	found := map[int]bool{}
 	err := s.db.Pipeline(ctx, &sqlrun.Step{ // so that its plan is cached
@@ -151,17 +177,5 @@ func (s *sweeper) recall(ctx context.Context, q *workQueue, rows []store.BlockRo
 			return nil
 		},
 	})
-	if err != nil {
-		return err
-	}
-	for divided := range found {
-		_, err = s.db.Exec(ctx, store.CreateBlocks, sqlrun.Args{"rows": []sqlrun.Args{{
-			"queue": q.id, "divided": divided,
-			"generation": 0, "fifo": "no",
-		}}})
-		if err != nil && !s.db.Dialect.Duplicate(err) { // another worker may have been first
-			return err
-		}
-	}
-	return nil
+	return found, err
 }
