@@ -14,6 +14,7 @@ func (w *World) noticeLate() {
 		(SELECT COALESCE(MAX(unixepoch(sim_now(), 'subsec') - unixepoch(n.expire_at, 'subsec')), 0) FROM dbcron_queue_block AS b
 			JOIN dbcron_node AS n ON n.name = b.lock_by
 			WHERE b.state = 'LEASED' AND n.expire_at < sim_now()
+				AND NOT EXISTS (SELECT 1 FROM dbcron_queue_worker AS w WHERE w.queue_id = b.queue_id AND w.busy = 2) -- a mover is left all blocks
 				AND EXISTS (SELECT 1 FROM dbcron_job AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.id > 0)),
 		(SELECT COALESCE(MAX(unixepoch(sim_now(), 'subsec') - unixepoch(next_exec, 'subsec')), 0) FROM dbcron_run
 			WHERE state = 'running' AND next_exec < sim_now())`).Scan(&block, &run)
