@@ -225,14 +225,14 @@ func TestAStepIsHeededByTheNextPlan(t *testing.T) {
 		defer w.mu.Unlock()
 		c, at := &w.c.clock, instant.Now()
 		c.note(at, at, 1_900_000_000_000_000)
-		w.holder.now(at)
+		w.now(at)
 		b.Reads.Whole = at // it was read
 		c.note(at, at, 1_900_000_000_000_000+1)
-		if w.holder.now(at); b.Reads.Whole != at {
+		if w.now(at); b.Reads.Whole != at {
 			t.Error("the block is read again, and nobody has set the clock")
 		}
 		c.note(at, at, 1_900_000_000_000_000-30_000_000)
-		if w.holder.now(at); b.Reads.Whole != 0 {
+		if w.now(at); b.Reads.Whole != 0 {
 			t.Error("the clock was set, and the next plan does not read the whole block")
 		}
 	})

@@ -450,8 +450,9 @@ func (c *chainWork) checkAttempts(w *World, one *simSchedule, due time.Time, som
 			w.Violate("no outcome", about(one), "%s: attempt %d at slot %v is %s", one.Name, r.Attempt, due, r.State)
 		}
 		switch {
-		case last && (r.State == "retry" || r.State == "lost" && !one.Unrepeatable && !strings.HasSuffix(r.Error, "the schedule is paused, so it is not tried again") &&
-			!(one.Name == chainFirst && strings.HasPrefix(r.Error, "killed: "))): // its daemon has said so before, and the operator pauses this one
+		case last && r.State == "lost" && one.Name == chainFirst && strings.HasPrefix(r.Error, "killed: "):
+			// Its daemon has said so before others saw that the schedule, which the operator pauses, is paused.
+		case last && (r.State == "retry" || r.State == "lost" && !one.Unrepeatable && !strings.HasSuffix(r.Error, "the schedule is paused, so it is not tried again")):
 			w.Violate("no outcome", about(one), "%s: the last attempt at slot %v is %s", one.Name, due, r.State)
 		case !last && (r.State == "ok" || r.Cause != "backfill" && slices.Contains([]string{"skipped", "missed", "cancelled"}, r.State)) && some[i+1].Cause == r.Cause:
 			w.Violate("two outcomes", about(one), "%s: attempt %d at slot %v is %s, and attempt %d %s", one.Name, r.Attempt, due, r.State, some[i+1].Attempt, some[i+1].State)
