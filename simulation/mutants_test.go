@@ -112,7 +112,7 @@ var mutants = []mutant{
 	// Fair queues.
 	{
 		"a fair queue does not look ahead of a flood", "tenant", "queue/internal/block/fair.go",
-		"	if !b.behind() {\n		if !b.Reads.Full {", "	if b.behind() || true {\n		if !b.Reads.Full {", "unfair", 60,
+		"	return b.fair.turns != nil && !b.terms.AtMostOnce", "	return b.terms == nil && b.fair.turns != nil && !b.terms.AtMostOnce", "unfair", 60,
 	},
 	{
 		"tenants of a fair queue take no turns", "tenant", "queue/internal/block/fair.go",
