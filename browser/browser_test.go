@@ -98,7 +98,13 @@ func (b *tab) run(actions ...chromedp.Action) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, wait)
 	defer cancel()
-	if err := chromedp.Run(ctx, actions...); err != nil {
+	b.fine(chromedp.Run(ctx, actions...))
+}
+
+// fine fails the test for an error, with what the page says.
+func (b *tab) fine(err error) {
+	b.t.Helper()
+	if err != nil {
 		var text string
 		_ = chromedp.Run(b.ctx, chromedp.Text("body", &text, chromedp.ByQuery))
 		b.t.Fatalf("%v, on a page that says: %.2000s", err, text)
@@ -120,8 +126,17 @@ func (b *tab) submit(button string) {
 // has waits until the page shows a text.
 func (b *tab) has(text string) {
 	b.t.Helper()
-	var got bool
-	b.run(chromedp.PollFunction(`(text) => document.body.innerText.includes(text)`, &got, chromedp.WithPollingArgs(text)))
+	ctx, cancel := context.WithTimeout(b.ctx, wait)
+	defer cancel()
+	for {
+		var got bool
+		err := chromedp.Run(ctx, chromedp.PollFunction(`(text) => document.body.innerText.includes(text)`, &got, chromedp.WithPollingArgs(text)))
+		if err != nil && strings.Contains(err.Error(), "Cannot find context") && ctx.Err() == nil {
+			continue // it looked at a page that was just replaced by the next one
+		}
+		b.fine(err)
+		return
+	}
 }
 
 func (b *tab) eval(expression string) (value any) {
