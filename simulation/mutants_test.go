@@ -231,6 +231,10 @@ var mutants = []mutant{
 		"a dead job comes back though another one has its key", "unique", "queue/admin/bulk.go",
 		"		if keys[i].Holder != 0 {\n			inUse", "		if keys[i].Holder < 0 {\n			inUse", "twins", 60,
 	},
+	{
+		"a handler begins before the key of its job is free", "unique", "queue/runner_dispatch.go",
+		"run.stillMine(run.announced(unit))", "run.stillMine(unit)", "change", 20,
+	},
 }
 
 // TestMutants puts each fault into a copy of the product, and looks after how many seeds a simulation
