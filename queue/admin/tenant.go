@@ -33,7 +33,7 @@ const (
 )
 
 // Tenants says whose jobs are ready in a queue, and returns the tenants with the most, up to limit. It looks at the jobs that are
-// next in each block: up to 20,000 of each priority in 64 blocks, so that it takes some ten milliseconds however many there are.
+// next in each block: up to 20,000 of each priority in 64 blocks, so that what it reads is bounded however many there are.
 // Delayed jobs that are due are not among them.
 func (c *Client) Tenants(ctx context.Context, queue string, limit int) (t Tenants, err error) {
 	q, err := c.read(ctx, cmpName(queue))
