@@ -6,7 +6,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// Reading ahead of a flood in fair queues: see queue/internal/block/fair.go.
+// Reading ahead of a flood in fair queues: see queue/internal/block/look.go.
 
 // aheadSteps returns the steps that look at which tenants have jobs ahead, and that read some of them.
 func (f *flusher) aheadSteps(t *trip) (steps []*sqlrun.Step) {

@@ -111,7 +111,7 @@ var mutants = []mutant{
 	},
 	// Fair queues.
 	{
-		"a fair queue does not look ahead of a flood", "tenant", "queue/internal/block/fair.go",
+		"a fair queue does not look ahead of a flood", "tenant", "queue/internal/block/look.go",
 		"	return b.fair.turns != nil && !b.terms.AtMostOnce", "	return b.terms == nil && b.fair.turns != nil && !b.terms.AtMostOnce", "unfair", 60,
 	},
 	{

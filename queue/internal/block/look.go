@@ -1,0 +1,275 @@
+package block
+
+import (
+	"time"
+
+	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/queue/internal/store"
+)
+
+// While one tenant floods a block of a fair queue, the jobs of others are far behind what was read. Trips therefore look ahead: which
+// tenants have jobs beyond what was read, in pieces of many rows, of which only names and numbers travel. Of those tenants
+// that have few jobs here, the next ones are then picked, out of order. From then on they are like any job that was read: when
+// the cursor comes to where they were, they are known, or gone.
+//
+// A tenant's jobs are picked in the order of their ids, from behind what was read of it on. So a key, whose jobs
+// have one tenant, keeps its order: of blocks with keys only what is older than Window is picked, since all is committed
+// there that is in time, and from the horizon on, below which all of that was read. A block that is read to its end needs no look.
+//
+// What is known of tenants is bounded: a block that knows of mostTenants is not looked at before some of their jobs have begun.
+
+const (
+	// lookRows is how many rows of a priority a trip looks at.
+	lookRows = 10_000
+
+	// maxPicks is how many tenants a trip picks jobs of.
+	maxPicks = 100
+
+	// mostTenants is of how many tenants with jobs ahead a block knows before it looks no further.
+	mostTenants = 20_000
+)
+
+// A Look asks which tenants have jobs behind some ids.
+type Look struct {
+	After Cursor
+	Limit int // how many rows of each priority it covers
+}
+
+// A Sight is what a look has found of a tenant.
+type Sight struct {
+	Tenant      string
+	Priority    int
+	First, Last int64 // ids
+	Rows        int
+}
+
+// A Pick reads the next jobs of some tenants.
+type Pick struct {
+	Priority    int
+	After, Upto int64 // ids
+	Tenants     []string
+	Limit       int
+
+	closed int64 // jobs with keys are picked up to here
+}
+
+// behind reports whether there are jobs that the block's reads do not come to soon.
+func (b *Block) behind() bool {
+	return b.fair.turns != nil && !b.terms.AtMostOnce && b.Open() && !b.Reads.Unseen && !b.Crowded() &&
+		(b.Reads.Full || b.Reads.Dirty && !b.HasRoom())
+}
+
+// wantsAhead reports whether a trip looks ahead, or picks.
+func (b *Block) wantsAhead(at instant.Instant) bool {
+	return b.behind() && (b.mayLook(at) || b.mayPick(at))
+}
+
+func (b *Block) mayLook(at instant.Instant) bool { return at >= b.fair.look }
+
+// mayPick reports whether there is somebody to pick jobs of, and room for them.
+func (b *Block) mayPick(at instant.Instant) bool {
+	if at < b.fair.rest || b.room() <= 0 {
+		return false
+	}
+	for p := range b.fair.waits {
+		if len(b.fair.waits[p]) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// room is how many more jobs may be picked.
+func (b *Block) room() int { return max(1, b.AtOnce()/4) - b.fair.picked }
+
+// planAhead plans to look ahead, and to pick.
+func (b *Block) planAhead(p *Plan, now Now) {
+	if !b.behind() {
+		if !b.Reads.Full {
+			b.fair.looked, b.fair.again = Cursor{}, Cursor{}
+		}
+		return
+	}
+	if b.Keyed && !b.fair.keyed { // what was not looked for before may be before what was picked
+		b.fair.keyed, b.fair.looked, b.fair.again = true, Cursor{}, Cursor{}
+		for _, t := range b.fair.tenants {
+			t.upto = 0
+		}
+	}
+	if b.mayLook(now.At) {
+		if b.forgetTenants(); len(b.fair.tenants) < mostTenants {
+			p.Look = b.planLook(now)
+		} else {
+			b.fair.look = now.At.Add(LookEvery / 4)
+		}
+	}
+	if b.mayPick(now.At) {
+		p.Pick = b.pick(now)
+	}
+}
+
+// planLook plans a look from where the last one ended, or now and then from further back: jobs that were committed late.
+func (b *Block) planLook(now Now) *Look {
+	l := &Look{After: b.fair.looked, Limit: lookRows}
+	if now.At >= b.fair.relook {
+		closed := now.Ago()(Window)
+		for i := range l.After {
+			l.After[i] = min(b.fair.looked[i], b.fair.again[i])
+			b.fair.again[i] = min(b.fair.looked[i], closed)
+		}
+		b.fair.relook = now.At.Add(LookEvery)
+	}
+	for p := range l.After {
+		l.After[p] = max(l.After[p], b.readTo(p))
+	}
+	return l
+}
+
+// pick plans to pick the next jobs of the most urgent priority, of the tenants that have waited longest for that; nil: nothing
+// may be picked now.
+func (b *Block) pick(now Now) *Pick {
+	closed := now.Ago()(Window)
+	for priority := range b.fair.waits {
+		list := b.fair.waits[priority]
+		p := &Pick{Priority: priority, Limit: b.room(), closed: closed}
+		for n := len(list); n > 0 && len(p.Tenants) < maxPicks; n-- {
+			of := list[0]
+			list = list[1:]
+			t := b.tenant(of)
+			from, upto := b.from(of, t), t.ahead
+			if upto <= from || t.here >= b.few() {
+				t.waits = false
+				continue
+			}
+			if b.Keyed {
+				upto = min(upto, closed)
+			}
+			if upto <= from || t.stop > b.Reads.cursor[priority] {
+				list = append(list, of)
+				continue
+			}
+			t.waits = false
+			p.Tenants = append(p.Tenants, of.tenant)
+			if p.Upto = max(p.Upto, upto); len(p.Tenants) == 1 || from < p.After {
+				p.After = from
+			}
+		}
+		if b.fair.waits[priority] = list; len(p.Tenants) > 0 {
+			return p
+		}
+	}
+	b.fair.rest = now.At.Add(LookEvery / 4)
+	return nil
+}
+
+// takeAhead takes in what a trip has seen and picked.
+func (b *Block) takeAhead(p *Plan, f *Found, at instant.Instant, took time.Duration, t *Taken) {
+	if b.fair.turns == nil {
+		return
+	}
+	if p.Look != nil {
+		b.sees(p.Look, f.Sights, at, took)
+	}
+	if p.Pick != nil {
+		if len(f.Picked) == 0 { // they are above what may be picked yet, or gone: the next pick would find as little
+			b.fair.rest = at.Add(LookEvery / 4)
+		}
+		b.takePicked(p.Pick, f.Picked, t)
+	}
+}
+
+// takePicked takes in the jobs that were picked, in the order of their ids.
+func (b *Block) takePicked(p *Pick, rows []*Job, t *Taken) {
+	upto := p.Upto
+	if len(rows) >= p.Limit {
+		upto = rows[len(rows)-1].ID
+	}
+	ends := map[string]int64{} // tenants of which no more are taken
+	for _, j := range rows {
+		of := tenancy{j.Tenant, j.Priority}
+		if _, ended := ends[j.Tenant]; ended || j.ID <= b.from(of, b.tenant(of)) {
+			continue
+		}
+		if b.waitsForReads(j, p) {
+			ends[j.Tenant] = j.ID - 1
+			continue
+		}
+		behind := Read{After: Cursor{j.ID, j.ID, j.ID, j.ID, j.ID}}
+		if b.skips(j, behind) {
+			continue
+		}
+		if j.Picked = b.seen[j.ID] == nil; j.Picked && b.Add(j) {
+			t.Fresh++
+		}
+	}
+	for _, name := range p.Tenants {
+		end, ended := ends[name]
+		if !ended {
+			end = upto
+		}
+		of := tenancy{name, p.Priority}
+		tenant := b.tenant(of)
+		tenant.upto = max(tenant.upto, end)
+		b.line(of, tenant)
+	}
+}
+
+// PickAgain has a pick made again whose trip has failed.
+func (b *Block) PickAgain(p *Pick) {
+	if p == nil || b.fair.turns == nil {
+		return
+	}
+	for _, name := range p.Tenants {
+		of := tenancy{name, p.Priority}
+		b.line(of, b.tenant(of))
+	}
+}
+
+// waitsForReads reports whether a job with a key is left to the block's reads: one before it may not be committed yet, or late.
+func (b *Block) waitsForReads(j *Job, p *Pick) bool {
+	if j.Line == "" || b.fair.keyed && j.ID <= p.closed && j.ID&store.Follower != store.Follower {
+		return false
+	}
+	if j.ID&store.Follower == store.Follower {
+		b.tenant(tenancy{j.Tenant, j.Priority}).stop = j.ID
+	}
+	b.Keyed = true
+	return true
+}
+
+// sees takes in what a look has found.
+func (b *Block) sees(l *Look, found []Sight, at instant.Instant, took time.Duration) {
+	var rows [Priorities + 1]int
+	upto := l.After
+	for _, s := range found {
+		of := tenancy{s.Tenant, s.Priority}
+		t := b.tenant(of)
+		switch {
+		case b.fair.keyed: // jobs of its between may not be committed yet
+		case t.ahead <= b.from(of, t) && s.First > b.fair.looked[s.Priority]: // it has none between what was seen and this
+			t.upto = max(t.upto, s.First-1)
+		case s.First <= t.upto: // perhaps committed late
+			t.upto = s.First - 1
+		}
+		t.ahead = max(t.ahead, s.Last)
+		b.line(of, t)
+		rows[s.Priority] += s.Rows
+		upto[s.Priority] = max(upto[s.Priority], s.Last)
+	}
+	b.fair.look = at.Add(max(10*took, LookEvery/4))
+	for p := range upto {
+		b.fair.looked[p] = max(b.fair.looked[p], upto[p])
+		if rows[p] >= l.Limit {
+			b.fair.look = at.Add(10 * took)
+		}
+	}
+}
+
+// forgetTenants forgets those that have no jobs here or ahead.
+func (b *Block) forgetTenants() {
+	for of, t := range b.fair.tenants {
+		if t.here == 0 && !t.waits && t.ahead <= b.from(of, t) {
+			delete(b.fair.tenants, of)
+		}
+	}
+}
