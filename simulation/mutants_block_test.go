@@ -401,4 +401,27 @@ var blockRules = []mutant{
 		"block: an id is forgotten before what was read is taken in", "", "queue/internal/block/owed.go",
 		`	b.Forget(id)         // not`, `	b.ForgetNow(id)      // not`, "TestForgetSoon", 0,
 	},
+	{
+		"block: picks pass over what is read again in parts", "", "queue/internal/block/backlog.go",
+		`		b.pickFrom(j)
+`, ``, "TestPutBackIsPickedInOrder", 0,
+	},
+	{
+		"block: a pick is taken in that was planned before its key was read again", "", "queue/internal/block/look.go",
+		`ended || b.from(of, b.tenant(of)) < p.After || `, `ended || `, "TestPutBackIsPickedInOrder", 0,
+	},
+	{
+		"block: the next pick goes on behind one that was not taken in", "", "queue/internal/block/look.go",
+		`		if b.from(of, tenant) >= p.After {`, `		if true {`, "TestPutBackIsPickedInOrder", 0,
+	},
+	{
+		"block: a job that waits for what was committed late is picked again and again", "", "queue/internal/block/look.go",
+		`len(f.Picked) == 0 || left && fresh == 0`, `len(f.Picked) == 0 || left && fresh < 0`, "TestMarkedIsNotPickedAgain", 0,
+	},
+	{
+		"block: a mark that was looked at keeps its tenant's jobs from being picked", "", "queue/internal/block/look.go",
+		` && b.seen[j.ID] == nil
+	if j.Line`, `
+	if j.Line`, "TestMarkedIsNotPickedAgain", 0,
+	},
 }

@@ -148,6 +148,7 @@ func (b *Block) skips(j *Job, r Read) bool {
 	}
 	if l.Skipped() == 0 {
 		l.limiter = nil
+		b.pickFrom(j)
 	}
 	return false
 }

@@ -171,15 +171,17 @@ func (b *Block) takeAhead(p *Plan, f *Found, at instant.Instant, took time.Durat
 		b.sees(p.Look, f.Sights, at, took)
 	}
 	if p.Pick != nil {
-		if len(f.Picked) == 0 { // they are above what may be picked yet, or gone: the next pick would find as little
+		fresh, left := b.takePicked(p.Pick, f.Picked)
+		if t.Fresh += fresh; len(f.Picked) == 0 || left && fresh == 0 {
+			// They are above what may be picked yet, gone, or left to the reads: the next pick would find as little.
 			b.fair.rest = at.Add(LookEvery / 4)
 		}
-		b.takePicked(p.Pick, f.Picked, t)
 	}
 }
 
-// takePicked takes in the jobs that were picked, in the order of their ids.
-func (b *Block) takePicked(p *Pick, rows []*Job, t *Taken) {
+// takePicked takes in the jobs that were picked, in the order of their ids. It returns how many are new, and whether some
+// are left to the reads.
+func (b *Block) takePicked(p *Pick, rows []*Job) (fresh int, left bool) {
 	upto := p.Upto
 	if len(rows) >= p.Limit {
 		upto = rows[len(rows)-1].ID
@@ -187,7 +189,7 @@ func (b *Block) takePicked(p *Pick, rows []*Job, t *Taken) {
 	ends := map[string]int64{} // tenants of which no more are taken
 	for _, j := range rows {
 		of := tenancy{j.Tenant, j.Priority}
-		if _, ended := ends[j.Tenant]; ended || j.ID <= b.from(of, b.tenant(of)) {
+		if _, ended := ends[j.Tenant]; ended || b.from(of, b.tenant(of)) < p.After || j.ID <= b.from(of, b.tenant(of)) {
 			continue
 		}
 		if b.waitsForReads(j, p) {
@@ -199,7 +201,7 @@ func (b *Block) takePicked(p *Pick, rows []*Job, t *Taken) {
 			continue
 		}
 		if j.Picked = b.seen[j.ID] == nil; j.Picked && b.Add(j) {
-			t.Fresh++
+			fresh++
 		}
 	}
 	for _, name := range p.Tenants {
@@ -209,8 +211,20 @@ func (b *Block) takePicked(p *Pick, rows []*Job, t *Taken) {
 		}
 		of := tenancy{name, p.Priority}
 		tenant := b.tenant(of)
-		tenant.upto = max(tenant.upto, end)
+		if b.from(of, tenant) >= p.After { // otherwise there are jobs before those: see pickFrom
+			tenant.upto = max(tenant.upto, end)
+		}
 		b.line(of, tenant)
+	}
+	return fresh, len(ends) > 0
+}
+
+// pickFrom has the jobs of a tenant picked from one on that is read again, since it was put back: those behind it were passed over.
+func (b *Block) pickFrom(j *Job) {
+	of := tenancy{j.Tenant, j.Priority}
+	if t := b.fair.tenants[of]; t != nil && t.upto >= j.ID {
+		t.upto = j.ID - 1
+		b.line(of, t)
 	}
 }
 
@@ -227,10 +241,11 @@ func (b *Block) PickAgain(p *Pick) {
 
 // waitsForReads reports whether a job with a key is left to the block's reads: one before it may not be committed yet, or late.
 func (b *Block) waitsForReads(j *Job, p *Pick) bool {
-	if j.Line == "" || b.fair.keyed && j.ID <= p.closed && j.ID&store.Follower != store.Follower {
+	marked := j.ID&store.Follower == store.Follower && b.seen[j.ID] == nil
+	if j.Line == "" || b.fair.keyed && j.ID <= p.closed && !marked {
 		return false
 	}
-	if j.ID&store.Follower == store.Follower {
+	if marked {
 		b.tenant(tenancy{j.Tenant, j.Priority}).stop = j.ID
 	}
 	b.Keyed = true
