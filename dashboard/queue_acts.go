@@ -57,9 +57,9 @@ func (r *request) formNumber(field string) (int, error) {
 	return n, nil
 }
 
-// limitQueue sets the limit of a queue, or of one of its kinds, from the form.
+// limitQueue sets the limit of a queue, of one of its kinds, or of a tenant, from the form.
 func (d *Dashboard) limitQueue(ctx context.Context, r *request) (outcome, error) {
-	name, kind, err := r.limited()
+	of, err := r.limited()
 	to := admin.Limit{Per: time.Second}
 	if err == nil {
 		to.Running, err = r.formNumber("running")
@@ -80,30 +80,47 @@ func (d *Dashboard) limitQueue(ctx context.Context, r *request) (outcome, error)
 	if err != nil {
 		return outcome{}, err
 	}
-	_, err = d.admin.EditLimit(ctx, name, kind, func(l *admin.Limit) {
+	change := func(l *admin.Limit) {
 		l.Running, l.Rate, l.Per = to.Running, to.Rate, to.Per
 		l.Burst = max(to.Burst, 1)
-	})
-	return outcome{note: "limited", action: "limit.set", object: objectOfKind(name, kind), detail: detail}, err
+	}
+	if of.Tenant == "" {
+		_, err = d.admin.EditLimit(ctx, of.Queue, of.Kind, change)
+	} else {
+		_, err = d.admin.EditTenantLimit(ctx, of.Queue, of.Tenant, change)
+		detail = "tenant=" + of.Tenant + " " + detail
+	}
+	return outcome{note: "limited", action: "limit.set", object: objectOfKind(of.Queue, of.Kind), detail: detail}, err
 }
 
 func (d *Dashboard) unlimitQueue(ctx context.Context, r *request) (outcome, error) {
-	name, kind, err := r.limited()
+	of, err := r.limited()
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{note: "unlimited", action: "limit.delete", object: objectOfKind(name, kind)}, d.admin.DeleteLimit(ctx, name, kind)
+	out := outcome{note: "unlimited", action: "limit.delete", object: objectOfKind(of.Queue, of.Kind)}
+	if of.Tenant == "" {
+		return out, d.admin.DeleteLimit(ctx, of.Queue, of.Kind)
+	}
+	out.detail = "tenant=" + of.Tenant
+	return out, d.admin.DeleteTenantLimit(ctx, of.Queue, of.Tenant)
 }
 
-// limited reads which limit is meant: of a queue, and of one kind or of all its jobs.
-func (r *request) limited() (name, kind string, err error) {
-	if name, err = r.nameIn("name"); err != nil {
-		return "", "", err
+// limited reads which limit is meant: of a queue, and of one kind, of a tenant, or of all its jobs.
+func (r *request) limited() (of admin.Limit, err error) {
+	if of.Queue, err = r.nameIn("name"); err != nil {
+		return of, err
 	}
-	if kind = r.PostForm.Get("kind"); kind != "" {
-		err = checkName("kind", kind)
+	if of.Kind = r.PostForm.Get("kind"); of.Kind != "" {
+		err = checkName("kind", of.Kind)
 	}
-	return name, kind, err
+	if of.Tenant = r.PostForm.Get("tenant"); err == nil && of.Tenant != "" {
+		err = checkName("tenant", of.Tenant)
+	}
+	if err == nil && of.Kind != "" && of.Tenant != "" {
+		err = &queue.InvalidError{Field: "tenant", Problem: "a limit is of a kind or of a tenant, not of both"}
+	}
+	return of, err
 }
 
 func objectOfKind(name, kind string) string {

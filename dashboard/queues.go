@@ -98,6 +98,19 @@ type limitRow struct {
 	Speed string // its rate as text; empty: it has none
 }
 
+// Of says which jobs the limit is of.
+func (l *limitRow) Of() string {
+	switch {
+	case l.Tenant == admin.EachTenant:
+		return "each tenant"
+	case l.Tenant != "":
+		return "tenant " + l.Tenant
+	case l.Kind != "":
+		return l.Kind
+	}
+	return "all jobs"
+}
+
 type setRow struct{ Name, Value, Why string }
 
 func (d *Dashboard) showQueue(ctx context.Context, r *request) (*view, error) {

@@ -84,13 +84,25 @@ func TestEditLimit(t *testing.T) {
 		_, err = adminOf(c).Edit(t.Context(), "another", func(*admin.Queue) {})
 		must(t, err)
 		must(t, set("another", "Mail", one))
+		_, err = adminOf(c).EditTenantLimit(t.Context(), "default", "x\n", one)
+		want(t, "a bad tenant", err, ErrInvalid)
+		for i, tenant := range []string{"acme", admin.EachTenant, "bcme"} {
+			_, err = adminOf(c).EditTenantLimit(t.Context(), "default", tenant, func(l *admin.Limit) { l.Running = 10 })
+			must(t, err)
+			_, err = adminOf(c).EditTenantLimit(t.Context(), "default", tenant, func(l *admin.Limit) { l.Running += i })
+			must(t, err)
+		}
+		must(t, adminOf(c).DeleteTenantLimit(t.Context(), "default", "bcme"))
+		want(t, "no limit of the tenant", adminOf(c).DeleteTenantLimit(t.Context(), "default", "bcme"), ErrNotFound)
 		all := []admin.Limit{
 			{Queue: "another", Kind: "Mail", Running: 1, Per: time.Second, Burst: 1},
 			{Queue: "default", Running: 1, Per: time.Second, Burst: 1},
+			{Queue: "default", Tenant: "*", Running: 11, Per: time.Second, Burst: 1},
+			{Queue: "default", Tenant: "acme", Running: 10, Per: time.Second, Burst: 1},
 			{Queue: "default", Kind: "mail", Running: 7, Rate: 100, Per: time.Minute, Burst: 5},
 		}
-		page := func(queue, kind string, n int) (got []admin.Limit) {
-			list, err := adminOf(c).Limits(t.Context(), queue, kind, n)
+		page := func(queue, kind, tenant string, n int) (got []admin.Limit) {
+			list, err := adminOf(c).Limits(t.Context(), admin.Limit{Queue: queue, Kind: kind, Tenant: tenant}, n)
 			must(t, err)
 			for _, l := range list {
 				got = append(got, l.Limit)
@@ -98,13 +110,14 @@ func TestEditLimit(t *testing.T) {
 			return got
 		}
 		for i, want := range map[int][]admin.Limit{
-			0: page("", "", 10), 1: page("another", "Mail", 10), 2: page("default", "", 10), 3: page("default", "mail", 10),
+			0: page("", "", "", 10), 1: page("another", "Mail", "", 10), 2: page("default", "", "", 10), 3: page("default", "", "*", 10),
+			4: page("default", "", "acme", 10), 5: page("default", "mail", "", 10),
 		} {
 			if !slices.Equal(want, all[i:]) {
 				t.Errorf("those after the first %d: %+v", i, want)
 			}
 		}
-		if got := page("", "", 1); !slices.Equal(got, all[:1]) {
+		if got := page("", "", "", 1); !slices.Equal(got, all[:1]) {
 			t.Errorf("one: %+v", got)
 		}
 		for queue, want := range map[string][]admin.Limit{"default": all[1:], "another": all[:1], "none": nil} {
@@ -119,7 +132,7 @@ func TestEditLimit(t *testing.T) {
 			}
 		}
 		must(t, adminOf(c).DeleteLimit(t.Context(), "default", "mail"))
-		if got := page("", "", 10); !slices.Equal(got, all[:2]) {
+		if got := page("", "", "", 10); !slices.Equal(got, all[:4]) {
 			t.Errorf("without that of mail: %+v", got)
 		}
 	})
@@ -593,7 +606,7 @@ func TestPermits(t *testing.T) {
 		if got := fmt.Sprint(db.List(t, `SELECT kind, waiting_by FROM {prefix}queue_limit ORDER BY kind`, nil)); got != "[j  k n1]" {
 			t.Errorf("who waits: %s", got)
 		}
-		infos, err := adminOf(c).Limits(t.Context(), "", "", 10)
+		infos, err := adminOf(c).Limits(t.Context(), admin.Limit{}, 10)
 		must(t, err)
 		if len(infos) != 2 || infos[0].Permits != 0 || infos[0].Waiting || infos[1].Permits != 2 || !infos[1].Waiting {
 			t.Errorf("limits: %+v", infos)

@@ -110,6 +110,8 @@ func (h blockHost) Active() bool { return h.b.q.set.State == "active" }
 
 func (h blockHost) Gate(kind string) *limit.Limiter { return h.b.q.limiterOf(kind) }
 
+func (h blockHost) Tenant(name string) *limit.Limiter { return h.b.q.limits.Tenant(name) }
+
 func (h blockHost) Stranger(kind string) *limit.Limiter {
 	if h.b.q.h.choice.knows(kind) {
 		return nil

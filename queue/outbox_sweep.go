@@ -57,7 +57,8 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	_, err2 := s.db.Exec(ctx, store.ForgetNodes, long)
 	_, err3 := s.db.Exec(ctx, store.ForgetWorkers, nil)
 	_, err4 := s.db.Exec(ctx, store.SweepPermits, nil)
-	err := errors.Join(err1, err2, err3, err4, s.purge(ctx, store.OutdatedDead, sqlrun.Args{}, store.PurgeDead),
+	_, err5 := s.db.Exec(ctx, store.SweepTenants, sqlrun.Args{"since": -time.Minute.Microseconds()})
+	err := errors.Join(err1, err2, err3, err4, err5, s.purge(ctx, store.OutdatedDead, sqlrun.Args{}, store.PurgeDead),
 		s.purge(ctx, store.OutdatedDone, sqlrun.Args{}, store.PurgeDone),
 		s.purge(ctx, store.OldKeys, sqlrun.Args{}, store.PurgeKeys), s.c.purgeGroups(ctx), s.c.purgeCounts(ctx), s.c.sweepRefusals(ctx))
 	s.mu.Lock()

@@ -77,9 +77,9 @@ func (run *runner) adoptOne(ctx context.Context, o *orphan, name string) (alone 
 }
 
 // passes reports whether nothing but its trial keeps a job from beginning: no limit, and no other
-// worker that does its kind. mu is held.
+// worker that does its kind. Of which tenant it is, is known when it was taken over. mu is held.
 func (run *runner) passes(o *orphan) bool {
-	return run.choice.knows(o.kind) && o.q.opens(o.q.limits.Own()) && o.q.opens(o.q.limiterOf(o.kind))
+	return run.choice.knows(o.kind) && !o.q.limits.PerTenant() && o.q.opens(o.q.limits.Own()) && o.q.opens(o.q.limiterOf(o.kind))
 }
 
 // queueUp has a job that was taken over begin when it is its turn. mu is held.

@@ -26,7 +26,8 @@ type handlerSlots struct {
 	allStuck instant.Instant    // since when all slots are; 0: they are not
 	taken    map[*Delivery]bool // by Receive
 	begun    int                // jobs that have begun
-	group    sync.WaitGroup     // handlers
+	lately   beginnings
+	group    sync.WaitGroup // handlers
 }
 
 // handleJobs processes one job, or batch, after the other.

@@ -2,20 +2,23 @@ package queue
 
 import (
 	"context"
+	"slices"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue/internal/limit"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
 // What limits mean for a worker's jobs. Package limit counts them, and gets permits and tokens. Jobs of
-// a kind whose limiter is closed are set aside in their block, so that those of other kinds continue.
+// a kind or a tenant whose limiter is closed are set aside in their block, so that those of others continue.
 // A block of a queue whose own limiter is closed is left alone.
 
 // The limiters that a job has passed.
 const (
 	throughQueue = 1 << iota
 	throughKind
+	throughTenant
 )
 
 // passLimits records that a job passes its limiters. mu is held.
@@ -30,6 +33,10 @@ func (run *runner) passLimits(q *workQueue, d *Delivery) {
 	}
 	if l := limits.Of(d.Kind); l != nil && d.Kind != "" {
 		d.limiters |= throughKind
+		l.Pass()
+	}
+	if l := limits.Tenant(d.Tenant); l != nil {
+		d.limiters |= throughTenant
 		l.Pass()
 	}
 }
@@ -50,14 +57,18 @@ func (run *runner) exitLimits(d *Delivery) {
 	if d.limiters&throughKind != 0 {
 		exit(d.b.q.limits.Of(d.Kind))
 	}
+	if d.limiters&throughTenant != 0 {
+		exit(d.b.q.limits.InUse(d.Tenant))
+	}
 	d.limiters = 0
 }
 
 // reopen lets n jobs continue that wait at a limiter. mu is held.
 func (run *runner) reopen(q *workQueue, l *limit.Limiter, n int) {
 	for _, b := range q.blocks {
-		b.ResumeOf(l)
-		run.offer(b, 0)
+		if b.ResumeOf(l) {
+			run.offer(b, 0)
+		}
 	}
 	for range min(n, run.idle) {
 		run.work.Signal()
@@ -72,13 +83,57 @@ func (run *runner) meetLimits(q *workQueue, rows []store.LimitRow) {
 		return
 	}
 	there := map[string]bool{}
+	var each store.Limit
+	named := map[string]store.Limit{}
 	for _, r := range rows {
-		there[r.Kind] = true
-		run.setLimit(q, r.Kind, r.Limit)
+		switch {
+		case r.Tenant == "":
+			there[r.Kind] = true
+			run.setLimit(q, r.Kind, r.Limit)
+		case r.Kind != "": // written by hand
+		case r.Tenant == store.EachTenant:
+			each = r.Limit
+		default:
+			named[r.Tenant] = r.Limit
+		}
+	}
+	if run.limits.SetTenants(q.limits, each, named) {
+		run.meetTenants(q)
 	}
 	for _, kind := range q.limits.Kinds() {
 		if !there[kind] {
 			run.setLimit(q, kind, store.Limit{})
+		}
+	}
+}
+
+// meetTenants has the limits of tenants, which have changed, count the jobs that run, and lets go on what may. mu is held.
+func (run *runner) meetTenants(q *workQueue) {
+	run.everyRunning(func(d *Delivery) {
+		if d.b.q != q || d.hasEnded() || d.limiters&throughTenant != 0 {
+			return
+		}
+		if l := q.limits.Tenant(d.Tenant); l != nil {
+			d.limiters |= throughTenant
+			l.Admit(1)
+		}
+	})
+	for _, b := range q.blocks {
+		b.ResumeTenants()
+		run.offer(b, run.idle)
+	}
+}
+
+// everyRunning calls f with each job that runs, or waits for others of its batch. mu is held.
+func (run *runner) everyRunning(f func(*Delivery)) {
+	for d := range run.underWay() {
+		f(d)
+	}
+	for h := range run.everyHandler() {
+		for _, g := range h.gathered {
+			for _, d := range g.jobs {
+				f(d)
+			}
 		}
 	}
 }
@@ -102,22 +157,12 @@ func (run *runner) countRunning(q *workQueue, kind string) (n int) {
 	if kind == "" {
 		bit = throughQueue
 	}
-	count := func(d *Delivery) {
+	run.everyRunning(func(d *Delivery) {
 		if d.b.q == q && (kind == "" || kind == d.Kind) && !d.hasEnded() && d.limiters&bit == 0 {
 			d.limiters |= bit
 			n++
 		}
-	}
-	for d := range run.underWay() {
-		count(d)
-	}
-	for h := range run.everyHandler() {
-		for _, g := range h.gathered {
-			for _, d := range g.jobs {
-				count(d)
-			}
-		}
-	}
+	})
 	return n
 }
 
@@ -180,6 +225,8 @@ func (s limited) Demand(l *limit.Limiter) (d limit.Demand) {
 		}
 		if l.Kind == "" {
 			d.Ready += b.Count
+			open, soon := b.HeldSoon(w.idle)
+			d.Tenants, d.Soon = d.Tenants+open, d.Soon+soon
 		}
 		for kind, waits := range b.Aside() {
 			if kind == l || l.Kind == "" && !kind.Barred() && w.choice.wanted.Takes(kind.Kind) {
@@ -187,13 +234,90 @@ func (s limited) Demand(l *limit.Limiter) (d limit.Demand) {
 			}
 		}
 	}
-	d.Closing = w.closing
-	switch {
-	case w.idle == 0 || w.closing && !w.opt.AtMostOnce:
-	case len(w.slots) == 0: // a Receiver, which may take any number
-		d.Most = w.opt.Batch
-	default:
-		d.Most = w.idle
-	}
+	d.Closing, d.Most = w.closing, w.mayBegin()
 	return d
+}
+
+// mayBegin returns how many jobs could begin now if nothing kept them from it. mu is held.
+func (run *runner) mayBegin() int {
+	switch {
+	case run.idle == 0 || run.closing && !run.opt.AtMostOnce:
+		return 0
+	case len(run.slots) == 0: // a Receiver, which may take any number
+		return run.opt.Batch
+	}
+	return run.idle
+}
+
+// beginnings say how many jobs have begun in a moment of late: the one before, or the present one.
+type beginnings struct {
+	since  instant.Instant
+	base   int // how many jobs had begun then
+	before int // how many began in the moment before
+}
+
+// count returns that number, of jobs of which so many have begun by now.
+func (p *beginnings) count(begun int, at instant.Instant) int {
+	if took := at.Sub(p.since); took >= store.DrawFor {
+		p.before = begun - p.base
+		if took >= 2*store.DrawFor {
+			p.before = 0
+		}
+		p.since, p.base = at, begun
+	}
+	return max(p.before, begun-p.base)
+}
+
+func (s limited) RoomOf(limits *limit.Queue, some []*limit.Limiter) limit.Room {
+	w := s.run
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	r := limit.Room{Waits: make([]int, len(some)), Free: w.mayBegin(), Closing: w.closing}
+	q := s.queueOf(limits)
+	if q == nil {
+		r.Free = 0
+		return r
+	}
+	if len(w.slots) > 0 && (!w.closing || w.opt.AtMostOnce) { // the slots are not to wait for permits
+		r.Free += len(w.slots) + min(w.lately.count(w.begun, instant.Now()), store.Chunk)
+	}
+	for _, b := range q.blocks {
+		if !b.Startable() || !b.HoldsTenants() {
+			continue
+		}
+		for i, l := range some {
+			r.Waits[i] += b.HeldAt(l)
+		}
+		r.Free -= b.HeldOpen()
+	}
+	r.Free = max(0, r.Free)
+	return r
+}
+
+func (s limited) ReopenedTenants(limits *limit.Queue, some []*limit.Limiter) {
+	s.run.mu.Lock()
+	defer s.run.mu.Unlock()
+	q := s.queueOf(limits)
+	if q == nil {
+		return
+	}
+	for _, l := range some {
+		s.run.reopen(q, l, l.Vacant())
+	}
+}
+
+func (s limited) Forget(limits *limit.Queue, some []*limit.Limiter) {
+	s.run.mu.Lock()
+	defer s.run.mu.Unlock()
+	if q := s.queueOf(limits); q != nil {
+		some = slices.DeleteFunc(some, func(l *limit.Limiter) bool {
+			for _, b := range q.blocks {
+				if b.HeldAt(l) > 0 {
+					return true
+				}
+			}
+			return false
+		})
+	}
+	limits.Forget(some)
 }

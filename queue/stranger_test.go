@@ -55,6 +55,9 @@ var passes = map[string][]freeStatement{
 		{store.TakePermit, 0, sqlrun.Args{"kind": "x", "slot": 0, "fence": 0}},
 		{store.ReturnPermit, 0, sqlrun.Args{"kind": "x", "slot": 1, "fence": 5}},
 		{store.WaitForPermit, 0, sqlrun.Args{"kind": "x", "lasts": 1, "soon": 1}},
+		{store.ReturnTenantPermits, 0, sqlrun.Args{"rows": []sqlrun.Args{{"name": "t", "nth": 3, "held": 5, "who": "me"}}}},
+		{store.WaitForTenants, 0, sqlrun.Args{"tenants": []sqlrun.Args{{"name": "t"}}, "lasts": 1, "soon": 1}},
+		{store.LockTenants, 0, sqlrun.Args{"tenants": []sqlrun.Args{{"name": "t"}}}},
 	},
 	"the end of a worker, before it waits for its jobs": {{store.LockPaused, inDelayed, nil}},
 	"the goroutine that ends groups":                    {{store.LockGroup, 0, sqlrun.Args{"group": 1}}},
@@ -63,6 +66,7 @@ var passes = map[string][]freeStatement{
 		{store.ForgetNodes, 0, sqlrun.Args{"since": int64(1e15)}},
 		{store.ForgetWorkers, 0, nil},
 		{store.SweepPermits, 0, nil},
+		{store.SweepTenants, 0, sqlrun.Args{"since": int64(1e15)}},
 		{store.OutdatedDead, 0, nil},
 		{store.OutdatedDone, 0, nil},
 		{store.SurplusDead, inDead, nil},
@@ -78,7 +82,7 @@ var passes = map[string][]freeStatement{
 var mayWait = map[string][]*sqlrun.Stmt{
 	"rows that the same transaction has locked before": {
 		store.TakeBlocks, store.AcquitPaused,
-		store.PurgeDead, store.PurgeDone, store.PurgeKeys, store.EndGroup, store.AccuseGroup, store.SetDrawn,
+		store.PurgeDead, store.PurgeDone, store.PurgeKeys, store.EndGroup, store.AccuseGroup, store.SetDrawn, store.SetDrawnTenants,
 		store.DivideAnew, store.PassReady, store.PassKeys, store.PartingKeys, store.FinishMembers,
 		store.KeepReady, store.KeepDelayed, store.KeepRunning, store.BuryReady, store.BuryDelayed, store.BuryRunning,
 		store.DelayReady, store.DelayRunning, store.Redelay, store.CheckOutReady, store.CheckOutDelayed,
@@ -89,6 +93,7 @@ var mayWait = map[string][]*sqlrun.Stmt{
 	},
 	"new rows, which nobody can hold, and the worker's own at its begin and end": {
 		store.JoinNode, store.LeaveNode, store.HandLast, store.ResignNodes, store.RegisterWorker, store.CreatePermits, store.CreateBlocks,
+		store.TakeTenantPermits, store.MakeTenants,
 		store.PlaceReadySentinels, store.PlaceDelayedSentinel, store.RemoveReadySentinels, store.RemoveDelayedSentinel,
 	},
 	"counts and reports, in goroutines of their own":                            {store.AddCounts, store.AgainRefused, store.AddRefused, store.EndRefused},
@@ -143,7 +148,7 @@ func TestWhoWaits(t *testing.T) {
 
 // held are the tables whose rows the stranger holds.
 var held = []string{
-	"queue", "queue_block", "node", "queue_worker", "queue_limit", "queue_permit", "queue_share", "job", "job_delayed", "job_running", "job_dead", "job_done",
+	"queue", "queue_block", "node", "queue_worker", "queue_limit", "queue_permit", "queue_tenant", "queue_share", "job", "job_delayed", "job_running", "job_dead", "job_done",
 	"job_unique", "job_group", "job_member", "job_count", "job_refused",
 }
 
@@ -160,6 +165,8 @@ func strangers(t *testing.T, db *dbtest.DB) {
 		`INSERT INTO {prefix}queue_limit (queue_id, kind) VALUES (1, 'x')`,
 		`INSERT INTO {prefix}queue_share (queue_id, tenant, weight) VALUES (1, 'x', 5)`,
 		`INSERT INTO {prefix}queue_permit (queue_id, kind, slot, state, lock_by, fence) VALUES (1, 'x', 0, 'LEASED', 'nobody', 0), (1, 'x', 1, 'LEASED', 'me', 5), (1, 'y', 0, 'FREE', '', 0)`,
+		`INSERT INTO {prefix}queue_permit (queue_id, tenant, slot, state, lock_by, fence) VALUES (1, 't', 3, 'LEASED', 'me', 5)`,
+		`INSERT INTO {prefix}queue_tenant (queue_id, tenant) VALUES (1, 't')`,
 		`INSERT INTO {prefix}job_group (id, state, purge_at) VALUES (1, 'sealed', `+ago+`)`,
 		`INSERT INTO {prefix}job_member (group_id, job, queue_id, kind, state) VALUES (1, 7, 1, 'x', 'done')`,
 		`INSERT INTO {prefix}job_unique (queue_id, unique_key, job, pending, free_at) VALUES (1, 'u', 7, 'no', `+ago+`)`,

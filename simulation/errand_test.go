@@ -23,13 +23,14 @@ type errands struct {
 
 // An errand is a job as its producer knows it.
 type errand struct {
-	name  string // also its payload
-	kind  string
-	queue string // in which it was enqueued
-	key   string
-	who   string // the life of its producer
-	fate  fate
-	id    int64
+	name   string // also its payload
+	kind   string
+	queue  string // in which it was enqueued
+	key    string
+	tenant string
+	who    string // the life of its producer
+	fate   fate
+	id     int64
 
 	begins, ends int      // ends: handlers of live processes that have returned nil
 	seen         []effect // its entries in the ledger

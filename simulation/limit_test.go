@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,19 +12,21 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// limitWork is a queue with limits: of all its jobs, of those that run of one kind, and of how many begin of
-// another one. Each worker handles some of the kinds. The queue may be FIFO, and may be paused for a while.
+// limitWork is a queue with limits: of all its jobs, of those that run of one kind, of how many begin of
+// another one, and of both of each tenant. Each worker handles some of the kinds. The queue may be FIFO, and may be paused for a while.
 type limitWork struct {
 	errands
-	admin  *admin.Client
-	left   []int
-	fifo   bool
-	active []*stint
-	begins []time.Time          // of jobs of the kind with a rate
-	limits map[string][]setting // what was set, and when
-	rate   int
-	burst  int
-	paused time.Time // since when everybody knows that; zero: it is not
+	admin        *admin.Client
+	left         []int
+	fifo         bool
+	active       []*stint
+	begins       []time.Time          // of jobs of the kind with a rate
+	limits       map[string][]setting // what was set, and when
+	rate         int
+	burst        int
+	tenantRate   int // of each tenant; 0: any
+	tenantBegins map[string][]time.Time
+	paused       time.Time // since when everybody knows that; zero: it is not
 }
 
 // A setting is a limit on how many run, from some time on. Who sets it may get no answer.
@@ -47,12 +50,16 @@ const (
 	freeKind   = "free"
 
 	anyNumber = 1000 // of jobs run, without a limit
+
+	ofTenant  = "tenant " // before the names of tenants, among the limits
+	bigTenant = "t0"      // it has a limit of its own, or none
 )
 
 func (l *limitWork) Claims() []string {
 	return []string{
 		"kill", "stop", "lose", "mute", "slow", "hangup", "deaf", "news is lost while a listener reconnects", "news goes down a dead path", "written, and the answer lost", "a limit is reached", "a limit is changed",
 		"a rate is used up", "a queue is FIFO", "a worker has other kinds", "a queue is paused for longer", "a limited job's worker dies",
+		"a limit of a tenant is reached", "a tenant's rate is used up",
 	}
 }
 
@@ -72,6 +79,7 @@ func (l *limitWork) Begin(w *World) (err error) {
 	if _, err := l.admin.Edit(w.Free(), limitQueue, func(q *admin.Queue) {
 		q.MaxAttempts, q.MaxCrashes, q.FIFO = 100_000, 100, l.fifo
 		q.RetryDelay, q.RetryMaxDelay = 100*time.Millisecond, time.Second
+		q.Fair = !l.fifo && w.Knob("fair", 0, 0, 1) == 1
 	}); err != nil {
 		return err
 	}
@@ -93,6 +101,9 @@ func (l *limitWork) Begin(w *World) (err error) {
 			return err
 		}
 	}
+	if err := l.limitTenants(w); err != nil {
+		return err
+	}
 	producers, jobs := w.Knob("producers", 1, 2), w.Knob("jobs", 20, 60, 120)
 	for i := range producers {
 		l.left = append(l.left, jobs/producers)
@@ -105,6 +116,28 @@ func (l *limitWork) Begin(w *World) (err error) {
 		w.StartOnce("tuner", l.operate)
 	}
 	return nil
+}
+
+// limitTenants sets limits of each tenant, and of one.
+func (l *limitWork) limitTenants(w *World) error {
+	l.tenantBegins = map[string][]time.Time{}
+	running, big := w.Knob("running.tenant", 0, 0, 1, 2), w.Knob("running.big", 0, 1, 4)
+	l.tenantRate = w.Knob("rate.tenant", 0, 0, 0, 5)
+	l.limits[ofTenant] = []setting{{cmp.Or(running, anyNumber), time.Now()}} //nolint:forbidigo // virtual
+	if running > 0 || l.tenantRate > 0 {
+		_, err := l.admin.EditTenantLimit(w.Free(), limitQueue, admin.EachTenant, func(m *admin.Limit) {
+			m.Running, m.Rate, m.Per, m.Burst = running, l.tenantRate, time.Second, l.burst
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if big == 0 {
+		return nil
+	}
+	l.limits[ofTenant+bigTenant] = []setting{{big, time.Now()}} //nolint:forbidigo // virtual
+	_, err := l.admin.EditTenantLimit(w.Free(), limitQueue, bigTenant, func(m *admin.Limit) { m.Running = big })
+	return err
 }
 
 // set sets how many jobs of a kind may run.
@@ -160,13 +193,22 @@ func (l *limitWork) enqueue(p *Process, c *queue.Client, me int) {
 	d := p.w.Dice("job", j.name)
 	j.kind = oneOf(d, fewKind, slowlyKind, freeKind)
 	job := queue.Job{Queue: limitQueue, Kind: j.kind, Payload: payload(j.name)}
+	mine := -1
 	switch {
 	case d.once(3):
-		j.key = fmt.Sprint("key", d.IntN(5))
+		mine = d.IntN(5)
+		j.key = fmt.Sprint("key", mine)
 		job.Key = j.key
 	case !l.fifo:
 		job.Priority = oneOf(d, queue.Urgent, queue.Normal, queue.Idle)
 	}
+	if mine < 0 { // the jobs of a key are of one tenant
+		mine = d.IntN(5)
+	}
+	if mine < 4 {
+		j.tenant = fmt.Sprint("t", mine)
+	}
+	job.Tenant = j.tenant
 	ctx, cancel := context.WithTimeout(p.ctx, d.between(2*time.Second, 60*time.Second))
 	defer cancel()
 	e, err := c.Enqueue(ctx, job)
@@ -247,8 +289,9 @@ func (l *limitWork) enters(ctx context.Context, p *Process, d *queue.Delivery) (
 		}
 		l.checkRunning(p, s.j)
 		if d.Kind == slowlyKind {
-			l.checkRate(p, s.j)
+			l.begins = l.checkRate(p, s.j, l.begins, l.rate, "a rate is used up")
 		}
+		l.checkTenant(p, s.j)
 		if !l.paused.IsZero() && time.Since(l.paused) > 0 && p.sound(l.paused.Add(-changes)) {
 			p.w.violate("paused", s.j.words(), "%s begins on %s, and the queue was paused %v ago", s.j.name, p.who(), time.Since(l.paused)+5*time.Second)
 		}
@@ -285,6 +328,33 @@ func (l *limitWork) checkRunning(p *Process, j *errand) {
 	}
 }
 
+// checkTenant looks whether more run or begin of a job's tenant than may. The world's mutex is held.
+func (l *limitWork) checkTenant(p *Process, j *errand) {
+	if j.tenant == "" {
+		return
+	}
+	n := 0
+	for _, s := range l.active {
+		if s.j.tenant == j.tenant {
+			n++
+		}
+	}
+	own, has := l.limits[ofTenant+j.tenant]
+	most := l.most(ofTenant)
+	if has {
+		most = l.most(ofTenant + j.tenant)
+	}
+	switch {
+	case n > most:
+		p.w.violate("limit", j.words(), "%s begins, and %d run of its tenant %s, of %d: %s", j.name, n, j.tenant, most, l.atWork())
+	case n == most:
+		p.w.Reached("a limit of a tenant is reached")
+	}
+	if own == nil {
+		l.tenantBegins[j.tenant] = l.checkRate(p, j, l.tenantBegins[j.tenant], l.tenantRate, "a tenant's rate is used up")
+	}
+}
+
 func (l *limitWork) atWork() (text string) {
 	for _, s := range l.active {
 		text += fmt.Sprintf(" %s on %s", s.j.name, s.p.who())
@@ -294,21 +364,22 @@ func (l *limitWork) atWork() (text string) {
 
 // checkRate looks for a span of time in which more began than may. Workers draw a tenth of a second ahead, and what
 // becomes available that late is not lost: so one more may begin, and what a tenth of a second has. The world's mutex is held.
-func (l *limitWork) checkRate(p *Process, j *errand) {
-	if l.rate == 0 {
-		return
+func (l *limitWork) checkRate(p *Process, j *errand, begins []time.Time, rate int, usedUp string) []time.Time {
+	if rate == 0 {
+		return nil
 	}
 	now := time.Now() //nolint:forbidigo // virtual
-	l.begins = append(l.begins, now)
-	burst := max(l.burst, (l.rate+9)/10)
-	for i, from := range l.begins {
-		n, span := len(l.begins)-i, now.Sub(from)
-		if most := 1 + float64(burst) + float64(l.rate)*(span+100*time.Millisecond).Seconds(); float64(n) > most {
-			p.w.violate("rate", j.words(), "%d jobs began in %v, with the rate %d/s and the burst %d", n, span, l.rate, burst)
+	begins = append(begins, now)
+	burst := max(l.burst, (rate+9)/10)
+	for i, from := range begins {
+		n, span := len(begins)-i, now.Sub(from)
+		if most := 1 + float64(burst) + float64(rate)*(span+100*time.Millisecond).Seconds(); float64(n) > most {
+			p.w.violate("rate", j.words(), "%d jobs began in %v, with the rate %d/s and the burst %d", n, span, rate, burst)
 		} else if span > time.Second && float64(n) > most*0.7 {
-			p.w.Reached("a rate is used up")
+			p.w.Reached(usedUp)
 		}
 	}
+	return begins
 }
 
 // operate changes limits, and pauses the queue, until the last fault has ended.

@@ -102,7 +102,23 @@ var blockRules = []mutant{
 	},
 	{
 		"block: limits are not kept", "", "queue/internal/block/block.go",
-		`			case !b.host.Opens(g):`, `			case false:`, "TestModel", 0,
+		`	if g := b.host.Gate(j.Kind); !b.host.Opens(g) {`, `	if g := b.host.Gate(j.Kind); false {`, "TestModel", 0,
+	},
+	{
+		"block: limits of tenants are not kept", "", "queue/internal/block/block.go",
+		`	if g := b.host.Tenant(j.Tenant); !b.host.Opens(g) {`, `	if g := b.host.Tenant(j.Tenant); false {`, "TestHeldModel", 0,
+	},
+	{
+		"block: held jobs that were put back are not read again", "", "queue/internal/block/held.go",
+		`	b.ReadFrom(least)
+`, ``, "TestHeldModel", 0,
+	},
+	{
+		"block: held jobs of a limiter that opens stay where they are", "", "queue/internal/block/held.go",
+		`		n = w.Len()
+		b.list(w)
+`, `		n = w.Len()
+`, "TestHeldModel", 0,
 	},
 	{
 		"block: a retry that is read before the attempt before it is forgotten is missed", "", "queue/internal/block/trip.go",

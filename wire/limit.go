@@ -1,10 +1,11 @@
 package wire
 
-// A Limit bounds how many jobs of a queue, or of one of its kinds, run at a time and begin in a time, over all
+// A Limit bounds how many jobs of a queue, of one of its kinds, or of each tenant, run at a time and begin in a time, over all
 // workers together.
 type Limit struct {
 	Queue   string `json:"queue" doc:"The queue whose jobs are limited."`
-	Kind    string `json:"kind,omitempty" doc:"The kind of the jobs that are limited. It is left out if all of the queue's are, together."`
+	Kind    string `json:"kind,omitempty" doc:"The kind of the jobs that are limited. It is left out if those of all kinds are, together."`
+	Tenant  string `json:"tenant,omitempty" table:",rare" doc:"The tenant whose jobs are limited; *: those of each tenant that has no limit of its own. It is left out of other limits."`
 	Running Count  `json:"running" doc:"The number of jobs that may run at a time, or none if it is not limited."`
 	Rate    string `json:"rate" doc:"The number of jobs that may begin in a time, such as 100/m or 5/1m30s, or none if it is not limited."`
 	Burst   int    `json:"burst" doc:"The number of jobs that may begin at once after a pause."`

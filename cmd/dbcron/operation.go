@@ -44,6 +44,7 @@ type twin struct {
 	count  int                           // how many entries are listed at the most, unless -n says; 0: all
 	takes  string                        // what it does, if that may take long; "": it does not
 	other  func(c *cobra.Command) string // the operation instead, by flags; "": none
+	also   string                        // an operation whose parameters are flags, too; "": none
 	must   map[string]string             // parameters that have to be given, with a value for people
 	before func(ctx context.Context, given values) error
 	rows   func(ctx context.Context, rows any, more, output string) error // instead of printing a list
@@ -73,6 +74,9 @@ func (p *program) twin(t twin) *cobra.Command {
 		c.Args = cobra.ExactArgs(least)
 	}
 	t.addFlags(c, op, given, named)
+	if t.also != "" {
+		t.addFlags(c, operations()[t.also], given, append(slices.Clone(named), parametersOf(c)...))
+	}
 	var output string
 	if op.Method == http.MethodGet && !t.text {
 		outputFlag(c, &output)
@@ -207,6 +211,12 @@ func (t *twin) addFlags(c *cobra.Command, op *httpapi.Operation, given values, n
 		}
 		names = append(names, name)
 	}
+	return names
+}
+
+// parametersOf returns the names of the parameters that are flags already.
+func parametersOf(c *cobra.Command) (names []string) {
+	c.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Value.(*textFlag).of.Name) })
 	return names
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
-// A Limit bounds the jobs of a queue, or those of one of its kinds, across all workers.
+// A Limit bounds the jobs of a queue, those of one of its kinds, or those of each tenant, across all workers.
 //
 // A running job counts from the beginning of its handler until it returns, so no more than
 // Running handlers are active at a time, except for those of a worker that could not renew its
@@ -21,7 +21,11 @@ import (
 // Workers apply a change within three seconds. Jobs that are running then are not stopped.
 type Limit struct {
 	Queue string
-	Kind  string // empty: all jobs of the queue together
+	Kind  string // empty: all jobs of the queue together, or those of Tenant
+
+	// Tenant is the tenant whose jobs are limited. [EachTenant] limits those of each tenant that has no limit of its own: as many of each
+	// of them, and not of all together. Jobs without a tenant have no such limit. Empty: the limit is not one of tenants.
+	Tenant string
 
 	Running int // maximum number that run at a time; 0: unlimited
 
@@ -30,10 +34,13 @@ type Limit struct {
 	Burst int           // maximum number that begin at once after a pause; default and minimum: those of 0.1s
 }
 
+// EachTenant stands for each tenant that has no limit of its own. A tenant of that name can have none.
+const EachTenant = store.EachTenant
+
 // A LimitInfo is a limit and its current use.
 type LimitInfo struct {
 	Limit
-	Permits int  // number of permits that workers hold
+	Permits int  // number of permits that workers hold; of each tenant: of all tenants together
 	Waiting bool // some worker waits for one
 }
 
@@ -41,6 +48,16 @@ type LimitInfo struct {
 // or an empty one, and may be called more than once. It returns [ErrNotFound] if there is no such
 // queue, and ErrInvalid if the result limits nothing.
 func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(*Limit)) (Limit, error) {
+	return c.editLimit(ctx, Limit{Queue: queue, Kind: kind}, change)
+}
+
+// EditTenantLimit does so for the limit of a tenant, or for that of [EachTenant].
+func (c *Client) EditTenantLimit(ctx context.Context, queue, tenant string, change func(*Limit)) (Limit, error) {
+	return c.editLimit(ctx, Limit{Queue: queue, Tenant: tenant}, change)
+}
+
+func (c *Client) editLimit(ctx context.Context, which Limit, change func(*Limit)) (Limit, error) {
+	queue := which.Queue
 	var after store.Limit
 	err := c.ofQueue(ctx, queue, func(ctx context.Context, tx *sqlrun.Session, id int) error {
 		all, err := store.ReadLimits(ctx, tx, map[int]string{id: queue})
@@ -50,12 +67,12 @@ func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(
 		stmt := store.InsertLimit
 		is := Limit{Per: time.Second, Burst: 1}
 		for _, l := range all {
-			if l.Kind == kind {
+			if l.Kind == which.Kind && l.Tenant == which.Tenant {
 				is, stmt = Limit(l.Limit), store.UpdateLimit
 			}
 		}
 		change(&is)
-		is.Queue, is.Kind = queue, kind
+		is.Queue, is.Kind, is.Tenant = queue, which.Kind, which.Tenant
 		after = store.Limit(is)
 		if err := after.Check(); err != nil {
 			return err
@@ -72,10 +89,20 @@ func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(
 
 // DeleteLimit removes a limit. It returns [ErrNotFound] if there is none.
 func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
+	return c.deleteLimit(ctx, Limit{Queue: queue, Kind: kind})
+}
+
+// DeleteTenantLimit removes the limit of a tenant, or that of [EachTenant]. It returns [ErrNotFound] if there is none.
+func (c *Client) DeleteTenantLimit(ctx context.Context, queue, tenant string) error {
+	return c.deleteLimit(ctx, Limit{Queue: queue, Tenant: tenant})
+}
+
+func (c *Client) deleteLimit(ctx context.Context, which Limit) error {
+	queue := which.Queue
 	err := c.ofQueue(ctx, queue, func(ctx context.Context, tx *sqlrun.Session, id int) error {
-		gone, err := tx.Exec(ctx, store.DeleteLimit, sqlrun.Args{"queue": id, "kind": kind})
+		gone, err := tx.Exec(ctx, store.DeleteLimit, sqlrun.Args{"queue": id, "kind": which.Kind, "tenant": which.Tenant})
 		if err == nil && gone == 0 {
-			err = fmt.Errorf("%w: limit of queue %q and kind %q", ErrNotFound, queue, kind)
+			err = fmt.Errorf("%w: limit of %s", ErrNotFound, which.of())
 		}
 		return err
 	})
@@ -85,13 +112,24 @@ func (c *Client) DeleteLimit(ctx context.Context, queue, kind string) error {
 	return err
 }
 
-// Limits lists limits, ordered by queue and kind, after a given queue and kind.
-func (c *Client) Limits(ctx context.Context, afterQueue, afterKind string, limit int) ([]LimitInfo, error) {
-	args := sqlrun.Args{"after": afterQueue, "kind": afterKind, "limit": limit}
+// of says what a limit is of.
+func (l *Limit) of() string {
+	switch {
+	case l.Tenant != "":
+		return fmt.Sprintf("queue %q and tenant %q", l.Queue, l.Tenant)
+	case l.Kind != "":
+		return fmt.Sprintf("queue %q and kind %q", l.Queue, l.Kind)
+	}
+	return fmt.Sprintf("queue %q", l.Queue)
+}
+
+// Limits lists limits, ordered by queue, kind and tenant, after those of a given limit.
+func (c *Client) Limits(ctx context.Context, after Limit, limit int) ([]LimitInfo, error) {
+	args := sqlrun.Args{"after": after.Queue, "kind": after.Kind, "tenant": after.Tenant, "limit": limit}
 	return sqlrun.Select(ctx, &c.db.Session, store.ListLimits, args, scanLimit)
 }
 
-// LimitsOf lists the limits of a queue by kind, the one for all its jobs first. A queue that does
+// LimitsOf lists the limits of a queue: the one for all its jobs first, then those of tenants, then those of kinds. A queue that does
 // not exist has none.
 func (c *Client) LimitsOf(ctx context.Context, queue string) ([]LimitInfo, error) {
 	return sqlrun.Select(ctx, &c.db.Session, store.LimitsNamed, sqlrun.Args{"name": queue}, scanLimit)
@@ -100,7 +138,7 @@ func (c *Client) LimitsOf(ctx context.Context, queue string) ([]LimitInfo, error
 func scanLimit(rows *sql.Rows) (l LimitInfo, err error) {
 	var per, by string
 	var is store.Limit
-	err = rows.Scan(&is.Queue, &is.Kind, &is.Running, &is.Rate, &per, &is.Burst, &by, &l.Waiting, &l.Permits)
+	err = rows.Scan(&is.Queue, &is.Kind, &is.Tenant, &is.Running, &is.Rate, &per, &is.Burst, &by, &l.Waiting, &l.Permits)
 	err = errors.Join(err, is.Parse(per))
 	l.Limit = Limit(is)
 	return l, err

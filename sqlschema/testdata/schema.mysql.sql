@@ -383,6 +383,7 @@ CREATE TABLE dbcron_queue_block (
 CREATE TABLE dbcron_queue_limit (
   queue_id int NOT NULL COMMENT 'The queue',
   kind varchar(200) NOT NULL DEFAULT '' COMMENT 'Of the jobs, compared by bytes; empty: all of the queue together',
+  tenant varchar(200) NOT NULL DEFAULT '' COMMENT 'Of which tenant''s jobs, compared by bytes: *: of each tenant without a row of its own; kind is empty then. Empty: of all, together',
   max_running int DEFAULT NULL COMMENT 'How many may run at a time; NULL: any number',
   rate int DEFAULT NULL COMMENT 'How many may begin in rate_per; NULL: any number',
   rate_per varchar(40) NOT NULL DEFAULT '1s' COMMENT 'A duration, such as 1s or 1m',
@@ -392,18 +393,19 @@ CREATE TABLE dbcron_queue_limit (
   waiting_until datetime(6) DEFAULT NULL COMMENT 'Until when it is taken to wait',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
-  PRIMARY KEY (queue_id,kind)
+  PRIMARY KEY (queue_id,kind,tenant)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='How many jobs may run at a time, and begin in a time, over all workers';
 
 CREATE TABLE dbcron_queue_permit (
   queue_id int NOT NULL COMMENT 'The queue',
   kind varchar(200) NOT NULL DEFAULT '' COMMENT 'As in dbcron_queue_limit',
+  tenant varchar(200) NOT NULL DEFAULT '' COMMENT 'As in dbcron_queue_limit, but never *. Rows of a tenant exist while a worker has them',
   slot int NOT NULL COMMENT 'From 0',
   state varchar(16) NOT NULL DEFAULT 'FREE' COMMENT 'FREE or LEASED',
   lock_by varchar(128) NOT NULL DEFAULT '' COMMENT 'The worker that has it, or had it last: see dbcron_node',
   lock_at datetime(6) DEFAULT NULL COMMENT 'When it was last taken',
   fence bigint NOT NULL DEFAULT 0 COMMENT 'Rises whenever it is taken',
-  PRIMARY KEY (queue_id,kind,slot)
+  PRIMARY KEY (queue_id,kind,tenant,slot)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Permits to run a job that is limited: as many as the limit''s max_running, made when they are first needed';
 
 CREATE TABLE dbcron_queue_share (
@@ -414,6 +416,17 @@ CREATE TABLE dbcron_queue_share (
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
   PRIMARY KEY (queue_id,tenant)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Tenants of fair queues that have more than one turn';
+
+CREATE TABLE dbcron_queue_tenant (
+  queue_id int NOT NULL COMMENT 'The queue',
+  tenant varchar(200) NOT NULL COMMENT 'Of the jobs, compared by bytes',
+  drawn_at datetime(6) DEFAULT NULL COMMENT 'As in dbcron_queue_limit',
+  full_at datetime(6) DEFAULT NULL COMMENT 'When there is a full burst again, so that drawn_at says nothing any more',
+  waiting_by varchar(128) NOT NULL DEFAULT '' COMMENT 'A worker that waits for a permit',
+  waiting_until datetime(6) DEFAULT NULL COMMENT 'Until when it is taken to wait',
+  insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
+  PRIMARY KEY (queue_id,tenant)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What workers have to know of the jobs of a tenant that is limited: made when it is first needed, and removed when it says nothing any more';
 
 CREATE TABLE dbcron_queue_worker (
   queue_id int NOT NULL COMMENT 'The queue',

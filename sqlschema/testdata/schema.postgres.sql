@@ -381,6 +381,7 @@ CREATE TABLE dbcron_queue_block (
 CREATE TABLE dbcron_queue_limit (
     queue_id integer NOT NULL -- The queue
     kind character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Of the jobs, compared by bytes; empty: all of the queue together
+    tenant character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Of which tenant's jobs, compared by bytes: *: of each tenant without a row of its own; kind is empty then. Empty: of all, together
     max_running integer -- How many may run at a time; NULL: any number
     rate integer -- How many may begin in rate_per; NULL: any number
     rate_per character varying(40) NOT NULL DEFAULT '1s'::character varying -- A duration, such as 1s or 1m
@@ -390,18 +391,19 @@ CREATE TABLE dbcron_queue_limit (
     waiting_until timestamp(6) with time zone -- Until when it is taken to wait
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
     update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
-    CONSTRAINT dbcron_queue_limit_key PRIMARY KEY (queue_id, kind)
+    CONSTRAINT dbcron_queue_limit_key PRIMARY KEY (queue_id, kind, tenant)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- How many jobs may run at a time, and begin in a time, over all workers
 
 CREATE TABLE dbcron_queue_permit (
     queue_id integer NOT NULL -- The queue
     kind character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- As in dbcron_queue_limit
+    tenant character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- As in dbcron_queue_limit, but never *. Rows of a tenant exist while a worker has them
     slot integer NOT NULL -- From 0
     state character varying(16) NOT NULL DEFAULT 'FREE'::character varying -- FREE or LEASED
     lock_by character varying(128) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The worker that has it, or had it last: see dbcron_node
     lock_at timestamp(6) with time zone -- When it was last taken
     fence bigint NOT NULL DEFAULT 0 -- Rises whenever it is taken
-    CONSTRAINT dbcron_queue_permit_key PRIMARY KEY (queue_id, kind, slot)
+    CONSTRAINT dbcron_queue_permit_key PRIMARY KEY (queue_id, kind, tenant, slot)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- Permits to run a job that is limited: as many as the limit's max_running, made when they are first needed
 
 CREATE TABLE dbcron_queue_share (
@@ -412,6 +414,17 @@ CREATE TABLE dbcron_queue_share (
     update_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row last changed
     CONSTRAINT dbcron_queue_share_key PRIMARY KEY (queue_id, tenant)
 ); -- Tenants of fair queues that have more than one turn
+
+CREATE TABLE dbcron_queue_tenant (
+    queue_id integer NOT NULL -- The queue
+    tenant character varying(200) COLLATE "C" NOT NULL -- Of the jobs, compared by bytes
+    drawn_at timestamp(6) with time zone -- As in dbcron_queue_limit
+    full_at timestamp(6) with time zone -- When there is a full burst again, so that drawn_at says nothing any more
+    waiting_by character varying(128) COLLATE "C" NOT NULL DEFAULT ''::character varying -- A worker that waits for a permit
+    waiting_until timestamp(6) with time zone -- Until when it is taken to wait
+    insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
+    CONSTRAINT dbcron_queue_tenant_key PRIMARY KEY (queue_id, tenant)
+) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0, fillfactor=50); -- What workers have to know of the jobs of a tenant that is limited: made when it is first needed, and removed when it says nothing any more
 
 CREATE TABLE dbcron_queue_worker (
     queue_id integer NOT NULL -- The queue

@@ -12,7 +12,7 @@ import (
 // Limit returns a limit.
 func Limit(l *admin.LimitInfo) wire.Limit {
 	w := wire.Limit{
-		Queue: l.Queue, Kind: l.Kind, Running: wire.CountOf(l.Running, wire.Unlimited, 0), Rate: string(wire.Unlimited), Burst: l.Burst,
+		Queue: l.Queue, Kind: l.Kind, Tenant: l.Tenant, Running: wire.CountOf(l.Running, wire.Unlimited, 0), Rate: string(wire.Unlimited), Burst: l.Burst,
 		Permits: l.Permits, Waiting: l.Waiting,
 	}
 	if l.Rate > 0 {

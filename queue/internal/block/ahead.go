@@ -95,7 +95,7 @@ func (b *Block) Crowded() bool {
 			return true
 		}
 	}
-	return len(b.seen) >= 100*b.terms.Batch || len(b.Refusals) >= MaxRefused
+	return b.holding >= b.fill() || len(b.seen) >= 100*b.terms.Batch || len(b.Refusals) >= MaxRefused
 }
 
 // Weigh counts what a job carries that waits to begin, or for its end to be written.

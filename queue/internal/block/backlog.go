@@ -24,7 +24,7 @@ import (
 
 // backlog is what was put back.
 type backlog struct {
-	skipped map[*limit.Limiter]int64       // the first job that was, by kinds at a limit
+	skipped map[*limit.Limiter]int64       // the first job that was, by kinds and tenants at a limit
 	gated   map[*limit.Limiter][]*keyQueue // keys all of whose jobs were, because the first waits for a limit
 	resumed []*keyQueue                    // keys whose jobs are to be read again
 	reread  bool                           // the last read was of such jobs
@@ -36,6 +36,7 @@ func (b *Block) evict() {
 	if b.terms.AtMostOnce || !b.Crowded() {
 		return
 	}
+	b.evictHeld()
 	keep := b.keeps()
 	for _, l := range b.keyQueues {
 		n := keep
@@ -132,7 +133,12 @@ func (b *Block) skips(j *Job, r Read) bool {
 	if j.Line == "" {
 		g := b.barrier(j.Kind)
 		if b.skipped[g] == 0 {
-			return false
+			if len(b.skipped) == 0 {
+				return false
+			}
+			if g = b.host.Tenant(j.Tenant); b.skipped[g] == 0 {
+				return false
+			}
 		}
 		b.skipped[g] = Least(b.skipped[g], j.ID)
 		b.skip(j)
@@ -224,13 +230,17 @@ func (b *Block) keepWanted(r Read, rows []*Job) []*Job {
 	})
 }
 
-// ResumeOf schedules a read of the jobs of a kind that were put back, once few are left that
-// wait for the limit.
-func (b *Block) ResumeOf(g *limit.Limiter) {
+// ResumeOf schedules a read of the jobs of a kind, or a tenant, that were put back, once few are left that
+// wait for the limit. It reports whether the block may have jobs that wait for it.
+func (b *Block) ResumeOf(g *limit.Limiter) bool {
+	if g.Tenant != "" {
+		return b.resumeTenant(g)
+	}
 	if first := b.skipped[g]; first != 0 && b.aside[g].Len() < b.fill()/4 {
 		delete(b.skipped, g)
 		b.ReadFrom(first)
 	}
+	return true
 }
 
 // ResumeOpen does so for all limiters that let jobs pass now.

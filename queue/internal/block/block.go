@@ -29,6 +29,9 @@ type Host interface {
 	// Gate returns the limiter that jobs of a kind pass, or nil.
 	Gate(kind string) *limit.Limiter
 
+	// Tenant returns the limiter that jobs of a tenant pass, or nil.
+	Tenant(name string) *limit.Limiter
+
 	// Stranger returns the barrier that holds back jobs of a kind that the worker does not handle, or nil.
 	Stranger(kind string) *limit.Limiter
 
@@ -98,6 +101,7 @@ type stock struct {
 	seen      map[int64]*Job
 	ready     list                     // may start
 	aside     map[*limit.Limiter]*list // could start, except for a limit of their kind
+	waits                              // could start, except for a limit of their tenant
 	keyQueues map[string]*keyQueue     // keys with jobs here
 	unloaded  []*Job                   // may start, except that they lack their payloads
 	doubted   []*Job                   // may have ended the previous worker: they wait for their trials
@@ -196,26 +200,21 @@ func (b *Block) Try(rank int) *Job {
 	return j
 }
 
-// Pop begins the most urgent job that may start, and sets aside those that the limit of their kind
-// holds back.
+// Pop begins the most urgent job that may start, and sets aside those that the limit of their kind or of their
+// tenant holds back.
 func (b *Block) Pop() *Job {
 	for p := range b.ready {
-		j := b.fromAside(p)
-		for j == nil && more(&b.ready, p) {
-			j = b.ready.Take(p)
-			switch g := b.host.Gate(j.Kind); {
-			case !b.host.Opens(g):
-				b.Count--
+		for j := b.takeNext(p); j != nil; j = b.takeNext(p) {
+			if g := b.gate(j); g != nil {
 				b.setAside(g, j)
-				j = nil
-			case j.Unloaded:
-				b.unloaded = append(b.unloaded, j)
-				j = nil
-			default:
-				b.Count--
+				continue
 			}
-		}
-		if j != nil {
+			if j.Unloaded {
+				b.Count++
+				b.comes(j)
+				b.unloaded = append(b.unloaded, j)
+				continue
+			}
 			b.hasCome(j)
 			b.Engage(j)
 			return j
@@ -224,10 +223,32 @@ func (b *Block) Pop() *Job {
 	return nil
 }
 
-// more reports whether a list has a job of a priority.
-func more(l *list, priority int) bool {
-	_, has := l.First(priority)
-	return has
+// takeNext takes the next job of a priority out of the lists, unless nothing is left there that may go on. It may still have to wait for
+// another limit than the one that it has waited for.
+func (b *Block) takeNext(priority int) *Job {
+	if j := b.fromAside(priority); j != nil {
+		return j
+	}
+	ready, has := b.ready.First(priority)
+	if w := b.firstHeld(); w != nil && w.spot.First.Priority == priority && (!has || w.spot.First.Before(ready)) {
+		return b.fromHeld(w)
+	}
+	if !has {
+		return nil
+	}
+	b.Count--
+	return b.ready.Take(priority)
+}
+
+// gate returns the limiter that keeps a job from beginning, or nil.
+func (b *Block) gate(j *Job) *limit.Limiter {
+	if g := b.host.Gate(j.Kind); !b.host.Opens(g) {
+		return g
+	}
+	if g := b.host.Tenant(j.Tenant); !b.host.Opens(g) {
+		return g
+	}
+	return nil
 }
 
 // Engage has a job begin that was taken out of the lists.
@@ -251,13 +272,8 @@ func (b *Block) Disengage(j *Job) {
 func (b *Block) fromAside(priority int) *Job {
 	for g, s := range b.aside {
 		if b.host.Opens(g) {
-			for j := s.Take(priority); j != nil; j = s.Take(priority) {
-				if !j.Unloaded {
-					return j
-				}
-				b.Count++
-				b.comes(j)
-				b.unloaded = append(b.unloaded, j)
+			if j := s.Take(priority); j != nil {
+				return j
 			}
 		}
 	}
@@ -265,6 +281,10 @@ func (b *Block) fromAside(priority int) *Job {
 }
 
 func (b *Block) setAside(g *limit.Limiter, j *Job) {
+	if g.Tenant != "" {
+		b.hold(g, j)
+		return
+	}
 	if b.aside == nil {
 		b.aside = map[*limit.Limiter]*list{}
 	}
@@ -297,13 +317,17 @@ func (b *Block) atLimits() (n int) {
 	for _, s := range b.aside {
 		n += s.Len()
 	}
-	return n
+	return n + b.holding
 }
 
 // Head returns the place of the first of the block's jobs that may start, if there is one.
 func (b *Block) Head() (h Place, ok bool) {
+	held := b.firstHeld()
 	for p := range b.ready {
 		h, ok = b.ready.First(p)
+		if held != nil && held.spot.First.Priority == p && (!ok || held.spot.First.Before(h)) {
+			h, ok = held.spot.First, true
+		}
 		for g, s := range b.aside {
 			if first, has := s.First(p); has && b.host.Opens(g) && (!ok || first.Before(h)) {
 				h, ok = first, true
@@ -324,7 +348,7 @@ func (b *Block) Unstarted() iter.Seq[*Job] {
 				return
 			}
 		}
-		for _, s := range slices.Concat([]*list{&b.ready}, slices.Collect(maps.Values(b.aside))) {
+		for _, s := range slices.Concat([]*list{&b.ready}, slices.Collect(maps.Values(b.aside)), b.heldLists()) {
 			for j := range s.All() {
 				if !yield(j) {
 					return
@@ -355,7 +379,7 @@ func (b *Block) Idle(closing bool) bool {
 // Exhausted reports whether the block has nothing left for this worker.
 func (b *Block) Exhausted() bool {
 	if b.ready.Len() > 0 || len(b.unloaded) > 0 || len(b.doubted) > 0 || b.Active > 0 ||
-		b.Reads.Unseen || b.Reads.Full || b.Reads.Dirty || b.Serving || len(b.resumed) > 0 {
+		b.Reads.Unseen || b.Reads.Full || b.Reads.Dirty || b.Serving || len(b.resumed) > 0 || b.holding > 0 {
 		return false
 	}
 	for g, s := range b.aside {
@@ -418,6 +442,7 @@ func (b *Block) remove(j *Job) {
 	for _, s := range b.aside {
 		s.Remove(j.Priority, j)
 	}
+	b.unhold(j)
 	if l := b.keyQueues[j.Line]; j.Line != "" && l != nil {
 		l.Remove(j)
 	}

@@ -24,6 +24,7 @@ const (
 type host struct {
 	paused  bool
 	limits  map[string]*limit.Limiter // by kind
+	tenants *limit.Queue              // nil: no limits of tenants
 	opens   map[*limit.Limiter]bool
 	unknown map[string]*limit.Limiter // barriers, by kind
 	out     map[int64]bool
@@ -34,6 +35,7 @@ type host struct {
 
 func (h *host) Active() bool                        { return !h.paused }
 func (h *host) Gate(kind string) *limit.Limiter     { return h.limits[kind] }
+func (h *host) Tenant(name string) *limit.Limiter   { return h.tenants.Tenant(name) }
 func (h *host) Stranger(kind string) *limit.Limiter { return h.unknown[kind] }
 func (h *host) Opens(l *limit.Limiter) bool         { return l == nil || h.opens[l] }
 func (h *host) IsOut(id int64) bool                 { return h.out[id] }

@@ -60,6 +60,7 @@ func (b *Block) Share(turns *Turns) {
 			b.goes(j)
 		})
 	}
+	b.reorderHeld()
 }
 
 // reorder gives the jobs of a list new turns.

@@ -27,6 +27,8 @@ type Job struct {
 	Picked bool    // it was picked ahead of others, and has not begun
 	guest  *tenant // where it counts as one that may start; nil: nowhere
 
+	held *heldList // where it waits for the limit of its tenant; nil: nowhere
+
 	Size     int  // of what it carries: payload and last snapshot
 	Unloaded bool // that was left in the table
 	counted  int  // its size, as counted against the room for reading ahead

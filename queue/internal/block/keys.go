@@ -95,7 +95,9 @@ func (b *Block) StopGathering(j *Job) (more bool) {
 // Join begins the job of a line behind the first n, which are beginning, if it may begin with them: it is here, and of
 // their kind. Otherwise it returns nil.
 func (b *Block) Join(line string, n int, kind string) *Job {
-	j, ok := b.keyQueues[line].Join(n, func(j *Job) bool { return j.Kind == kind && !j.Unloaded && j.From != store.AmongRunning })
+	j, ok := b.keyQueues[line].Join(n, func(j *Job) bool {
+		return j.Kind == kind && !j.Unloaded && j.From != store.AmongRunning && b.host.Opens(b.host.Tenant(j.Tenant))
+	})
 	if ok {
 		b.Engage(j)
 	}

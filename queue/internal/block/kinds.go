@@ -34,6 +34,7 @@ func (b *Block) SortAnew(barriers ...*limit.Limiter) int {
 		}
 		b.reconsider(g)
 	}
+	all = append(all, b.takeHeld()...)
 	b.Count += len(all)
 	take(&b.ready)
 	if b.Left {

@@ -206,6 +206,9 @@ func (b *Block) Waits() (all []*Job) {
 	for _, s := range b.aside {
 		look(s.FirstOf(b.terms.Batch))
 	}
+	for _, s := range b.byTenant {
+		look(s.FirstOf(b.terms.Batch))
+	}
 	look(slices.Values(b.doubted[:min(b.terms.Batch, len(b.doubted))]))
 	for _, l := range b.keyQueues {
 		look(firstOf(l.Waiting(), 10))

@@ -1,4 +1,4 @@
-// Package limit keeps a worker to the limits of its queues and their kinds: how many jobs run at a
+// Package limit keeps a worker to the limits of its queues, their kinds and their tenants: how many jobs run at a
 // time, and how many begin in a time, across all workers.
 //
 // A [Limiter] admits the jobs that a limit bounds. It is open while it has an unused permit
@@ -46,6 +46,15 @@ type Worker interface {
 
 	// Announce tells other workers that permits were given back.
 	Announce(context.Context)
+
+	// RoomOf returns how many jobs wait at some limiters of tenants, and how many more may become ready to begin.
+	RoomOf(*Queue, []*Limiter) Room
+
+	// ReopenedTenants says that jobs may pass some limiters of tenants at which jobs wait.
+	ReopenedTenants(*Queue, []*Limiter)
+
+	// Forget calls [Queue.Forget] for those of some limiters of tenants at which no job waits.
+	Forget(*Queue, []*Limiter)
 }
 
 // Demand describes the jobs that have been read and wait at a limiter.
@@ -53,6 +62,8 @@ type Demand struct {
 	Ready   int              // that only the queue's own limit keeps from beginning
 	Aside   map[*Limiter]int // that wait for the limit of their kind: this one, or for a queue's limiter any of its kinds'
 	Most    int              // how many jobs could begin now if nothing kept them from it
+	Tenants int              // that wait at limiters of tenants that are open; only for a queue's limiter
+	Soon    int              // and at those that only a rate closes
 	Closing bool             // the worker is stopping
 }
 
@@ -61,10 +72,14 @@ type Queue struct {
 	ID     int
 	Name   string
 	byKind atomic.Pointer[map[string]*Limiter] // never changed, but replaced; nil: none
+
+	perTenant atomic.Bool // it has limits of tenants, or has had some
+	keeper    *Keeper
+	tenants   tenants
 }
 
 // Limited reports whether the queue has limiters, even if their limits have been deleted.
-func (q *Queue) Limited() bool { return q != nil && q.byKind.Load() != nil }
+func (q *Queue) Limited() bool { return q != nil && (q.byKind.Load() != nil || q.perTenant.Load()) }
 
 // Of returns the limiter of a kind, or nil. The empty kind is the queue's own limiter.
 func (q *Queue) Of(kind string) *Limiter { return q.all()[kind] }
@@ -77,17 +92,21 @@ func (q *Queue) Kinds() []string { return slices.Collect(maps.Keys(q.all())) }
 
 // all returns the limiters of the queue by kind.
 func (q *Queue) all() map[string]*Limiter {
-	if q.Limited() {
-		return *q.byKind.Load()
+	if q == nil {
+		return nil
+	}
+	if all := q.byKind.Load(); all != nil {
+		return *all
 	}
 	return nil
 }
 
-// A Limiter admits the jobs of a queue, or of one of its kinds. A nil Limiter admits all. It stays
+// A Limiter admits the jobs of a queue, of one of its kinds, or of a tenant. A nil Limiter admits all. It stays
 // when its limit is deleted, and then admits all, too. It is safe for concurrent use.
 type Limiter struct {
-	Queue *Queue
-	Kind  string // "": all kinds
+	Queue  *Queue
+	Kind   string // "": all kinds
+	Tenant string // "": all tenants; only those of all kinds have one
 
 	keeper  *Keeper // nil: it admits none
 	limit   store.Limit
@@ -105,6 +124,11 @@ type Limiter struct {
 	drawnTo int64 // µs: the rate was used up until then after the last draw
 	drawn   instant.Instant
 	askRate instant.Instant // for tokens: not before
+
+	// Of a tenant.
+	inLine bool // it is in its queue's line
+	hungry bool // it lacked something for the jobs that wait
+	back   int  // tokens to be put back
 }
 
 // Barrier returns a limiter that never admits a job.
@@ -203,7 +227,7 @@ func (l *Limiter) waiting(d Demand) int {
 			n += waits
 		}
 	}
-	return n
+	return n + d.Tenants
 }
 
 // need returns how many of them could begin if the limiter were open. mu is held.
@@ -213,7 +237,7 @@ func (l *Limiter) need(d Demand) int { return min(l.waiting(d), d.Most) }
 // will begin within a moment when their kind's rate admits them, for which nothing is drawn before.
 // mu is held.
 func (l *Limiter) needPermits(d Demand) int {
-	n := l.waiting(d)
+	n := l.waiting(d) + d.Soon
 	for g, waits := range d.Aside {
 		if g != l && l.Kind == "" && !g.open() && g.limit.Rate > 0 && g.vacant() > 0 {
 			n += min(waits, g.limit.Ahead())
@@ -257,7 +281,7 @@ func (k *Keeper) Queue(id int, name string) *Queue {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.queues[id] == nil {
-		k.queues[id] = &Queue{ID: id, Name: name}
+		k.queues[id] = &Queue{ID: id, Name: name, keeper: k}
 	}
 	return k.queues[id]
 }
@@ -307,11 +331,18 @@ func (k *Keeper) Lose() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.losses++
+	lose := func(l *Limiter) {
+		clear(l.permits)
+		l.tokens, l.back = 0, 0
+		l.recount()
+	}
 	for _, q := range k.queues {
 		for _, l := range q.all() {
-			clear(l.permits)
-			l.tokens = 0
-			l.recount()
+			lose(l)
+		}
+		for _, l := range q.tenants.of {
+			lose(l)
+			q.tenants.enter(l) // jobs that wait here go on with other permits
 		}
 	}
 }
@@ -324,6 +355,12 @@ func (k *Keeper) AskAgain() {
 		for _, l := range q.all() {
 			if l.refused > 0 {
 				l.ask = 0
+			}
+			k.Wake()
+		}
+		for _, l := range q.tenants.of {
+			if l.refused > 0 {
+				l.ask, q.tenants.next = 0, 0
 			}
 			k.Wake()
 		}
@@ -364,6 +401,15 @@ func (k *Keeper) tend(ctx context.Context) (next time.Duration, err error) {
 			if wait > 0 {
 				next = min(next, max(wait, time.Millisecond))
 			}
+		}
+	}
+	for _, q := range k.perTenant() {
+		wait, e := k.tendTenants(ctx, q)
+		if e != nil {
+			err, wait = errors.Join(err, e), permitAgain
+		}
+		if wait > 0 {
+			next = min(next, max(wait, time.Millisecond))
 		}
 	}
 	return next, err

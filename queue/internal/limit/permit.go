@@ -56,6 +56,8 @@ type exchange struct {
 	losses int    // of the keeper, before the node was read: a later one ends its permits
 	rows   []permitRow
 	waiter string // the worker that waits for a permit; "": none
+	demand Demand // of a tenant
+	missed bool   // it is not known that all were given back
 }
 
 // balancePermits gets permits for the jobs that wait at a limiter, and gives back those that are
@@ -242,16 +244,8 @@ func (l *Limiter) quota(at instant.Instant, d Demand, contenders int, waited boo
 
 // takePermits takes as many permits as could be used, if they are available.
 func (k *Keeper) takePermits(ctx context.Context, x *exchange) error {
-	demand := k.worker.Demand(x.Limiter)
-	k.mu.Lock()
-	at := instant.Now()
-	want, most := x.short(demand), x.limit.Running
-	if at < x.ask {
-		want = 0
-	} else if most := x.keep - len(x.permits); want > most { // others are to get more
-		want, x.ask = max(0, most), at.Add(permitAgain)
-	}
-	k.mu.Unlock()
+	x.demand = k.worker.Demand(x.Limiter)
+	want, most := k.wantOf(x), x.Limit().Running
 	if want == 0 {
 		return nil
 	}
@@ -283,6 +277,23 @@ func (k *Keeper) takePermits(ctx context.Context, x *exchange) error {
 	return k.denied(ctx, x, got < want, len(holders))
 }
 
+// wantOf returns how many permits to take.
+func (k *Keeper) wantOf(x *exchange) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at, want := instant.Now(), x.short(x.demand)
+	if x.Tenant != "" {
+		want = x.lacks(x.demand)
+	}
+	if at < x.ask {
+		return 0
+	}
+	if most := x.keep - len(x.permits); want > most { // others are to get more
+		want, x.ask = max(0, most), at.Add(permitAgain)
+	}
+	return want
+}
+
 // gotPermit records a permit that was taken, and reports whether a job may pass now. If the lease was
 // lost meanwhile, others take the permit when they see that its process is gone.
 func (k *Keeper) gotPermit(x *exchange, r *permitRow) (open bool) {
@@ -296,20 +307,24 @@ func (k *Keeper) gotPermit(x *exchange, r *permitRow) (open bool) {
 	return x.open()
 }
 
-// denied records in the limit's row that this worker waits, if it has less than its share.
-func (k *Keeper) denied(ctx context.Context, x *exchange, is bool, holders int) error {
+// refuses records whether fewer permits were got than were wanted. It reports whether this worker has less than its share,
+// so that the others are to know that it waits.
+func (k *Keeper) refuses(x *exchange, is bool, holders int) (claims bool) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	if !is {
 		x.refused, x.ask = 0, 0
-		k.mu.Unlock()
-		return nil
+		return false
 	}
 	again := permitAgain << min(x.refused, 2)
 	x.refused++
 	x.ask = instant.Now().Add(again/2 + rand.N(again))
-	claims := len(x.permits) < max(1, x.limit.Running/holders)
-	k.mu.Unlock()
-	if !claims {
+	return len(x.permits) < max(1, x.limit.Running/holders)
+}
+
+// denied records in the limit's row that this worker waits, if it has less than its share.
+func (k *Keeper) denied(ctx context.Context, x *exchange, is bool, holders int) error {
+	if !k.refuses(x, is, holders) {
 		return nil
 	}
 	_, err := k.worker.DB().Exec(ctx, store.WaitForPermit, sqlrun.Args{

@@ -146,6 +146,9 @@ func (k *Keeper) ReturnTokens(ctx context.Context) {
 		return
 	}
 	defer end()
+	if err := k.returnTenantTokens(ctx); err != nil {
+		k.log.Warn("unused permits of tenants' rates could not be returned; fewer of their jobs begin for a while", "err", err)
+	}
 	for _, l := range k.limiters() {
 		k.mu.Lock()
 		n := l.tokens

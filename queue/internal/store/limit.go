@@ -13,47 +13,53 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// Limits of kinds.
+// Limits of queues, kinds and tenants.
 var (
 	// LimitsOf lists the limits of some queues, and whether a worker waits for a permit.
 	LimitsOf = sqlrun.SQL("queue.limits", `
-		SELECT queue_id, kind, COALESCE(max_running, 0), COALESCE(rate, 0), rate_per, burst, waiting_by, CASE WHEN waiting_until > {now} THEN 1 ELSE 0 END
-		FROM {prefix}queue_limit WHERE {in queue_id :queues} ORDER BY queue_id, kind`)
+		SELECT queue_id, kind, tenant, COALESCE(max_running, 0), COALESCE(rate, 0), rate_per, burst, waiting_by, CASE WHEN waiting_until > {now} THEN 1 ELSE 0 END
+		FROM {prefix}queue_limit WHERE {in queue_id :queues} ORDER BY queue_id, kind, tenant`)
 
 	// ListLimits lists the limits of all queues, and how many of their permits are taken;
 	// LimitsNamed lists those of one queue.
 	ListLimits = sqlrun.SQL("queue.list-limits", limitColumns+`
-		WHERE q.name > :after OR q.name = :after AND l.kind > :kind ORDER BY q.name, l.kind LIMIT :limit`)
+		WHERE q.name > :after OR q.name = :after AND (l.kind > :kind OR l.kind = :kind AND l.tenant > :tenant) ORDER BY q.name, l.kind, l.tenant LIMIT :limit`)
 	LimitsNamed = sqlrun.SQL("queue.limits-named", limitColumns+`
-		WHERE q.name = :name ORDER BY l.kind`)
+		WHERE q.name = :name ORDER BY l.kind, l.tenant`)
 
 	// InsertLimit runs with the queue locked, like everything that changes limits.
 	InsertLimit = sqlrun.SQL("queue.insert-limit", `
-		INSERT INTO {prefix}queue_limit (queue_id, kind, max_running, rate, rate_per, burst) VALUES (:queue, :kind, :running, :rate, :per, :burst)`)
+		INSERT INTO {prefix}queue_limit (queue_id, kind, tenant, max_running, rate, rate_per, burst) VALUES (:queue, :kind, :tenant, :running, :rate, :per, :burst)`)
 
 	UpdateLimit = sqlrun.SQL("queue.update-limit", `
 		UPDATE {prefix}queue_limit SET max_running = :running, rate = :rate, rate_per = :per, burst = :burst, update_time = {now}
-		WHERE queue_id = :queue AND kind = :kind`)
+		WHERE queue_id = :queue AND kind = :kind AND tenant = :tenant`)
 
-	DeleteLimit = sqlrun.SQL("queue.delete-limit", `DELETE FROM {prefix}queue_limit WHERE queue_id = :queue AND kind = :kind`)
+	DeleteLimit = sqlrun.SQL("queue.delete-limit", `DELETE FROM {prefix}queue_limit WHERE queue_id = :queue AND kind = :kind AND tenant = :tenant`)
 )
 
 const limitColumns = `
-		SELECT q.name, l.kind, COALESCE(l.max_running, 0), COALESCE(l.rate, 0), l.rate_per, l.burst, l.waiting_by, CASE WHEN l.waiting_until > {now} THEN 1 ELSE 0 END,
+		SELECT q.name, l.kind, l.tenant, COALESCE(l.max_running, 0), COALESCE(l.rate, 0), l.rate_per, l.burst, l.waiting_by,
+			CASE WHEN l.waiting_until > {now} OR EXISTS (SELECT 1 FROM {prefix}queue_tenant AS t
+				WHERE t.queue_id = l.queue_id AND (l.tenant = t.tenant OR l.tenant = '*') AND t.waiting_until > {now}) THEN 1 ELSE 0 END,
 			(SELECT COUNT(*) FROM {prefix}queue_permit AS p JOIN {prefix}node AS n ON n.name = p.lock_by
-				WHERE p.queue_id = l.queue_id AND p.kind = l.kind AND p.state = 'LEASED' AND n.state = 'live')
+				WHERE p.queue_id = l.queue_id AND p.kind = l.kind AND (p.tenant = l.tenant OR l.tenant = '*' AND p.tenant <> '') AND p.state = 'LEASED' AND n.state = 'live')
 		FROM {prefix}queue_limit AS l JOIN {prefix}queue AS q ON q.queue_id = l.queue_id`
 
-// A Limit bounds how many jobs of a queue, or of one of its kinds, may run at a time and begin
+// A Limit bounds how many jobs of a queue, of one of its kinds, or of a tenant, may run at a time and begin
 // in a period. Package admin documents the fields.
 type Limit struct {
 	Queue   string
 	Kind    string
+	Tenant  string
 	Running int
 	Rate    int
 	Per     time.Duration
 	Burst   int
 }
+
+// EachTenant stands for each tenant that has no limit of its own: see Limit.Tenant.
+const EachTenant = "*"
 
 // MaxRunning is the maximum of Limit.Running.
 const MaxRunning = 10_000
@@ -65,6 +71,12 @@ func (l *Limit) Check() error {
 	}
 	if err := sqlrun.CheckName(l.Kind); l.Kind != "" && err != nil {
 		return Invalid("kind", "%v", err)
+	}
+	if err := sqlrun.CheckName(l.Tenant); l.Tenant != "" && err != nil {
+		return Invalid("tenant", "%v", err)
+	}
+	if l.Kind != "" && l.Tenant != "" {
+		return Invalid("tenant", "a limit is of a kind or of a tenant, not of both")
 	}
 	switch {
 	case l.Running < 0 || l.Running > MaxRunning:
@@ -84,7 +96,8 @@ func (l *Limit) Check() error {
 
 // Args returns the arguments of [InsertLimit] and [UpdateLimit].
 func (l *Limit) Args(queue int) sqlrun.Args {
-	a := sqlrun.Args{"queue": queue, "kind": l.Kind, "running": nil, "rate": nil, "per": plain.FormatDuration(l.Per), "burst": l.Burst}
+	a := sqlrun.Args{"queue": queue, "kind": l.Kind, "tenant": l.Tenant, "running": nil, "rate": nil, "burst": l.Burst}
+	a["per"] = plain.FormatDuration(l.Per)
 	if l.Running > 0 {
 		a["running"] = l.Running
 	}
@@ -107,7 +120,7 @@ func ReadLimits(ctx context.Context, on *sqlrun.Session, names map[int]string) (
 	return sqlrun.Select(ctx, on, LimitsOf, args, func(rows *sql.Rows) (l LimitRow, err error) {
 		var per string
 		var waits bool
-		if err = rows.Scan(&l.QueueID, &l.Kind, &l.Running, &l.Rate, &per, &l.Burst, &l.WaitingBy, &waits); !waits {
+		if err = rows.Scan(&l.QueueID, &l.Kind, &l.Tenant, &l.Running, &l.Rate, &per, &l.Burst, &l.WaitingBy, &waits); !waits {
 			l.WaitingBy = ""
 		}
 		l.Queue = names[l.QueueID]

@@ -2,12 +2,12 @@ package store
 
 import "github.com/dbcron/dbcron/internal/sqlrun"
 
-// The permits of limits.
+// The permits of queues and kinds. Those of tenants are in tenant.go.
 var (
 	Permits = sqlrun.SQL("queue.permits", `
 		SELECT p.slot, p.state, p.lock_by, p.fence, CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END
 		FROM {prefix}queue_permit AS p LEFT JOIN {prefix}node AS n ON n.name = p.lock_by
-		WHERE p.queue_id = :queue AND p.kind = :kind ORDER BY p.slot`)
+		WHERE p.queue_id = :queue AND p.kind = :kind AND p.tenant = '' ORDER BY p.slot`)
 
 	// CreatePermits creates the missing permits of a limit. Concurrent callers create the same
 	// ones.
@@ -18,23 +18,24 @@ var (
 	// fence that the taker saw, so one of several takers wins.
 	TakePermit = sqlrun.UpdateFree("queue.take-permit", "{prefix}queue_permit", bySlot,
 		`state = 'LEASED', lock_by = :node, lock_at = {now}, fence = fence + 1`,
-		`queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence
+		`queue_id = :queue AND kind = :kind AND tenant = '' AND slot = :slot AND fence = :fence
 			AND (state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))`)
 
 	ReturnPermit = sqlrun.UpdateFree("queue.return-permit", "{prefix}queue_permit", bySlot, `state = 'FREE'`,
-		`queue_id = :queue AND kind = :kind AND slot = :slot AND fence = :fence AND lock_by = :node`)
+		`queue_id = :queue AND kind = :kind AND tenant = '' AND slot = :slot AND fence = :fence AND lock_by = :node`)
 
 	// WaitForPermit records that a worker waits, unless one has recorded that a moment ago.
 	// Only the time until that worker gets a permit depends on it.
-	WaitForPermit = sqlrun.UpdateFree("queue.wait-for-permit", "{prefix}queue_limit", []string{"queue_id", "kind"},
+	WaitForPermit = sqlrun.UpdateFree("queue.wait-for-permit", "{prefix}queue_limit", []string{"queue_id", "kind", "tenant"},
 		`waiting_by = :node, waiting_until = {now + :lasts}`,
-		`queue_id = :queue AND kind = :kind AND (waiting_until IS NULL OR waiting_until < {now + :soon})`)
+		`queue_id = :queue AND kind = :kind AND tenant = '' AND (waiting_until IS NULL OR waiting_until < {now + :soon})`)
 
-	// SweepPermits removes free permits that no limit has any more.
+	// SweepPermits removes free permits that no limit has any more, and those of tenants whose workers have died.
 	SweepPermits = sqlrun.DeleteFree("queue.sweep-permits", "{prefix}queue_permit", bySlot,
 		`(state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = lock_by AND n.state = 'live'))
-			AND NOT EXISTS (SELECT 1 FROM {prefix}queue_limit AS l WHERE l.queue_id = {prefix}queue_permit.queue_id AND l.kind = {prefix}queue_permit.kind)`)
+			AND (tenant <> '' OR NOT EXISTS (SELECT 1 FROM {prefix}queue_limit AS l
+				WHERE l.queue_id = {prefix}queue_permit.queue_id AND l.kind = {prefix}queue_permit.kind AND l.tenant = ''))`)
 )
 
 // bySlot is the key of permits.
-var bySlot = []string{"queue_id", "kind", "slot"}
+var bySlot = []string{"queue_id", "kind", "tenant", "slot"}

@@ -13,11 +13,11 @@ var (
 	// written before they read it. The time returned is that of the request; others may have
 	// drawn for later times while it waited.
 	LockLimit = sqlrun.SQL("queue.lock-limit", `
-		SELECT {us {now}}, COALESCE({us drawn_at}, 0), COALESCE(rate, 0), rate_per, burst FROM {prefix}queue_limit WHERE queue_id = :queue AND kind = :kind {locked}`)
+		SELECT {us {now}}, COALESCE({us drawn_at}, 0), COALESCE(rate, 0), rate_per, burst FROM {prefix}queue_limit WHERE queue_id = :queue AND kind = :kind AND tenant = '' {locked}`)
 
 	// SetDrawn runs with the row locked.
 	SetDrawn = sqlrun.SQL("queue.set-drawn",
-		`UPDATE {prefix}queue_limit SET drawn_at = {time :drawn} WHERE queue_id = :queue AND kind = :kind`)
+		`UPDATE {prefix}queue_limit SET drawn_at = {time :drawn} WHERE queue_id = :queue AND kind = :kind AND tenant = ''`)
 )
 
 const (

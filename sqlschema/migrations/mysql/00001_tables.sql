@@ -256,6 +256,7 @@ CREATE TABLE IF NOT EXISTS {prefix}queue_share (
 CREATE TABLE IF NOT EXISTS {prefix}queue_limit (
     queue_id      INT NOT NULL COMMENT 'The queue',
     kind          VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'Of the jobs, compared by bytes; empty: all of the queue together',
+    tenant        VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'Of which tenant''s jobs, compared by bytes: *: of each tenant without a row of its own; kind is empty then. Empty: of all, together',
     max_running   INT COMMENT 'How many may run at a time; NULL: any number',
     rate          INT COMMENT 'How many may begin in rate_per; NULL: any number',
     rate_per      VARCHAR(40) NOT NULL DEFAULT '1s' COMMENT 'A duration, such as 1s or 1m',
@@ -265,21 +266,34 @@ CREATE TABLE IF NOT EXISTS {prefix}queue_limit (
     waiting_until DATETIME(6) COMMENT 'Until when it is taken to wait',
     insert_time   DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
     update_time   DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
-    PRIMARY KEY (queue_id, kind)
+    PRIMARY KEY (queue_id, kind, tenant)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'How many jobs may run at a time, and begin in a time, over all workers';
 
 CREATE TABLE IF NOT EXISTS {prefix}queue_permit (
     queue_id INT NOT NULL COMMENT 'The queue',
     kind     VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'As in {prefix}queue_limit',
+    tenant   VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'As in {prefix}queue_limit, but never *. Rows of a tenant exist while a worker has them',
     slot     INT NOT NULL COMMENT 'From 0',
     state    VARCHAR(16) NOT NULL DEFAULT 'FREE' COMMENT 'FREE or LEASED',
     lock_by  VARCHAR(128) NOT NULL DEFAULT '' COMMENT 'The worker that has it, or had it last: see {prefix}node',
     lock_at  DATETIME(6) COMMENT 'When it was last taken',
     fence    BIGINT NOT NULL DEFAULT 0 COMMENT 'Rises whenever it is taken',
-    PRIMARY KEY (queue_id, kind, slot)
+    PRIMARY KEY (queue_id, kind, tenant, slot)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'Permits to run a job that is limited: as many as the limit''s max_running, made when they are first needed';
+
+CREATE TABLE IF NOT EXISTS {prefix}queue_tenant (
+    queue_id      INT NOT NULL COMMENT 'The queue',
+    tenant        VARCHAR(200) NOT NULL COMMENT 'Of the jobs, compared by bytes',
+    drawn_at      DATETIME(6) COMMENT 'As in {prefix}queue_limit',
+    full_at       DATETIME(6) COMMENT 'When there is a full burst again, so that drawn_at says nothing any more',
+    waiting_by    VARCHAR(128) NOT NULL DEFAULT '' COMMENT 'A worker that waits for a permit',
+    waiting_until DATETIME(6) COMMENT 'Until when it is taken to wait',
+    insert_time   DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
+    PRIMARY KEY (queue_id, tenant)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'What workers have to know of the jobs of a tenant that is limited: made when it is first needed, and removed when it says nothing any more';
 
 CREATE TABLE IF NOT EXISTS {prefix}route (
     kind        VARCHAR(200) NOT NULL COMMENT 'Of the jobs, compared by bytes; *: all kinds without a row of their own',
@@ -663,6 +677,7 @@ DROP TABLE IF EXISTS {prefix}endpoint_answers;
 DROP TABLE IF EXISTS {prefix}endpoint;
 DROP TABLE IF EXISTS {prefix}topic_queue;
 DROP TABLE IF EXISTS {prefix}route;
+DROP TABLE IF EXISTS {prefix}queue_tenant;
 DROP TABLE IF EXISTS {prefix}queue_permit;
 DROP TABLE IF EXISTS {prefix}queue_limit;
 DROP TABLE IF EXISTS {prefix}queue_share;

@@ -404,6 +404,7 @@ COMMENT ON COLUMN {prefix}queue_share.update_time IS 'When the row last changed'
 CREATE TABLE {prefix}queue_limit (
     queue_id      INT NOT NULL,
     kind          VARCHAR(200) COLLATE "C" NOT NULL DEFAULT '',
+    tenant        VARCHAR(200) COLLATE "C" NOT NULL DEFAULT '',
     max_running   INT,
     rate          INT,
     rate_per      VARCHAR(40) NOT NULL DEFAULT '1s',
@@ -413,11 +414,12 @@ CREATE TABLE {prefix}queue_limit (
     waiting_until TIMESTAMPTZ(6),
     insert_time   TIMESTAMPTZ(6) NOT NULL DEFAULT statement_timestamp(),
     update_time   TIMESTAMPTZ(6) NOT NULL DEFAULT statement_timestamp(),
-    CONSTRAINT {name}queue_limit_key PRIMARY KEY (queue_id, kind)
+    CONSTRAINT {name}queue_limit_key PRIMARY KEY (queue_id, kind, tenant)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0, fillfactor = 50);
 COMMENT ON TABLE {prefix}queue_limit IS 'How many jobs may run at a time, and begin in a time, over all workers';
 COMMENT ON COLUMN {prefix}queue_limit.queue_id IS 'The queue';
 COMMENT ON COLUMN {prefix}queue_limit.kind IS 'Of the jobs, compared by bytes; empty: all of the queue together';
+COMMENT ON COLUMN {prefix}queue_limit.tenant IS 'Of which tenant''s jobs, compared by bytes: *: of each tenant without a row of its own; kind is empty then. Empty: of all, together';
 COMMENT ON COLUMN {prefix}queue_limit.max_running IS 'How many may run at a time; NULL: any number';
 COMMENT ON COLUMN {prefix}queue_limit.rate IS 'How many may begin in rate_per; NULL: any number';
 COMMENT ON COLUMN {prefix}queue_limit.rate_per IS 'A duration, such as 1s or 1m';
@@ -431,21 +433,42 @@ COMMENT ON COLUMN {prefix}queue_limit.update_time IS 'When the row last changed'
 CREATE TABLE {prefix}queue_permit (
     queue_id INT NOT NULL,
     kind     VARCHAR(200) COLLATE "C" NOT NULL DEFAULT '',
+    tenant   VARCHAR(200) COLLATE "C" NOT NULL DEFAULT '',
     slot     INT NOT NULL,
     state    VARCHAR(16) NOT NULL DEFAULT 'FREE',
     lock_by  VARCHAR(128) COLLATE "C" NOT NULL DEFAULT '',
     lock_at  TIMESTAMPTZ(6),
     fence    BIGINT NOT NULL DEFAULT 0,
-    CONSTRAINT {name}queue_permit_key PRIMARY KEY (queue_id, kind, slot)
+    CONSTRAINT {name}queue_permit_key PRIMARY KEY (queue_id, kind, tenant, slot)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0, fillfactor = 50);
 COMMENT ON TABLE {prefix}queue_permit IS 'Permits to run a job that is limited: as many as the limit''s max_running, made when they are first needed';
 COMMENT ON COLUMN {prefix}queue_permit.queue_id IS 'The queue';
 COMMENT ON COLUMN {prefix}queue_permit.kind IS 'As in {prefix}queue_limit';
+COMMENT ON COLUMN {prefix}queue_permit.tenant IS 'As in {prefix}queue_limit, but never *. Rows of a tenant exist while a worker has them';
 COMMENT ON COLUMN {prefix}queue_permit.slot IS 'From 0';
 COMMENT ON COLUMN {prefix}queue_permit.state IS 'FREE or LEASED';
 COMMENT ON COLUMN {prefix}queue_permit.lock_by IS 'The worker that has it, or had it last: see {prefix}node';
 COMMENT ON COLUMN {prefix}queue_permit.lock_at IS 'When it was last taken';
 COMMENT ON COLUMN {prefix}queue_permit.fence IS 'Rises whenever it is taken';
+
+CREATE TABLE {prefix}queue_tenant (
+    queue_id      INT NOT NULL,
+    tenant        VARCHAR(200) COLLATE "C" NOT NULL,
+    drawn_at      TIMESTAMPTZ(6),
+    full_at       TIMESTAMPTZ(6),
+    waiting_by    VARCHAR(128) COLLATE "C" NOT NULL DEFAULT '',
+    waiting_until TIMESTAMPTZ(6),
+    insert_time   TIMESTAMPTZ(6) NOT NULL DEFAULT statement_timestamp(),
+    CONSTRAINT {name}queue_tenant_key PRIMARY KEY (queue_id, tenant)
+) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0, fillfactor = 50);
+COMMENT ON TABLE {prefix}queue_tenant IS 'What workers have to know of the jobs of a tenant that is limited: made when it is first needed, and removed when it says nothing any more';
+COMMENT ON COLUMN {prefix}queue_tenant.queue_id IS 'The queue';
+COMMENT ON COLUMN {prefix}queue_tenant.tenant IS 'Of the jobs, compared by bytes';
+COMMENT ON COLUMN {prefix}queue_tenant.drawn_at IS 'As in {prefix}queue_limit';
+COMMENT ON COLUMN {prefix}queue_tenant.full_at IS 'When there is a full burst again, so that drawn_at says nothing any more';
+COMMENT ON COLUMN {prefix}queue_tenant.waiting_by IS 'A worker that waits for a permit';
+COMMENT ON COLUMN {prefix}queue_tenant.waiting_until IS 'Until when it is taken to wait';
+COMMENT ON COLUMN {prefix}queue_tenant.insert_time IS 'When the row was made';
 
 CREATE TABLE {prefix}route (
     kind        VARCHAR(200) COLLATE "C" NOT NULL,
@@ -1063,6 +1086,7 @@ DROP TABLE {prefix}endpoint_answers;
 DROP TABLE {prefix}endpoint;
 DROP TABLE {prefix}topic_queue;
 DROP TABLE {prefix}route;
+DROP TABLE {prefix}queue_tenant;
 DROP TABLE {prefix}queue_permit;
 DROP TABLE {prefix}queue_limit;
 DROP TABLE {prefix}queue_share;

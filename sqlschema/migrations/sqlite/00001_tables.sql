@@ -231,6 +231,7 @@ CREATE TABLE {prefix}queue_share ( -- Tenants of fair queues that have more than
 CREATE TABLE {prefix}queue_limit ( -- How many jobs may run at a time, and begin in a time, over all workers
     queue_id      INTEGER NOT NULL, -- The queue
     kind          TEXT NOT NULL DEFAULT '', -- Of the jobs, compared by bytes; empty: all of the queue together
+    tenant        TEXT NOT NULL DEFAULT '', -- Of which tenant's jobs, compared by bytes: *: of each tenant without a row of its own; kind is empty then. Empty: of all, together
     max_running   INTEGER, -- How many may run at a time; NULL: any number
     rate          INTEGER, -- How many may begin in rate_per; NULL: any number
     rate_per      TEXT NOT NULL DEFAULT '1s', -- A duration, such as 1s or 1m
@@ -240,18 +241,30 @@ CREATE TABLE {prefix}queue_limit ( -- How many jobs may run at a time, and begin
     waiting_until TEXT, -- Until when it is taken to wait
     insert_time   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
-    CONSTRAINT {name}queue_limit_key PRIMARY KEY (queue_id, kind)
+    CONSTRAINT {name}queue_limit_key PRIMARY KEY (queue_id, kind, tenant)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}queue_permit ( -- Permits to run a job that is limited: as many as the limit's max_running, made when they are first needed
     queue_id INTEGER NOT NULL, -- The queue
     kind     TEXT NOT NULL DEFAULT '', -- As in {prefix}queue_limit
+    tenant   TEXT NOT NULL DEFAULT '', -- As in {prefix}queue_limit, but never *. Rows of a tenant exist while a worker has them
     slot     INTEGER NOT NULL, -- From 0
     state    TEXT NOT NULL DEFAULT 'FREE', -- FREE or LEASED
     lock_by  TEXT NOT NULL DEFAULT '', -- The worker that has it, or had it last: see {prefix}node
     lock_at  TEXT, -- When it was last taken
     fence    INTEGER NOT NULL DEFAULT 0, -- Rises whenever it is taken
-    CONSTRAINT {name}queue_permit_key PRIMARY KEY (queue_id, kind, slot)
+    CONSTRAINT {name}queue_permit_key PRIMARY KEY (queue_id, kind, tenant, slot)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE {prefix}queue_tenant ( -- What workers have to know of the jobs of a tenant that is limited: made when it is first needed, and removed when it says nothing any more
+    queue_id      INTEGER NOT NULL, -- The queue
+    tenant        TEXT NOT NULL, -- Of the jobs, compared by bytes
+    drawn_at      TEXT, -- As in {prefix}queue_limit
+    full_at       TEXT, -- When there is a full burst again, so that drawn_at says nothing any more
+    waiting_by    TEXT NOT NULL DEFAULT '', -- A worker that waits for a permit
+    waiting_until TEXT, -- Until when it is taken to wait
+    insert_time   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
+    CONSTRAINT {name}queue_tenant_key PRIMARY KEY (queue_id, tenant)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE {prefix}route ( -- Where jobs go that name no queue. Those of a kind without a row: to that of *, or else to the queue default
@@ -614,6 +627,7 @@ DROP TABLE {prefix}endpoint_answers;
 DROP TABLE {prefix}endpoint;
 DROP TABLE {prefix}topic_queue;
 DROP TABLE {prefix}route;
+DROP TABLE {prefix}queue_tenant;
 DROP TABLE {prefix}queue_permit;
 DROP TABLE {prefix}queue_limit;
 DROP TABLE {prefix}queue_share;
