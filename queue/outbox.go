@@ -59,6 +59,7 @@ type runs interface {
 	undone(moves []*move)            // moves that were not written, of a block that is gone
 	forgo(d *Delivery)               // a checked out job has not started, and is somebody else's
 	supersede(d *Delivery)           // a job was read
+	written(d *Delivery)             // a job's outcome is committed, or will not be
 }
 
 // An outbox holds what is still to be written, and writes it: the ends of jobs, their moves, refused

@@ -44,6 +44,7 @@ func (box *outbox) settled(d *Delivery, err error) {
 	}
 	tellWaiter(d, err)
 	box.relieve(d)
+	box.runs.written(d)
 }
 
 // tellWaiter tells waiters what happened to a job's outcome. The first answer counts. mu is

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue/internal/block"
 )
 
@@ -134,12 +135,10 @@ func (run *runner) acquit(d *Delivery) {
 	run.vacate(d)
 	d.tryAs(trusted)
 	d.trial.atLimit = false
-	if run.lone.d == d {
-		run.lone.d = nil
-		signal(run.lone.wake)
-		if !run.lone.holds {
-			run.work.Broadcast()
-		}
+	if t := &run.lone; t.d == d && t.began && d.state.Phase == block.PhaseEnded {
+		t.ended = instant.Now() // see written
+	} else {
+		run.doneAlone(d)
 	}
 	run.admitMore()
 }

@@ -25,7 +25,8 @@ import (
 // goroutine tries one after the other, without a round in between: those first for which others
 // wait. Trials begin for up to provenAfter. So a session holds other jobs back for at most three
 // times provenAfter: until what runs is trusted, until no more trials begin, and while the last
-// one lasts. Then others have as much time before the next session.
+// one lasts. Then others have as much time before the next session. A trial lasts until its end is written, or for
+// provenAfter more: if another job ended the worker before that, its row would still say that it runs alone.
 //
 // A job that waits for its trial stays where its dead worker has left it, so another death
 // charges it with nothing. One that waits for a limit is taken over first, since limits count
@@ -47,6 +48,7 @@ type loneTrials struct {
 	d      *Delivery // the job that is tried, or about to be; nil: none
 	marked bool      // its row says that it runs alone
 	began  bool
+	ended  instant.Instant // since when its end is to be written; 0: it has not ended
 }
 
 func newLoneTrials() loneTrials {
@@ -128,6 +130,9 @@ func (run *runner) tryAlone(ctx context.Context) {
 func (run *runner) tryNext(ctx context.Context) (again time.Duration, err error) {
 	run.mu.Lock()
 	at, name := instant.Now(), run.lease.node
+	if t := &run.lone; t.ended != 0 && at.Sub(t.ended) >= run.proven {
+		run.doneAlone(t.d)
+	}
 	if d := run.lone.d; d != nil {
 		marks := run.marksAlone(d, at)
 		run.mu.Unlock()
@@ -227,7 +232,7 @@ func (run *runner) beginAlone(d *Delivery) {
 	}
 	d.b.Engage(&d.state)
 	run.begins(d.b, d, at)
-	t.d, t.marked, t.began = d, true, false
+	t.d, t.marked, t.began, t.ended = d, true, false, 0
 	run.work.Broadcast()
 }
 
@@ -239,7 +244,7 @@ func (run *runner) holdBack(d *Delivery) {
 	if t.costs == 0 {
 		t.costs = at
 	}
-	t.d, t.marked, t.began = d, false, false
+	t.d, t.marked, t.began, t.ended = d, false, false, 0
 	signal(t.wake)
 }
 
@@ -270,6 +275,22 @@ func (run *runner) popLone() *Delivery {
 	t.d.began = at
 	return t.d
 }
+
+// doneAlone has the next job tried, or others begin, if a job was the one that ran alone. mu is held.
+func (run *runner) doneAlone(d *Delivery) {
+	t := &run.lone
+	if t.d != d || d == nil {
+		return
+	}
+	t.d, t.ended = nil, 0
+	signal(t.wake)
+	if !t.holds {
+		run.work.Broadcast()
+	}
+}
+
+// written ends a trial that lasted until the job's end was written. mu is held.
+func (run *runner) written(d *Delivery) { run.doneAlone(d) }
 
 // heedLone gives up a job that waits to run alone and no longer belongs to this worker. mu is
 // held.

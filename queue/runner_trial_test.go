@@ -106,6 +106,38 @@ func TestHeadsAreTriedFirst(t *testing.T) {
 	})
 }
 
+// The trial of a job lasts until its end is written: otherwise another one that ends the worker would convict it, too. If its
+// end is refused, the others are tried nevertheless.
+func TestATrialLastsUntilItsEndIsWritten(t *testing.T) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
+		for _, refused := range []bool{false, true} {
+			rest, heads, line := orphaned(t, db, rowSuspect)
+			allow := func() {}
+			if refused {
+				allow = refuse(t, db, "DELETE", "job_running")
+			}
+			w := worker(t, client(t, db, Options{}), WorkerOptions{Queues: []string{defaultQueue, "line"}, Concurrency: 1})
+			w.proven = map[bool]time.Duration{false: longWait, true: 50 * time.Millisecond}[refused]
+			var r record
+			handle(t, w, "x", func(_ context.Context, d *Delivery) error {
+				if name := strings.Trim(string(d.Payload), `"`); name != "behind" {
+					alone := db.List(t, `SELECT id FROM {prefix}job_running WHERE state = :alone`, sqlrun.Args{"alone": rowAlone})
+					if !refused && !slices.Equal(alone, []string{fmt.Sprint(d.ID)}) {
+						t.Errorf("while %d runs alone, that is said of %q", d.ID, alone)
+					}
+					r.add("%s", name)
+				}
+				return nil
+			})
+			stop := start(t, w)
+			eventually(t, "all have begun", func() bool { return r.len() >= len(rest)+len(heads)+len(line) })
+			allow()
+			empty(t, db)
+			stop()
+		}
+	})
+}
+
 // Of the jobs that a dead worker had read, and may have begun, those are checked out first for which others wait, and
 // no more at a time than the worker can run.
 func TestOnlyWhatRunsIsSuspected(t *testing.T) {
