@@ -23,6 +23,7 @@ type Job struct {
 	Unique      string        // while this job exists, no other with the same unique key is enqueued in the queue
 	UniqueFor   time.Duration // the unique key lasts at least this long
 	UniqueUntil string        // end or begin: the unique key lasts until the job has ended, or until its first attempt begins; default: end
+	Debounce    time.Duration // the job replaces the one that waits with its unique key, and is due after Delay, or this long after the first of them
 	Group       string        // id of a group that waits for the job
 	Priority    string        // urgent, normal, low or idle; default: normal
 	Delay       time.Duration // before the job is due
@@ -42,7 +43,7 @@ type Job struct {
 func (j *Job) wire() (wire.NewJob, error) {
 	w := wire.NewJob{
 		Kind: j.Kind, Queue: j.Queue, Binary: j.Binary, Key: j.Key, Unique: j.Unique, UniqueFor: wire.GivenDuration(j.UniqueFor),
-		UniqueUntil: j.UniqueUntil, Group: j.Group, Priority: j.Priority, Delay: wire.GivenDuration(j.Delay), RunAt: wire.At(j.RunAt), MaxAttempts: j.MaxAttempts,
+		UniqueUntil: j.UniqueUntil, Debounce: wire.GivenDuration(j.Debounce), Group: j.Group, Priority: j.Priority, Delay: wire.GivenDuration(j.Delay), RunAt: wire.At(j.RunAt), MaxAttempts: j.MaxAttempts,
 		Timeout: wire.GivenDuration(j.Timeout), Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant,
 	}
 	if j.Payload == nil {

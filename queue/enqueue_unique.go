@@ -12,7 +12,7 @@ import (
 // Jobs with a unique key have a row in a table of keys in use. It is written with the job. The
 // transaction that removes the job removes the row, too, or marks it as no longer needed.
 
-// longestUnique is the maximum of Job.UniqueFor.
+// longestUnique is the maximum of Job.UniqueFor and Job.Debounce.
 const longestUnique = 366 * 24 * time.Hour
 
 // An Enqueued is the outcome of enqueueing a job.
@@ -37,13 +37,20 @@ func claimKeys(ctx context.Context, tx *sqlrun.Session, rows []jobRow) (fresh []
 	keys := make([]store.KeyRow, len(rows))
 	for i := range rows {
 		r := &rows[i]
-		keys[i] = store.KeyRow{Queue: r.queue, Unique: r.Unique, For: r.UniqueFor, ID: r.id}
+		keys[i] = store.KeyRow{Queue: r.queue, Unique: r.Unique, For: r.UniqueFor, ID: r.id, Until: r.until}
+		if r.Debounce > 0 {
+			keys[i].Until = store.TimeOf(r.id).Add(r.Debounce).UnixMicro()
+			keys[i].Replaces, keys[i].Key, keys[i].Of = true, r.Key, r.of
+		}
 	}
 	if err := store.ClaimKeys(ctx, tx, keys); err != nil {
 		return nil, err
 	}
 	for i := range rows {
 		if rows[i].holder = keys[i].Holder; rows[i].holder == 0 {
+			if rows[i].Debounce > 0 {
+				rows[i].runAt = min(rows[i].runAt, keys[i].Until)
+			}
 			fresh = append(fresh, rows[i])
 		}
 	}

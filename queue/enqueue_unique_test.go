@@ -440,7 +440,7 @@ func TestKeyStatements(t *testing.T) {
 		}
 		ids := store.JobArgs(1, 0, 0, []int64{7, 9, 10, 11})
 		ids["keys"] = []sqlrun.Args{{"unique_key": "a"}, {"unique_key": "c"}, {"unique_key": "d"}, {"unique_key": "e"}, {"unique_key": "f"}, {"unique_key": "i"}}
-		take := sqlrun.Args{"queue": 1, "unique_key": "c", "holder": 9, "job": 99, "until_us": nil}
+		take := sqlrun.Args{"queue": 1, "unique_key": "c", "holder": 9, "job": 99, "until_us": nil, "wait_us": nil}
 		not := func(name string, value any) sqlrun.Args {
 			args := maps.Clone(take)
 			args[name] = value
@@ -456,11 +456,14 @@ func TestKeyStatements(t *testing.T) {
 			{store.PurgeKeys, ids, without("1 c 9 no")},
 			{store.KeepKeys, ids, append(without("1 c 9 no", "1 d 10 no"), "1 c 9 yes", "1 d 10 yes")},
 			{store.TakeOverKey, take, append(without("1 c 9 no"), "1 c 99 yes")},
+			{store.PassOnKeys, sqlrun.Args{"rows": []sqlrun.Args{
+				{"queue": 1, "unique_key": "a", "holder": 7, "job": 99, "wait_us": 1}, {"queue": 1, "unique_key": "b", "holder": 9, "job": 98, "wait_us": 1},
+			}}, append(without("1 a 7 yes"), "1 a 99 yes")},
 			{store.TakeOverKey, not("queue", 3), all},
 			{store.TakeOverKey, not("holder", 8), all},
 			{store.TakeOverKey, not("unique_key", "d"), all},
-			{store.TakeOverKey, sqlrun.Args{"queue": 1, "unique_key": "d", "holder": 10, "job": 99, "until_us": nil}, all}, // not yet
-			{store.TakeOverKey, sqlrun.Args{"queue": 1, "unique_key": "e", "holder": 11, "job": 99, "until_us": nil}, all}, // it has yet to end
+			{store.TakeOverKey, sqlrun.Args{"queue": 1, "unique_key": "d", "holder": 10, "job": 99, "until_us": nil, "wait_us": nil}, all}, // not yet
+			{store.TakeOverKey, sqlrun.Args{"queue": 1, "unique_key": "e", "holder": 11, "job": 99, "until_us": nil, "wait_us": nil}, all}, // it has yet to end
 		} {
 			db.Do(t, `DELETE FROM {prefix}job_unique`, nil)
 			byHand(t, db, `INSERT INTO {prefix}job_unique (queue_id, unique_key, job, pending, free_at) VALUES
@@ -481,8 +484,8 @@ func TestKeyStatements(t *testing.T) {
 				{"at": 3, "queue": 1, "unique_key": "d"},
 				{"at": 4, "queue": 1, "unique_key": "x"},
 			}}, func(rows *sql.Rows) (text string, err error) {
-				var at, job, free int
-				err = rows.Scan(&at, &job, &free)
+				var at, job, free, wait int
+				err = rows.Scan(&at, &job, &free, &wait)
 				return fmt.Sprint(at, job, free), err
 			})
 			must(t, err)

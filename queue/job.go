@@ -53,6 +53,13 @@ type Job struct {
 	// is retried when it is dead, does not take its key again.
 	UniqueUntil string
 
+	// Debounce has the job replace the one that waits with its unique key, so that of several changes the newest is done,
+	// once, when there was none for Delay, or at the latest after Debounce: a second after the last
+	// keystroke, and every ten seconds while somebody types. The replaced job is gone, with its id. One that has begun, or
+	// that waits since Debounce, stays, and this one is enqueued beside it. It needs Unique and a Delay of up to
+	// Debounce, at most a year, and implies UntilBegin. A key that a job without Debounce has is in use.
+	Debounce time.Duration
+
 	// Tenant is whose job it is, such as a customer: in a queue that is fair the tenants that have jobs have equal
 	// turns, whatever the number of their jobs. Jobs without one belong to one more. It is a name of its own beside
 	// Key: in a fair queue, jobs of one key are to be of one tenant.
@@ -100,7 +107,7 @@ func (j *Job) valid() error {
 	if j.err != nil {
 		return j.err
 	}
-	return cmp.Or(j.checkNames(), j.checkTimes(), j.checkRest(), j.checkPayload())
+	return cmp.Or(j.checkNames(), j.checkTimes(), j.checkDebounce(), j.checkRest(), j.checkPayload())
 }
 
 // checkNames checks the texts chosen by users.
@@ -142,6 +149,28 @@ func (j *Job) checkTimes() error {
 		return invalid("unique_until", "there is no unique key that it is about")
 	case j.Timeout < 0 || j.Timeout > plain.LongestDuration:
 		return invalid("timeout", "%v is not 0 to 100 years", j.Timeout)
+	}
+	return nil
+}
+
+// checkDebounce checks what belongs to a Debounce.
+func (j *Job) checkDebounce() error {
+	switch {
+	case j.Debounce == 0:
+	case j.Debounce < 0 || j.Debounce > longestUnique:
+		return invalid("debounce", "%v is not 0 to %v", j.Debounce, longestUnique)
+	case j.Unique == "":
+		return invalid("debounce", "there is no unique key that says which job it replaces")
+	case j.Delay == 0:
+		return invalid("debounce", "there is no delay that says how long nothing may have changed")
+	case j.Delay > j.Debounce:
+		return invalid("debounce", "%v is shorter than the delay, %v: it is the longest wait", j.Debounce, j.Delay)
+	case j.UniqueFor > 0:
+		return invalid("debounce", "the job has its key until it begins, and not for a time; leave unique_for out")
+	case j.UniqueUntil == UntilEnd:
+		return invalid("debounce", "the job has its key until it begins, and not until its end; leave unique_until out")
+	case j.Group != 0:
+		return invalid("debounce", "the job is of a group, which would wait for it when it was replaced")
 	}
 	return nil
 }
@@ -213,6 +242,7 @@ type jobRow struct {
 	id             int64
 	runAt          int64 // µs since 1970; 0: it is ready
 	holder         int64 // the existing job with its unique key, for which this one is not written; 0: none
+	until          int64 // of a job that is moved: up to when another may replace it, µs since 1970; 0: none may
 
 	drawn instant.Instant // when the id was drawn
 	after int             // number of late commits that it follows: see late; 0: none
@@ -231,14 +261,17 @@ func stored(jobs []jobRow) store.Jobs {
 func (r *jobRow) store(to *store.Job) {
 	*to = store.Job{
 		Queue: r.queue, Divided: r.divided, ID: r.id, RunAt: r.runAt, Priority: r.priority(), Kind: r.Kind, Key: r.Key,
-		Payload: r.Payload, Binary: r.binary(), MaxAttempts: r.MaxAttempts, Timeout: r.Timeout, Trace: r.Trace, Unique: r.Unique, UniqueUntil: r.until(),
+		Payload: r.Payload, Binary: r.binary(), MaxAttempts: r.MaxAttempts, Timeout: r.Timeout, Trace: r.Trace, Unique: r.Unique, UniqueUntil: r.uniqueUntil(),
 		Group: r.Group, Callback: r.callbackOf, Endpoint: r.Endpoint, Tenant: r.Tenant,
 	}
 }
 
-// until returns until when the job has its unique key, as it is stored.
-func (j *Job) until() string {
-	if j.UniqueUntil == UntilEnd {
+// uniqueUntil returns until when the job has its unique key, as it is stored.
+func (j *Job) uniqueUntil() string {
+	switch {
+	case j.Debounce > 0:
+		return UntilBegin
+	case j.UniqueUntil == UntilEnd:
 		return ""
 	}
 	return j.UniqueUntil

@@ -59,7 +59,7 @@ var settled = map[*sqlrun.Stmt]bool{
 	store.LockQueue: true, store.SetQueue: true, store.QueueUses: true, store.MarkDeleted: true, store.StillMine: true,
 	store.LockLater: true, store.DivideAnew: true, store.PassReady: true,
 	store.KeepReady: true, store.KeepDelayed: true, store.KeepRunning: true, store.LockDone: true, store.OutdatedDone: true, store.PurgeDone: true,
-	store.AttemptsDelayed: true, store.ClaimHolds: true, store.ClaimedReady: true, store.ClaimedDelayed: true, store.ClaimedRunning: true,
+	store.AttemptsDelayed: true, store.ClaimHolds: true, store.ClaimedReady: true, store.ClaimedDelayed: true, store.ClaimedRunning: true, store.LockReplaced: true, store.WhereDelayed: true,
 }
 
 // piped are statements that run in pipelines, in which PostgreSQL has to use an index even if
@@ -220,7 +220,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 			"block": i % planBlocks, "job": -ids[i], "name": "kind", "job_key": nil, "payload": "{}",
 			"bytes": nil, "above": i % planBlocks, "below": i%planBlocks + 2, "target": 99,
 			"tries": 1, "lasts": nil, "trace_of": nil, "endpoint": nil, "tenant": nil, "unique_until": nil, "run_us": int64(1), "died": 0, "charge": "", "later": 1,
-			"why": "", "more": "", "holds": nil, "halts": 1, "at": i, "unique_key": "k", "until_us": nil,
+			"why": "", "more": "", "holds": nil, "halts": 1, "at": i, "unique_key": "k", "until_us": nil, "wait_us": nil, "holder": 1,
 			"slot": 0, "since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "group_id": ids[i], "seen": 1, "held": 1, "heir": "", "became": "done", "made": nil,
 		}
 	}
@@ -240,7 +240,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 		"state": "active", "reason": "", "key_retry": "hold", "fair": "no", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
 		"timeout": "", "max_timeout": "", "origin_share": 1, "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "",
 		"poll_max": "", "notify": "", "longest": 1, "channel": "c", "payload": "p", "unique_key": "k", "job": int64(1), "holder": int64(2),
-		"until_us": int64(1), "by": 1,
+		"until_us": int64(1), "wait_us": nil, "by": 1, "jobs": rows,
 		"snapshot": nil, "percent": nil, "message": nil, "attempt": 1, "group": int64(1), "callback": nil,
 		"error": "", "stops": 3, "topic": "t", "subscriber": "q",
 		"running": 1, "rate": 1, "per": "1s", "burst": 1, "slot": 0, "lasts": 1, "drawn": int64(1), "at": "127.0.0.1:1",

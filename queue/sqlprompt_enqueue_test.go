@@ -19,7 +19,7 @@ import (
 )
 
 // Arguments that dbcron_enqueue and dbcron_enqueue_with have beyond those of a call, as SQL.
-type further struct{ unique, uniqueFor, priority, attempts, timeout, tenant, uniqueUntil string }
+type further struct{ unique, uniqueFor, priority, attempts, timeout, tenant, uniqueUntil, runIn, debounce string }
 
 // with enqueues a job of the queue mail with some of these.
 func (p *prompt) with(ctx context.Context, f further) (id int64, err error) {
@@ -31,12 +31,12 @@ func (p *prompt) with(ctx context.Context, f further) (id int64, err error) {
 	}
 	if p.db.Dialect.Name == postgres.Dialect.Name {
 		interval := func(seconds string) string { return "(" + null(seconds) + ") * INTERVAL '1 second'" }
-		text := fmt.Sprintf("SELECT {prefix}enqueue('mail', 'welcome', unique_key => %s, unique_for => %s, priority => %s, attempts => %s, timeout => %s, tenant => %s, unique_until => %s)",
-			null(f.unique), interval(f.uniqueFor), null(f.priority), null(f.attempts), interval(f.timeout), null(f.tenant), null(f.uniqueUntil))
+		text := fmt.Sprintf("SELECT {prefix}enqueue('mail', 'welcome', unique_key => %s, unique_for => %s, priority => %s, attempts => %s, timeout => %s, tenant => %s, unique_until => %s, run_at => now() + %s, debounce => %s)",
+			null(f.unique), interval(f.uniqueFor), null(f.priority), null(f.attempts), interval(f.timeout), null(f.tenant), null(f.uniqueUntil), interval(f.runIn), interval(f.debounce))
 		return id, p.on.Get(ctx, sqlrun.Unlisted(text), nil, &id)
 	}
-	text := fmt.Sprintf("CALL {prefix}enqueue_with('mail', 'welcome', NULL, NULL, NULL, %s, %s, %s, %s, %s, %s, %s, @id)",
-		null(f.unique), null(f.uniqueFor), null(f.priority), null(f.attempts), null(f.timeout), null(f.tenant), null(f.uniqueUntil))
+	text := fmt.Sprintf("CALL {prefix}enqueue_with('mail', 'welcome', NULL, NULL, TIMESTAMPADD(SECOND, %s, UTC_TIMESTAMP(6)), %s, %s, %s, %s, %s, %s, %s, %s, @id)",
+		null(f.runIn), null(f.unique), null(f.uniqueFor), null(f.priority), null(f.attempts), null(f.timeout), null(f.tenant), null(f.uniqueUntil), null(f.debounce))
 	if _, err := p.on.Exec(ctx, sqlrun.Unlisted(text), nil); err != nil {
 		return 0, err
 	}
@@ -52,7 +52,7 @@ func TestPromptEnqueuesWith(t *testing.T) {
 			must(t, err)
 			return id
 		}
-		id := with(further{"'it''s'", "3600", "1", "3", "90.5", "'acme'", "'end'"})
+		id := with(further{"'it''s'", "3600", "1", "3", "90.5", "'acme'", "'end'", "", ""})
 		i := mailed(t, c, id, admin.StateReady)
 		if i.Priority != Urgent || i.MaxAttempts != 3 || i.Timeout != 90500*time.Millisecond || i.Unique != "it's" || i.Tenant != "acme" {
 			t.Errorf("got %+v", i)
@@ -132,11 +132,84 @@ func TestPromptEnqueuesWith(t *testing.T) {
 			{unique: "'x'", uniqueFor: "-1"},
 			{unique: "'x'", uniqueFor: "31622401"},
 			{priority: "1"},
+			{runIn: "1", debounce: "2"},
+			{unique: "'x'", debounce: "2"},
+			{unique: "'x'", runIn: "3", debounce: "2"},
+			{unique: "'x'", runIn: "1", debounce: "-2"},
+			{unique: "'x'", runIn: "1", debounce: "31622401"},
+			{unique: "'x'", runIn: "1", debounce: "2", uniqueFor: "3"},
 		} {
 			if id, err := p.with(t.Context(), bad); err == nil {
 				t.Errorf("%+v: got %d", bad, id)
 			}
 		}
+	})
+}
+
+// Go and the prompt replace each other's jobs, also in another block, and those of callers who come at the same moment.
+func TestPromptDebounce(t *testing.T) {
+	atPrompt(t, func(t *testing.T, db *dbtest.DB, p *prompt) {
+		c := client(t, db, Options{Blocks: 4})
+		inGo := Job{Queue: "mail", Kind: "welcome", Unique: "k", Delay: time.Hour, Debounce: 90 * time.Minute}
+		again := further{unique: "'k'", runIn: "3600", debounce: "5400"}
+		wantLeft := func(what string, ids ...int64) {
+			t.Helper()
+			var want []string
+			for _, id := range ids {
+				want = append(want, fmt.Sprint(id, " begin"))
+			}
+			wantRows(t, db, what, "SELECT id, unique_until FROM {prefix}job_delayed ORDER BY id", want...)
+		}
+		wantFresh(t, c, inGo)
+		second, err := p.with(t.Context(), again)
+		must(t, err)
+		wantLeft("after Go", second)
+		third, err := p.with(t.Context(), again)
+		must(t, err)
+		wantLeft("after the prompt", third)
+		byHand(t, db, "UPDATE {prefix}job_delayed SET divided = CASE divided WHEN 0 THEN 1 ELSE 0 END")
+		fourth, err := p.with(t.Context(), further{unique: "'k'", runIn: "5400", debounce: "5400"})
+		must(t, err)
+		i := mailed(t, c, fourth, admin.StateDelayed)
+		if early := i.Enqueued.Add(90 * time.Minute).Sub(i.At); early < time.Millisecond {
+			t.Errorf("it starts at %v, and the first one came before %v", i.At, i.Enqueued)
+		}
+		wantLeft("after another block", fourth)
+		fifth := wantFresh(t, c, inGo)
+		wantLeft("after the prompt, in Go", fifth)
+		byHand(t, db, "UPDATE {prefix}job_unique SET wait_until = "+ago)
+		sixth, err := p.with(t.Context(), again)
+		must(t, err)
+		wantLeft("after one whose turn has come", fifth, sixth)
+		if holder, err := p.with(t.Context(), further{unique: "'k'"}); err != nil || holder != sixth {
+			t.Errorf("another job got %d, %v, and the key is that of %d", holder, err, sixth)
+		}
+
+		byHand(t, db, "DELETE FROM {prefix}job_unique")
+		byHand(t, db, "DELETE FROM {prefix}job_delayed")
+		var wg sync.WaitGroup
+		for i := range 4 {
+			p := newPrompt(t, db)
+			wg.Go(func() {
+				for n := 0; n < 5; {
+					var err error
+					if i%2 == 0 {
+						_, err = p.with(t.Context(), again)
+					} else {
+						_, err = c.Enqueue(t.Context(), inGo)
+					}
+					switch {
+					case err == nil:
+						n++
+					case !db.Dialect.Retryable(err):
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+		wg.Wait()
+		wantRows(t, db, "left", "SELECT COUNT(*), MIN(u.job - j.id), MAX(u.job - j.id) FROM {prefix}job_delayed AS j, {prefix}job_unique AS u", "1 0 0")
 	})
 }
 

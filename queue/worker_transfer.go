@@ -508,12 +508,12 @@ func (t *transfer) sendKeys(ctx context.Context, tx *sqlrun.Session, part []*pen
 	if len(theirs.IDs) == 0 {
 		return nil
 	}
-	until := map[int64]int64{}
+	until, replaceable := map[int64]int64{}, map[int64]int64{}
 	for args := range theirs.Args(t.from.ID) {
 		_, err := sqlrun.Select(ctx, tx, store.KeysUntil, args, func(rows *sql.Rows) (none struct{}, err error) {
-			var id, us int64
-			err = rows.Scan(&id, &us)
-			until[id] = us
+			var id, us, wait int64
+			err = rows.Scan(&id, &us, &wait)
+			until[id], replaceable[id] = us, wait
 			return none, err
 		})
 		if err != nil {
@@ -530,7 +530,7 @@ func (t *transfer) sendKeys(ctx context.Context, tx *sqlrun.Session, part []*pen
 		if us > 0 {
 			j.UniqueFor = time.UnixMicro(us).Sub(store.TimeOf(s.id))
 		}
-		rows = append(rows, jobRow{Job: j, queue: t.to.ID, id: s.id})
+		rows = append(rows, jobRow{Job: j, queue: t.to.ID, id: s.id, until: replaceable[s.id]})
 	}
 	if _, err := claimKeys(ctx, tx, rows); err != nil {
 		return err

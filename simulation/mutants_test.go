@@ -225,7 +225,11 @@ var mutants = []mutant{
 	},
 	{
 		"of a key that is there twice in a batch, the second one is named", "unique", "queue/internal/store/unique.go",
-		"r.Holder = cmp.Or(f.Holder, f.ID)", "r.Holder = cmp.Or(f.Holder, r.ID)", "batch", 20,
+		"r.Holder = cmp.Or(rows[of].Holder, rows[of].ID)", "r.Holder = cmp.Or(rows[of].Holder, r.ID)", "batch", 20,
+	},
+	{
+		"a job that replaces another one does not take its key", "unique", "queue/internal/store/replace.go",
+		"job = picked.taker, wait_until", "job = picked.holder, wait_until", "draft", 20,
 	},
 	{
 		"a dead job comes back though another one has its key", "unique", "queue/admin/bulk.go",

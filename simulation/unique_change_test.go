@@ -32,7 +32,7 @@ func (u *uniqueWork) beginDocs(w *World) error {
 		texts = append(texts, fmt.Sprintf(`INSERT INTO sim_doc VALUES ('doc%d', 0, 0)`, i))
 	}
 	for _, table := range []string{"dbcron_job", "dbcron_job_delayed", "dbcron_job_running"} {
-		texts = append(texts, `CREATE TRIGGER sim_crowd_of_`+table+` AFTER INSERT ON `+table+` WHEN NEW.unique_until = 'begin' BEGIN
+		texts = append(texts, `CREATE TRIGGER sim_crowd_of_`+table+` AFTER INSERT ON `+table+` WHEN NEW.kind = '`+indexKind+`' BEGIN
 			INSERT INTO sim_crowd (unique_key, other) SELECT NEW.unique_key, NEW.id
 			WHERE (SELECT COUNT(DISTINCT o.id) FROM `+docJobs+` AS o WHERE o.unique_key = NEW.unique_key) > 2; END`)
 	}

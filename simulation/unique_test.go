@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type uniqueWork struct {
 
 	refusals []refusal
 	docs     int
+	drafts   int
 	revived  int // how many dead jobs a bulk retry is known to have revived
 }
 
@@ -65,6 +67,7 @@ func (u *uniqueWork) Claims() []string {
 		"a job is retried", "a job is dead", "a job is discarded", "a job runs for long", "a running job is cancelled", "a dead job is retried",
 		"one of two cancellations wins", "one of two retries wins", "one of two retries of many wins", "a retry is refused since the key is in use",
 		"a document changes while it is indexed", "a change waits for a job that has yet to begin", "a document is indexed again after its job", "a job changes its own document",
+		"a newer draft replaces one that waits", "a draft stays that has waited long enough",
 	}
 }
 
@@ -90,7 +93,7 @@ func (u *uniqueWork) Begin(w *World) (err error) {
 	if err := watchKeys(w); err != nil {
 		return err
 	}
-	if err := u.beginDocs(w); err != nil {
+	if err := cmp.Or(u.beginDocs(w), u.beginDrafts(w)); err != nil {
 		return err
 	}
 	u.keys = w.Knob("keys", 1, 3, 10)
@@ -153,8 +156,10 @@ func (u *uniqueWork) produce(p *Process, me int) error {
 		ctx, cancel := context.WithTimeout(p.ctx, d.between(2*time.Second, 60*time.Second))
 		defer cancel()
 		switch d.IntN(10) {
-		case 8, 9:
+		case 8:
 			u.change(ctx, p, c, db, d)
+		case 9:
+			u.write(ctx, p, c, db, d)
 		case 0, 1:
 			for i := range 5 {
 				u.insist(p, c, fmt.Sprint(name, "/", i))
@@ -378,6 +383,7 @@ func (u *uniqueWork) work(p *Process, lease time.Duration) error {
 			})
 		}),
 		w.Handle(indexKind, func(ctx context.Context, d *queue.Delivery) error { return u.index(ctx, p, c, db, d) }),
+		w.Handle(saveKind, func(ctx context.Context, d *queue.Delivery) error { return u.save(ctx, p, db, d) }),
 		w.Handle(returnedKind, func(ctx context.Context, d *queue.Delivery) error {
 			return u.handle(p, d, func(j *errand) error { return u.do(ctx, p, c, d, j) })
 		}))
@@ -638,11 +644,11 @@ func (u *uniqueWork) Left(w *World) string {
 	for _, look := range []struct{ kind, what, text string }{
 		{"twins", "came while another job of its key had not ended", `SELECT unique_key, other FROM sim_twins`},
 		{"held", "has ended, and holds its key", `SELECT u.unique_key, u.job FROM dbcron_job_unique AS u WHERE u.pending <> 'no'
-			AND u.unique_key NOT LIKE 'doc%' AND NOT EXISTS (SELECT 1 FROM ` + unfinished + ` AS o WHERE o.queue_id = u.queue_id AND o.id = u.job AND o.unique_key = u.unique_key)`},
+			AND u.unique_key NOT LIKE 'd%' AND NOT EXISTS (SELECT 1 FROM ` + unfinished + ` AS o WHERE o.queue_id = u.queue_id AND o.id = u.job AND o.unique_key = u.unique_key)`},
 		{"unheld", "has not ended, and does not hold its key", `SELECT o.unique_key, o.id FROM ` + unfinished + ` AS o
 			LEFT JOIN dbcron_job_unique AS u ON u.queue_id = o.queue_id AND u.unique_key = o.unique_key AND u.pending <> 'no' WHERE o.unique_key IS NOT NULL AND u.job IS NOT o.id`},
 		{"crowd", "is the third of it that has not ended", `SELECT unique_key, other FROM sim_crowd`},
-		{"held", "has begun or ended, and holds its key", `SELECT u.unique_key, u.job FROM dbcron_job_unique AS u WHERE u.unique_key LIKE 'doc%' AND NOT EXISTS (
+		{"held", "has begun or ended, and holds its key", `SELECT u.unique_key, u.job FROM dbcron_job_unique AS u WHERE u.unique_key LIKE 'd%' AND NOT EXISTS (
 			SELECT 1 FROM ` + docJobs + ` AS o WHERE o.id = u.job AND o.place <> 'running')`},
 		{"two places", "is dead, and has not ended", `SELECT o.unique_key, o.id FROM ` + unfinished + ` AS o JOIN dbcron_job_dead AS d ON d.queue_id = o.queue_id AND d.id = o.id`},
 	} {
@@ -674,7 +680,7 @@ func (u *uniqueWork) Check(w *World) error {
 		u.jobs[j].checkPlain(w)
 	}
 	u.checkRefusals(w)
-	if err := u.checkDocs(w); err != nil {
+	if err := cmp.Or(u.checkDocs(w), u.checkDrafts(w)); err != nil {
 		return err
 	}
 	u.checkLasting(w)

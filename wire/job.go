@@ -12,6 +12,7 @@ type NewJob struct {
 	Unique      string          `json:"unique,omitempty" maxLength:"200" doc:"The unique key. As long as a job of the queue has it, no other job with it is enqueued."`
 	UniqueFor   Duration        `json:"unique_for,omitempty" maxLength:"40" doc:"The unique key lasts at least this long, even if the job is done before." example:"24h"`
 	UniqueUntil string          `json:"unique_until,omitempty" enum:"end,begin" doc:"Until when the job has its unique key. end: until it has ended. begin: until its first attempt begins, so that one more can be enqueued while it runs. Default: end."`
+	Debounce    Duration        `json:"debounce,omitempty" maxLength:"40" doc:"The job replaces the one that waits with its unique key: of several changes the newest is done, when there was none for the delay, or at the latest this long after the first one. It needs unique and delay." example:"1m"`
 	Tenant      string          `json:"tenant,omitempty" maxLength:"200" doc:"Whose job it is, such as a customer. In a queue that is fair, the tenants that have jobs have equal turns."`
 	Group       string          `json:"group,omitempty" pattern:"^[1-9][0-9]*$" maxLength:"19" doc:"The id of a group that waits for the job."`
 	Priority    string          `json:"priority,omitempty" enum:"urgent,normal,low,idle" doc:"The priority of the job in its queue. Default: normal."`

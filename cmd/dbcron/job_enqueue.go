@@ -41,14 +41,7 @@ func flagNames(field string) string {
 	return "--" + strings.ReplaceAll(field, "_", "-")
 }
 
-func (p *program) jobEnqueue() *cobra.Command {
-	var t jobFlags
-	var f linesFlags
-	lines, output := false, ""
-	c := &cobra.Command{
-		Use:   "enqueue {KIND [PAYLOAD|-] | -}",
-		Short: "Enqueue a job, or many, and print the ids",
-		Long: `Enqueue a job and print its id. KIND says which handler does it. PAYLOAD is what it
+const jobEnqueueHelp = `Enqueue a job and print its id. KIND says which handler does it. PAYLOAD is what it
 is about, as JSON; - reads it from standard input, and --binary takes anything, byte
 for byte. When the command ends with exit code 0, nothing loses the job.
 
@@ -57,8 +50,9 @@ which they were enqueued.
 
 With - instead of KIND, or with --jsonl, standard input has a job on each line, and any
 number of them. A line is a JSON object with any of kind, payload, payload_base64,
-queue, key, unique, unique_for, unique_until, tenant, group, priority, delay, run_at,
-max_attempts, timeout, trace and endpoint. What a line does not have is as KIND and the flags say.
+queue, key, unique, unique_for, unique_until, debounce, tenant, group, priority, delay,
+run_at, max_attempts, timeout, trace and endpoint. What a line does not have is as KIND and
+the flags say.
 
 Lines are enqueued in batches, each all or none: of --batch lines, or fewer if they have
 16 MiB. The ids are printed after each. An error says with which --from-line to go on.
@@ -68,10 +62,22 @@ the id of that one is printed. The key is free again when its job has ended, wit
 --unique-until begin when it begins, and with --unique-for not before so long after it was
 enqueued: enqueueing again does no harm then when nobody knows whether the first time worked.
 
+With --debounce the job replaces the one that waits with its unique key: of several changes
+the newest is done, when there was none for --delay, or so long after the first.
+
 With --wait print the job's result instead of its id when the job is done, and exit by its
 outcome, as dbcron job wait does. The job's queue has to keep done jobs.
 
-Durations are such as 500ms, 90s, 1h30m or 30d.`,
+Durations are such as 500ms, 90s, 1h30m or 30d.`
+
+func (p *program) jobEnqueue() *cobra.Command {
+	var t jobFlags
+	var f linesFlags
+	lines, output := false, ""
+	c := &cobra.Command{
+		Use:   "enqueue {KIND [PAYLOAD|-] | -}",
+		Short: "Enqueue a job, or many, and print the ids",
+		Long:  jobEnqueueHelp,
 		Example: `  dbcron job enqueue welcome '{"to": "ada@example.org"}' --queue mail --max-attempts 5
   make-thumbnail | dbcron job enqueue upload - --binary --delay 10m
   dbcron job enqueue - --queue mail <jobs.jsonl
@@ -133,6 +139,7 @@ func (t *jobFlags) register(c *cobra.Command) {
 	flags.StringVar(&t.Unique, "unique", "", "`name` that keeps other jobs out that have the same one")
 	flags.StringVar((*string)(&t.UniqueFor), "unique-for", "", "a `duration` for which it does so at least")
 	flags.StringVar(&t.UniqueUntil, "unique-until", "", "`word`: end or begin, of the job, up to which it does so (default: end)")
+	flags.StringVar((*string)(&t.Debounce), "debounce", "", "the longest `duration` for which others of its unique key that follow within --delay replace it")
 	flags.StringVar(&t.Tenant, "tenant", "", "`name` of whose job it is: in a fair queue, tenants have equal turns")
 	flags.StringVar(&t.Group, "group", "", "`id` of a group that waits for it: dbcron group")
 	flags.StringVar(&t.Priority, "priority", "", "`word`: urgent, normal, low or idle (default: normal)")

@@ -258,6 +258,7 @@ CREATE TABLE dbcron_job_unique ( -- Keys that are in use: a job is not enqueued 
     job        INTEGER NOT NULL, -- The id of the job that has it
     pending    TEXT NOT NULL DEFAULT 'yes', -- Whether that job has yet to end: yes or no
     free_at    TEXT, -- Until when it is in use in any case; NULL: until the job has ended
+    wait_until TEXT, -- Up to when a later job may replace that job, which begins then; NULL: none may
     CONSTRAINT dbcron_job_unique_key PRIMARY KEY (queue_id, unique_key)
 ) STRICT, WITHOUT ROWID;
 

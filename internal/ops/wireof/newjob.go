@@ -39,7 +39,12 @@ func NewJob(n *wire.NewJob) (j queue.Job, err error) {
 		field string
 		text  wire.Duration
 		to    *time.Duration
-	}{{"unique_for", n.UniqueFor, &j.UniqueFor}, {"delay", n.Delay, &j.Delay}, {"timeout", n.Timeout, &j.Timeout}} {
+	}{
+		{"unique_for", n.UniqueFor, &j.UniqueFor},
+		{"debounce", n.Debounce, &j.Debounce},
+		{"delay", n.Delay, &j.Delay},
+		{"timeout", n.Timeout, &j.Timeout},
+	} {
 		if *d.to, err = d.text.Finite(); err != nil {
 			return j, invalid(d.field, "%v", err)
 		}

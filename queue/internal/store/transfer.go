@@ -20,11 +20,12 @@ var (
 		FROM {records rows: queue int, block int, priority int, job int, target int}
 		{join_by_key {prefix}job AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.priority = record.priority AND j.id = record.job`)
 
-	// KeysUntil returns until when the unique keys that the jobs have are in use at least. It locks nothing:
+	// KeysUntil returns until when the unique keys that the jobs have are in use at least, and up to when the jobs
+	// may be replaced. It locks nothing:
 	// the jobs are locked, and so are their keys. PassKeys frees these keys at once: the jobs
 	// have them in the other queue.
 	KeysUntil = sqlrun.SQL("queue.keys-until", `
-		SELECT job, COALESCE({us free_at}, 0) FROM {prefix}job_unique WHERE `+theirKeys)
+		SELECT job, COALESCE({us free_at}, 0), COALESCE({us wait_until}, 0) FROM {prefix}job_unique WHERE `+theirKeys)
 	PassKeys = sqlrun.SQL("queue.pass-keys", `
 		DELETE FROM {prefix}job_unique WHERE `+theirKeys+` {only job :n}`)
 )

@@ -17,22 +17,19 @@ var (
 	// TakeKeys takes the keys that are not in use. It waits for another transaction that is
 	// taking one.
 	TakeKeys = sqlrun.PerDialect("queue.take-keys", func(d *sqlrun.Dialect) string {
-		return insertInto(d, "job_unique", "queue_id=queue int, unique_key=unique_key text, job=job int, free_at={time until_us} int") +
+		return insertInto(d, "job_unique", "queue_id=queue int, unique_key=unique_key text, job=job int, free_at={time until_us} int, wait_until={time wait_us} int") +
 			" {ignore_duplicate job}"
 	})
 
 	// KeyHolders returns the holders of keys, by job. A transaction that finds an id of its own
 	// has taken the key itself, since these ids are new. It locks the keys, so that it sees
 	// what is committed, and not the transaction's snapshot.
-	KeyHolders = sqlrun.SQL("queue.key-holders", `
-		SELECT record.at, u.job, CASE WHEN u.pending = 'no' AND u.free_at <= {now} THEN 1 ELSE 0 END
-		FROM {records rows: at int, queue int, unique_key text}
-		{join_by_key {prefix}job_unique AS u} ON u.queue_id = record.queue AND u.unique_key = record.unique_key {share_locked}`)
+	KeyHolders = sqlrun.SQL("queue.key-holders", keyHolders+" {share_locked}")
 
 	// TakeOverKey takes an expired key from a job that has ended. It compares the job that the
 	// taker saw, so one of several takers wins.
 	TakeOverKey = sqlrun.SQL("queue.take-over-key", `
-		UPDATE {prefix}job_unique SET job = :job, pending = 'yes', free_at = {time :until_us}
+		UPDATE {prefix}job_unique SET job = :job, pending = 'yes', free_at = {time :until_us}, wait_until = {time :wait_us}
 		WHERE queue_id = :queue AND unique_key = :unique_key AND job = :holder AND pending = 'no' AND free_at <= {now}`)
 
 	// FreeKeys frees the keys of jobs that have ended, and PartingKeys marks those that stay in
@@ -54,6 +51,11 @@ var (
 	PurgeKeys = sqlrun.SQL("queue.purge-keys", `
 		DELETE FROM {prefix}job_unique WHERE queue_id = :queue AND {in job :ids} AND pending = 'no' AND free_at <= {now} {only job :n}`)
 )
+
+const keyHolders = `
+		SELECT record.at, u.job, CASE WHEN u.pending = 'no' AND u.free_at <= {now} THEN 1 ELSE 0 END, COALESCE({us u.wait_until}, 0)
+		FROM {records rows: at int, queue int, unique_key text}
+		{join_by_key {prefix}job_unique AS u} ON u.queue_id = record.queue AND u.unique_key = record.unique_key`
 
 // theirKeys matches the unique keys of some jobs.
 const theirKeys = `queue_id = :queue AND {in job :ids} AND unique_key IN (SELECT unique_key FROM {records keys: unique_key text})`
@@ -108,65 +110,92 @@ type KeyRow struct {
 	For    time.Duration // how long the key stays in use after enqueueing; 0: until the job ends
 	ID     int64
 
+	// Until is up to when a later job may replace this one while it waits, in µs since 1970; 0: none may. Then it
+	// has its key until it begins.
+	Until int64
+
+	// Replaces says that the job replaces the one that has its key, if that may be replaced. Then Key and Of say where
+	// the other one is most likely; and if its turn has come, Until is changed to that of the other one.
+	Replaces bool
+	Key      string
+	Of       *Queue
+
 	Holder int64 // the other job that holds the key; 0: none
 }
 
+// A keyName is a unique key of a queue.
+type keyName struct {
+	queue  int
+	unique string
+}
+
 // ClaimKeys takes the unique keys of jobs in a transaction, and records the holders of those
-// that it does not get.
+// that it does not get. Of several jobs with a key the first gets it, or, if it may be replaced and others replace it,
+// the last of them.
 func ClaimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow) error {
-	type key struct {
-		queue  int
-		unique string
-	}
-	first := map[key]*KeyRow{} // the first of several rows with a key
-	var all []sqlrun.Args
+	owners := map[keyName]int{}
 	for i := range rows {
 		r := &rows[i]
-		r.Holder = 0
-		if r.Unique == "" {
+		if r.Holder = 0; r.Unique == "" {
 			continue
 		}
-		if f := first[key{r.Queue, r.Unique}]; f != nil {
-			continue
+		if of, is := owners[keyName{r.Queue, r.Unique}]; !is || rows[of].Until > 0 && r.Replaces {
+			owners[keyName{r.Queue, r.Unique}] = i
 		}
-		first[key{r.Queue, r.Unique}] = r
-		row := sqlrun.Args{"at": i, "queue": r.Queue, "unique_key": r.Unique, "job": r.ID, "until_us": nil}
+	}
+	var plain, replacing []sqlrun.Args
+	for _, i := range owners {
+		r := &rows[i]
+		row := sqlrun.Args{"at": i, "queue": r.Queue, "unique_key": r.Unique, "job": r.ID, "until_us": nil, "wait_us": nil}
 		if r.For > 0 {
 			row["until_us"] = TimeOf(r.ID).Add(r.For).UnixMicro()
 		}
-		all = append(all, row)
+		if r.Until > 0 {
+			row["wait_us"] = r.Until
+		}
+		if r.Replaces {
+			replacing = append(replacing, row)
+		} else {
+			plain = append(plain, row)
+		}
 	}
-	slices.SortFunc(all, func(a, b sqlrun.Args) int { // in one order, so that transactions cannot deadlock
-		return cmp.Or(cmp.Compare(a["queue"].(int), b["queue"].(int)), cmp.Compare(a["unique_key"].(string), b["unique_key"].(string)))
-	})
-	for part := range slices.Chunk(all, Chunk) {
-		if err := claimPart(ctx, tx, rows, part); err != nil {
-			return err
+	for _, kind := range []struct {
+		all     []sqlrun.Args
+		holders *sqlrun.Stmt
+	}{{plain, KeyHolders}, {replacing, LockedKeyHolders}} {
+		slices.SortFunc(kind.all, func(a, b sqlrun.Args) int { // in one order, so that transactions cannot deadlock
+			return cmp.Or(cmp.Compare(a["queue"].(int), b["queue"].(int)), cmp.Compare(a["unique_key"].(string), b["unique_key"].(string)))
+		})
+		for part := range slices.Chunk(kind.all, Chunk) {
+			if err := claimPart(ctx, tx, rows, part, kind.holders); err != nil {
+				return err
+			}
 		}
 	}
 	for i := range rows {
 		r := &rows[i]
-		if f := first[key{r.Queue, r.Unique}]; r.Unique != "" && f != r {
-			r.Holder = cmp.Or(f.Holder, f.ID)
+		if of, is := owners[keyName{r.Queue, r.Unique}]; is && of != i {
+			r.Holder = cmp.Or(rows[of].Holder, rows[of].ID)
 		}
 	}
 	return nil
 }
 
 // claimPart takes keys, and records the holders of those that it does not get. It retries a key
-// that is freed between two of its statements.
-func claimPart(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []sqlrun.Args) error {
+// that is freed between two of its statements. holders is the statement that returns these, and locks their keys.
+func claimPart(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []sqlrun.Args, holders *sqlrun.Stmt) error {
+	var replaced []replacement
 	for range 100 {
 		if _, err := tx.Exec(ctx, TakeKeys, sqlrun.Args{"rows": part}); err != nil {
 			return err
 		}
-		known, over := map[int]int64{}, map[int]bool{}
-		_, err := sqlrun.Select(ctx, tx, KeyHolders, sqlrun.Args{"rows": part}, func(found *sql.Rows) (none struct{}, err error) {
+		known, over, until := map[int]int64{}, map[int]bool{}, map[int]int64{}
+		_, err := sqlrun.Select(ctx, tx, holders, sqlrun.Args{"rows": part}, func(found *sql.Rows) (none struct{}, err error) {
 			var at int
-			var job int64
+			var job, wait int64
 			var free bool
-			err = found.Scan(&at, &job, &free)
-			known[at], over[at] = job, free
+			err = found.Scan(&at, &job, &free, &wait)
+			known[at], over[at], until[at] = job, free, wait
 			return none, err
 		})
 		if err != nil {
@@ -178,12 +207,16 @@ func claimPart(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []sq
 			switch holder, ok := known[at]; {
 			case ok && holder == rows[at].ID:
 				continue
+			case ok && !over[at] && rows[at].Replaces && until[at] > 0:
+				replaced = append(replaced, replacement{&rows[at], holder, until[at]})
+				continue
 			case ok && !over[at]:
 				rows[at].Holder = holder
 				continue
 			case ok:
 				args := sqlrun.Args{
 					"holder": holder, "queue": row["queue"], "unique_key": row["unique_key"], "job": row["job"], "until_us": row["until_us"],
+					"wait_us": row["wait_us"],
 				}
 				if n, err := tx.Exec(ctx, TakeOverKey, args); err != nil || n > 0 {
 					if err != nil {
@@ -195,7 +228,7 @@ func claimPart(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []sq
 			again = append(again, row)
 		}
 		if part = again; len(part) == 0 {
-			return nil
+			return replace(ctx, tx, replaced)
 		}
 	}
 	return errors.New("unique keys change hands all the time; try again")

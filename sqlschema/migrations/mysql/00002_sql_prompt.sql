@@ -42,6 +42,23 @@ BEGIN
 END
 -- +goose StatementEnd
 
+DROP PROCEDURE IF EXISTS {prefix}sql_divided;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}sql_divided(IN word VARBINARY(1000), IN first INT, IN blocks INT, OUT block INT)
+    NO SQL SQL SECURITY DEFINER
+    COMMENT 'Tells the block of a key, or of an id: the FNV-1a hash, which is times 2^40 + 435, modulo 2^64'
+BEGIN
+    DECLARE v_i INT DEFAULT 1;
+    DECLARE v_hi BIGINT UNSIGNED DEFAULT 3421674724; -- the hash, in halves: products must fit
+    DECLARE v_lo BIGINT UNSIGNED DEFAULT 2216829733;
+    WHILE v_i <= LENGTH(word) DO
+        SET v_lo = v_lo ^ ASCII(SUBSTRING(word, v_i, 1)), v_hi = (v_hi * 435 + ((v_lo * 435) >> 32) + (v_lo << 8)) & 4294967295,
+            v_lo = (v_lo * 435) & 4294967295, v_i = v_i + 1;
+    END WHILE;
+    SET block = first + ((v_hi % blocks) * (4294967296 % blocks) + v_lo % blocks) % blocks;
+END
+-- +goose StatementEnd
+
 DROP PROCEDURE IF EXISTS {prefix}acquire;
 -- +goose StatementBegin
 CREATE PROCEDURE {prefix}acquire(IN p_name VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_owner VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_lease DECIMAL(20, 6), OUT p_fence BIGINT)
@@ -573,12 +590,10 @@ CREATE PROCEDURE {prefix}enqueue(
 BEGIN
     DECLARE v_word, v_wrong, v_blanks TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE v_i, v_try, v_taken, v_made INT DEFAULT 0;
-    DECLARE v_queue, v_limit, v_first, v_blocks INT;
+    DECLARE v_queue, v_limit, v_first, v_blocks, v_block INT;
     DECLARE v_state, v_ordered VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE v_tick, v_passed BIGINT; -- µs since 2020, and since the statement began
     DECLARE v_at DATETIME(6);
-    DECLARE v_bytes VARBINARY(1000);
-    DECLARE v_hi, v_lo BIGINT UNSIGNED; -- the hash, in halves: products must fit
     DECLARE CONTINUE HANDLER FOR 1062 SET v_taken = 1;
     DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
 
@@ -665,23 +680,18 @@ BEGIN
             SET v_ordered = 'yes';
         END IF;
 
-        -- FLOOR of a DOUBLE is one, and has too few digits for an id. The hash is FNV-1a:
-        -- times 2^40 + 435, modulo 2^64.
-        SET p_id = (v_tick << 12) + CAST(FLOOR(RAND() * 4096) AS UNSIGNED), v_bytes = COALESCE(p_key, p_id), v_i = 1, v_hi = 3421674724, v_lo = 2216829733;
-        WHILE v_i <= LENGTH(v_bytes) DO
-            SET v_lo = v_lo ^ ASCII(SUBSTRING(v_bytes, v_i, 1)), v_hi = (v_hi * 435 + ((v_lo * 435) >> 32) + (v_lo << 8)) & 4294967295,
-                v_lo = (v_lo * 435) & 4294967295, v_i = v_i + 1;
-        END WHILE;
-        SET v_first = v_first + ((v_hi % v_blocks) * (4294967296 % v_blocks) + v_lo % v_blocks) % v_blocks;
+        -- FLOOR of a DOUBLE is one, and has too few digits for an id.
+        SET p_id = (v_tick << 12) + CAST(FLOOR(RAND() * 4096) AS UNSIGNED);
 
+        CALL {prefix}sql_divided(COALESCE(p_key, p_id), v_first, v_blocks, v_block);
         -- A taken id is no error: another one is drawn.
         SET v_taken = 0;
         IF p_run_at > v_at THEN
             INSERT INTO {prefix}job_delayed (queue_id, divided, priority, id, kind, job_key, payload, error, run_at)
-            VALUES (v_queue, v_first, 2, p_id, p_kind, p_key, p_payload, '', p_run_at);
+            VALUES (v_queue, v_block, 2, p_id, p_kind, p_key, p_payload, '', p_run_at);
         ELSE
             INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key, payload)
-            VALUES (v_queue, v_first, 2, p_id, p_kind, p_key, p_payload);
+            VALUES (v_queue, v_block, 2, p_id, p_kind, p_key, p_payload);
         END IF;
         IF v_taken = 1 THEN
             SET p_id = NULL;
@@ -698,23 +708,22 @@ CREATE PROCEDURE {prefix}enqueue_within(
     IN p_run_at DATETIME(6),
     IN p_unique VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_for DECIMAL(20, 6),
     IN p_priority INT, IN p_attempts INT, IN p_timeout DECIMAL(20, 6),
-    IN p_tenant VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_until VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT p_id BIGINT)
+    IN p_tenant VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_until VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    IN p_debounce DECIMAL(20, 6), OUT p_id BIGINT)
     MODIFIES SQL DATA SQL SECURITY DEFINER
     COMMENT 'Enqueues a job within a transaction or trigger, and sets p_id to its id, or the id of the one that has its unique key'
 enqueuing: BEGIN
     DECLARE v_word, v_wrong TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE v_i, v_try, v_taken, v_made INT DEFAULT 0;
-    DECLARE v_queue, v_limit, v_first, v_blocks INT;
+    DECLARE v_queue, v_limit, v_first, v_blocks, v_block INT;
     DECLARE v_state, v_ordered VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE v_usual, v_most VARCHAR(64) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin; -- timeouts
     DECLARE v_usual_us, v_most_us BIGINT;
     DECLARE v_tick, v_passed BIGINT; -- µs since 2020, and since the statement began
     DECLARE v_had, v_job BIGINT; -- under which id this has taken the unique key, and who has it
     DECLARE v_over, v_again INT DEFAULT 0;
-    DECLARE v_at, v_free DATETIME(6);
+    DECLARE v_at, v_free, v_wait, v_until DATETIME(6); -- up to when another may replace this one, and the one that it replaces
     DECLARE v_fifo VARCHAR(3) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-    DECLARE v_bytes VARBINARY(1000);
-    DECLARE v_hi, v_lo BIGINT UNSIGNED; -- the hash, in halves: products must fit
     DECLARE CONTINUE HANDLER FOR 1062 SET v_taken = 1;
     DECLARE CONTINUE HANDLER FOR NOT FOUND BEGIN END;
 
@@ -748,7 +757,16 @@ enqueuing: BEGIN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: unique_until: it is none of end, begin';
     ELSEIF p_unique_until IS NOT NULL AND p_unique IS NULL THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: unique_until: there is no unique key that it is about';
+    ELSEIF p_debounce NOT BETWEEN 0 AND 31622400 THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: debounce: it is not 0 to 31622400 seconds';
+    ELSEIF p_debounce > 0 AND p_unique IS NULL THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: debounce: there is no unique key that says which job it replaces';
+    ELSEIF p_debounce > 0 AND (p_run_at IS NULL OR p_run_at > TIMESTAMPADD(MICROSECOND, p_debounce * 1000000, UTC_TIMESTAMP(6))) THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: debounce: it is the longest wait; run_at has to say when the job starts if nothing changes';
+    ELSEIF p_debounce > 0 AND p_unique_for > 0 THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: debounce: the job has its key until it begins; leave unique_for out';
     END IF;
+    SET p_unique_until = IF(p_debounce > 0, 'begin', p_unique_until);
     IF JSON_VALID(p_payload) = 0 THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: payload: it is not JSON, or nested too deep for this server';
     ELSEIF p_run_at > TIMESTAMP'9999-01-01 00:00:00' THEN
@@ -821,30 +839,52 @@ enqueuing: BEGIN
             SET v_ordered = 'yes';
         END IF;
 
-        -- FLOOR of a DOUBLE is one, and has too few digits for an id. The hash is FNV-1a:
-        -- times 2^40 + 435, modulo 2^64.
-        SET p_id = (v_tick << 12) + CAST(FLOOR(RAND() * 4096) AS UNSIGNED), v_bytes = COALESCE(p_key, p_id), v_i = 1, v_hi = 3421674724, v_lo = 2216829733;
-        WHILE v_i <= LENGTH(v_bytes) DO
-            SET v_lo = v_lo ^ ASCII(SUBSTRING(v_bytes, v_i, 1)), v_hi = (v_hi * 435 + ((v_lo * 435) >> 32) + (v_lo << 8)) & 4294967295,
-                v_lo = (v_lo * 435) & 4294967295, v_i = v_i + 1;
-        END WHILE;
-        SET v_first = v_first + ((v_hi % v_blocks) * (4294967296 % v_blocks) + v_lo % v_blocks) % v_blocks;
+        -- FLOOR of a DOUBLE is one, and has too few digits for an id.
+        SET p_id = (v_tick << 12) + CAST(FLOOR(RAND() * 4096) AS UNSIGNED);
 
         -- A unique key belongs to this job, or to another that has not ended; concurrent callers wait for us.
         IF p_unique IS NOT NULL AND v_had IS NOT NULL THEN
             UPDATE {prefix}job_unique SET job = p_id WHERE queue_id = v_queue AND unique_key = p_unique AND job = v_had;
         ELSEIF p_unique IS NOT NULL THEN
-            SET v_free = IF(p_unique_for > 0, TIMESTAMPADD(MICROSECOND, p_unique_for * 1000000, v_at), NULL), v_again = 0;
+            SET v_free = IF(p_unique_for > 0, TIMESTAMPADD(MICROSECOND, p_unique_for * 1000000, v_at), NULL),
+                v_wait = IF(p_debounce > 0, TIMESTAMPADD(MICROSECOND, p_debounce * 1000000, v_at), NULL), v_again = 0;
             WHILE v_had IS NULL DO
-                SET v_taken = 0, v_job = NULL, v_over = 0, v_again = v_again + 1;
-                INSERT INTO {prefix}job_unique (queue_id, unique_key, job, free_at) VALUES (v_queue, p_unique, p_id, v_free);
+                SET v_taken = 0, v_job = NULL, v_until = NULL, v_over = 0, v_again = v_again + 1;
+                IF v_wait IS NULL THEN
+                    INSERT INTO {prefix}job_unique (queue_id, unique_key, job, free_at) VALUES (v_queue, p_unique, p_id, v_free);
+                ELSE -- those who shared the lock on the one that is there would wait for each other
+                    INSERT INTO {prefix}job_unique (queue_id, unique_key, job, wait_until) VALUES (v_queue, p_unique, p_id, v_wait) ON DUPLICATE KEY UPDATE job = job;
+                    SELECT job, wait_until INTO v_job, v_until FROM {prefix}job_unique WHERE queue_id = v_queue AND unique_key = p_unique FOR UPDATE;
+                    SET v_taken = v_job <> p_id, v_job = NULL;
+                END IF;
                 IF v_taken = 0 THEN
                     SET v_had = p_id;
                 ELSE
                     SELECT job, pending = 'no' AND COALESCE(free_at <= UTC_TIMESTAMP(6), 0) INTO v_job, v_over FROM {prefix}job_unique
                     WHERE queue_id = v_queue AND unique_key = p_unique LOCK IN SHARE MODE;
-                    IF v_job IS NOT NULL AND v_over = 1 THEN
-                        UPDATE {prefix}job_unique SET job = p_id, pending = 'yes', free_at = v_free
+                    IF v_job IS NOT NULL AND v_over = 0 AND v_until IS NOT NULL THEN
+                        -- It replaces a job that waits. One whose turn has come stays, and has its key no more. It is where the
+                        -- hash says, as a rule; elsewhere a DELETE would lock the gap in which it is not.
+                        IF v_until > v_at THEN
+                            CALL {prefix}sql_divided(COALESCE(p_key, v_job), v_first, v_blocks, v_block);
+                            DELETE FROM {prefix}job_delayed WHERE queue_id = v_queue AND divided = v_block AND id = v_job AND unique_key = p_unique;
+                            SET v_made = ROW_COUNT(), v_block = NULL;
+                            IF v_made = 0 THEN
+                                SELECT j.divided INTO v_block FROM {prefix}queue_block AS b JOIN {prefix}job_delayed AS j ON j.queue_id = b.queue_id AND j.divided = b.divided
+                                WHERE b.queue_id = v_queue AND j.id = v_job AND j.unique_key = p_unique;
+                                IF v_block IS NOT NULL THEN
+                                    DELETE FROM {prefix}job_delayed WHERE queue_id = v_queue AND divided = v_block AND id = v_job AND unique_key = p_unique;
+                                    SET v_made = ROW_COUNT();
+                                END IF;
+                            END IF;
+                            IF v_made = 1 THEN
+                                SET v_wait = v_until, p_run_at = LEAST(p_run_at, v_until);
+                            END IF;
+                        END IF;
+                        UPDATE {prefix}job_unique SET job = p_id, wait_until = v_wait WHERE queue_id = v_queue AND unique_key = p_unique AND job = v_job;
+                        SET v_had = p_id;
+                    ELSEIF v_job IS NOT NULL AND v_over = 1 THEN
+                        UPDATE {prefix}job_unique SET job = p_id, pending = 'yes', free_at = v_free, wait_until = v_wait
                         WHERE queue_id = v_queue AND unique_key = p_unique AND job = v_job AND pending = 'no' AND free_at <= UTC_TIMESTAMP(6);
                         IF ROW_COUNT() = 1 THEN
                             SET v_had = p_id;
@@ -860,14 +900,15 @@ enqueuing: BEGIN
             END WHILE;
         END IF;
 
+        CALL {prefix}sql_divided(COALESCE(p_key, p_id), v_first, v_blocks, v_block);
         -- A taken id is no error: another one is drawn.
         SET v_taken = 0;
         IF p_run_at > v_at THEN
             INSERT INTO {prefix}job_delayed (queue_id, divided, priority, id, kind, job_key, payload, error, run_at, unique_key, unique_until, max_attempts, timeout, tenant)
-            VALUES (v_queue, v_first, COALESCE(p_priority, 2), p_id, p_kind, p_key, p_payload, '', p_run_at, p_unique, p_unique_until, NULLIF(p_attempts, 0), NULLIF(FLOOR(p_timeout * 1000000), 0), p_tenant);
+            VALUES (v_queue, v_block, COALESCE(p_priority, 2), p_id, p_kind, p_key, p_payload, '', p_run_at, p_unique, p_unique_until, NULLIF(p_attempts, 0), NULLIF(FLOOR(p_timeout * 1000000), 0), p_tenant);
         ELSE
             INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key, payload, unique_key, unique_until, max_attempts, timeout, tenant)
-            VALUES (v_queue, v_first, COALESCE(p_priority, 2), p_id, p_kind, p_key, p_payload, p_unique, p_unique_until, NULLIF(p_attempts, 0), NULLIF(FLOOR(p_timeout * 1000000), 0), p_tenant);
+            VALUES (v_queue, v_block, COALESCE(p_priority, 2), p_id, p_kind, p_key, p_payload, p_unique, p_unique_until, NULLIF(p_attempts, 0), NULLIF(FLOOR(p_timeout * 1000000), 0), p_tenant);
         END IF;
         IF v_taken = 1 THEN
             SET v_had = IF(v_had IS NULL, NULL, p_id), p_id = NULL;
@@ -884,7 +925,8 @@ CREATE PROCEDURE {prefix}enqueue_with(
     IN p_run_at DATETIME(6),
     IN p_unique VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_for DECIMAL(20, 6),
     IN p_priority INT, IN p_attempts INT, IN p_timeout DECIMAL(20, 6),
-    IN p_tenant VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_until VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT p_id BIGINT)
+    IN p_tenant VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_until VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    IN p_debounce DECIMAL(20, 6), OUT p_id BIGINT)
     MODIFIES SQL DATA SQL SECURITY DEFINER
     COMMENT 'Enqueues a job and sets p_id to its id, or the id of the one that has its unique key. Not for triggers: see enqueue_within'
 BEGIN
@@ -897,7 +939,7 @@ BEGIN
         RESIGNAL;
     END;
     CALL {prefix}sql_begin(0, v_own);
-    CALL {prefix}enqueue_within(p_queue, p_kind, p_payload, p_key, p_run_at, p_unique, p_unique_for, p_priority, p_attempts, p_timeout, p_tenant, p_unique_until, p_id);
+    CALL {prefix}enqueue_within(p_queue, p_kind, p_payload, p_key, p_run_at, p_unique, p_unique_for, p_priority, p_attempts, p_timeout, p_tenant, p_unique_until, p_debounce, p_id);
     IF v_own = 1 THEN
         COMMIT;
     END IF;
@@ -985,6 +1027,7 @@ DROP PROCEDURE IF EXISTS {prefix}enqueue_with;
 DROP PROCEDURE IF EXISTS {prefix}enqueue_within;
 DROP PROCEDURE IF EXISTS {prefix}sql_begin;
 DROP PROCEDURE IF EXISTS {prefix}sql_name;
+DROP PROCEDURE IF EXISTS {prefix}sql_divided;
 DROP PROCEDURE IF EXISTS {prefix}acquire;
 DROP PROCEDURE IF EXISTS {prefix}renew;
 DROP PROCEDURE IF EXISTS {prefix}release;

@@ -845,6 +845,7 @@ CREATE TABLE {prefix}job_unique (
     job        BIGINT NOT NULL,
     pending    VARCHAR(3) NOT NULL DEFAULT 'yes',
     free_at    TIMESTAMPTZ(6),
+    wait_until TIMESTAMPTZ(6),
     CONSTRAINT {name}job_unique_key PRIMARY KEY (queue_id, unique_key)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX {name}job_unique_free ON {prefix}job_unique (free_at) WHERE free_at IS NOT NULL;
@@ -855,6 +856,7 @@ COMMENT ON COLUMN {prefix}job_unique.unique_key IS 'Compared by bytes';
 COMMENT ON COLUMN {prefix}job_unique.job IS 'The id of the job that has it';
 COMMENT ON COLUMN {prefix}job_unique.pending IS 'Whether that job has yet to end: yes or no';
 COMMENT ON COLUMN {prefix}job_unique.free_at IS 'Until when it is in use in any case; NULL: until the job has ended';
+COMMENT ON COLUMN {prefix}job_unique.wait_until IS 'Up to when a later job may replace that job, which begins then; NULL: none may';
 
 CREATE TABLE {prefix}job_group (
     id         BIGINT NOT NULL,

@@ -444,7 +444,7 @@ $extend$;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION {prefix}enqueue(queue TEXT, kind TEXT, payload JSON DEFAULT NULL, key TEXT DEFAULT NULL, run_at TIMESTAMPTZ DEFAULT NULL,
     unique_key TEXT DEFAULT NULL, priority INT DEFAULT NULL, attempts INT DEFAULT NULL, timeout INTERVAL DEFAULT NULL, unique_for INTERVAL DEFAULT NULL,
-    tenant TEXT DEFAULT NULL, unique_until TEXT DEFAULT NULL)
+    tenant TEXT DEFAULT NULL, unique_until TEXT DEFAULT NULL, debounce INTERVAL DEFAULT NULL)
 RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER AS $enqueue$
 #variable_conflict use_variable
 DECLARE
@@ -460,6 +460,7 @@ DECLARE
     had   BIGINT; -- the id under which this has taken the unique key
     other RECORD; -- who has it
     free  TIMESTAMPTZ; -- until when it is in use
+    wait  TIMESTAMPTZ; -- up to when a later job may replace this one
     us    BIGINT := (EXTRACT(EPOCH FROM timeout) * 1000000)::BIGINT;
     bytes BYTEA;
     hi    BIGINT; -- the hash, in halves: bigints have a sign
@@ -496,7 +497,16 @@ BEGIN
         RAISE invalid_parameter_value USING MESSAGE = format('{name}enqueue: unique_until: "%s" is none of end, begin', left(unique_until, 100));
     ELSIF unique_until IS NOT NULL AND unique_key IS NULL THEN
         RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: unique_until: there is no unique_key that it is about';
+    ELSIF debounce < INTERVAL '0' OR debounce > INTERVAL '366 days' THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: debounce: it is not 0 to 366 days';
+    ELSIF debounce > INTERVAL '0' AND unique_key IS NULL THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: debounce: there is no unique_key that says which job it replaces';
+    ELSIF debounce > INTERVAL '0' AND (run_at IS NULL OR run_at > clock_timestamp() + debounce) THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: debounce: it is the longest wait, and run_at has to say when the job starts within it if nothing changes';
+    ELSIF debounce > INTERVAL '0' AND unique_for > INTERVAL '0' THEN
+        RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: debounce: the job has its key until it begins, and not for a time; leave unique_for out';
     END IF;
+    unique_until := CASE WHEN debounce > INTERVAL '0' THEN 'begin' ELSE unique_until END;
 
     SELECT t.queue_id, t.state, t.ordered, t.max_payload, t.max_timeout, t.timeout INTO q FROM {prefix}queue AS t WHERE t.name = queue;
     IF size > COALESCE(q.max_payload, 1048576) THEN
@@ -560,16 +570,30 @@ BEGIN
             had := id;
         ELSIF unique_key IS NOT NULL THEN
             free := CASE WHEN unique_for > INTERVAL '0' THEN at + unique_for END;
+            wait := CASE WHEN debounce > INTERVAL '0' THEN at + debounce END;
             FOR again IN 1..100 LOOP
-                INSERT INTO {prefix}job_unique (queue_id, unique_key, job, free_at) VALUES (q.queue_id, unique_key, id, free) ON CONFLICT DO NOTHING;
+                INSERT INTO {prefix}job_unique (queue_id, unique_key, job, free_at, wait_until) VALUES (q.queue_id, unique_key, id, free, wait) ON CONFLICT DO NOTHING;
                 EXIT WHEN FOUND;
-                SELECT u.job, u.pending = 'no' AND COALESCE(u.free_at <= statement_timestamp(), FALSE) AS over INTO other
+                IF wait IS NOT NULL THEN -- those who shared it would wait for each other
+                    PERFORM 1 FROM {prefix}job_unique AS u WHERE u.queue_id = q.queue_id AND u.unique_key = unique_key FOR UPDATE;
+                END IF;
+                SELECT u.job, u.wait_until, u.pending = 'no' AND COALESCE(u.free_at <= statement_timestamp(), FALSE) AS over INTO other
                 FROM {prefix}job_unique AS u WHERE u.queue_id = q.queue_id AND u.unique_key = unique_key FOR SHARE;
                 CONTINUE WHEN NOT FOUND; -- it was freed meanwhile
-                IF NOT other.over THEN
+                IF NOT other.over AND wait IS NOT NULL AND other.wait_until IS NOT NULL THEN
+                    -- It replaces a job that waits. One whose turn has come stays, and has its key no more.
+                    DELETE FROM {prefix}job_delayed AS j USING {prefix}queue_block AS b WHERE b.queue_id = q.queue_id AND other.wait_until > at
+                        AND j.queue_id = b.queue_id AND j.divided = b.divided AND j.id = other.job AND j.unique_key = unique_key;
+                    IF FOUND THEN
+                        wait := other.wait_until;
+                        run_at := LEAST(run_at, wait);
+                    END IF;
+                    UPDATE {prefix}job_unique AS u SET job = id, wait_until = wait WHERE u.queue_id = q.queue_id AND u.unique_key = unique_key AND u.job = other.job;
+                    EXIT;
+                ELSIF NOT other.over THEN
                     RETURN other.job;
                 END IF;
-                UPDATE {prefix}job_unique AS u SET job = id, pending = 'yes', free_at = free
+                UPDATE {prefix}job_unique AS u SET job = id, pending = 'yes', free_at = free, wait_until = wait
                 WHERE u.queue_id = q.queue_id AND u.unique_key = unique_key AND u.job = other.job AND u.pending = 'no' AND u.free_at <= statement_timestamp();
                 EXIT WHEN FOUND;
                 IF again = 100 THEN
@@ -600,15 +624,15 @@ $enqueue$;
 -- +goose StatementBegin
 DO $path$
 BEGIN
-    IF (SELECT proacl FROM pg_proc WHERE oid = '{prefix}enqueue(text, text, json, text, timestamptz, text, int, int, interval, interval, text, text)'::REGPROCEDURE) IS NULL THEN
-        REVOKE ALL ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT) FROM PUBLIC; -- it is here for the first time, and everybody's
+    IF (SELECT proacl FROM pg_proc WHERE oid = '{prefix}enqueue(text, text, json, text, timestamptz, text, int, int, interval, interval, text, text, interval)'::REGPROCEDURE) IS NULL THEN
+        REVOKE ALL ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT, INTERVAL) FROM PUBLIC; -- it is here for the first time, and everybody's
     END IF;
-    EXECUTE format('ALTER FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT) SET search_path = pg_catalog, %s, pg_temp',
+    EXECUTE format('ALTER FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT, INTERVAL) SET search_path = pg_catalog, %s, pg_temp',
         (SELECT relnamespace::REGNAMESPACE FROM pg_class WHERE oid = '{prefix}queue'::REGCLASS));
 END
 $path$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT) IS 'Enqueues a job and returns its id, or the id of the job that has its unique key. It exists if and when the transaction commits';
+COMMENT ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT, INTERVAL) IS 'Enqueues a job and returns its id, or the id of the job that has its unique key. It exists if and when the transaction commits';
 
 -- Words that nobody knows are refused when they are written, and not when a daemon reads them. These are
 -- no CHECKs, which PostgreSQL reads anew for every statement, and old rows need not obey them. Claims write none of the columns, and call nothing.
@@ -742,7 +766,7 @@ DROP VIEW IF EXISTS {prefix}v_run;
 DROP VIEW IF EXISTS {prefix}v_schedule;
 DROP VIEW IF EXISTS {prefix}v_queue;
 DROP VIEW IF EXISTS {prefix}v_job;
-DROP FUNCTION IF EXISTS {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT);
+DROP FUNCTION IF EXISTS {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT, INTERVAL);
 DROP FUNCTION IF EXISTS {prefix}acquire(TEXT, TEXT, INTERVAL, TEXT);
 DROP FUNCTION IF EXISTS {prefix}renew(TEXT, TEXT, BIGINT, INTERVAL);
 DROP FUNCTION IF EXISTS {prefix}release(TEXT, TEXT, BIGINT);
