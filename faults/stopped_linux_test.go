@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -130,11 +131,11 @@ func (s *stay) begins(n int) *shift {
 	}
 }
 
-// signal sends a signal to all of a shift, and notes that before or after it.
+// signal sends a signal to all of a shift. The one with the lock ends when it has lost it, which several short stops may bring about.
 func (s *stay) signal(to *shift, sig syscall.Signal) {
 	s.t.Helper()
 	for _, p := range to.processes() {
-		if err := p.Signal(sig); err != nil {
+		if err := p.Signal(sig); err != nil && (p != to.lock.cmd.Process || !errors.Is(err, os.ErrProcessDone)) {
 			s.t.Error(err)
 		}
 	}
@@ -317,6 +318,16 @@ func (s *stay) judgeRuns() {
 	}
 }
 
+// lostLease reports whether a process has lost a lease of its workers: then it has entered again, under another name. On a busy machine that
+// may happen to any, and what it had begun is anybody's.
+func (s *stay) lostLease(of *os.Process) bool {
+	names := s.db.List(s.t, "SELECT name FROM {prefix}node WHERE name LIKE :like", sqlrun.Args{"like": fmt.Sprintf("%%:%d:%%", of.Pid)})
+	if len(names) > 1 {
+		s.t.Logf("the machine is busy: %q", names)
+	}
+	return len(names) > 1
+}
+
 // judgeJobs checks that those who were stopped have begun no job again that others had begun.
 func (s *stay) judgeJobs(late, others *shift, before []line) {
 	s.t.Helper()
@@ -328,8 +339,9 @@ func (s *stay) judgeJobs(late, others *shift, before []line) {
 	for _, l := range before {
 		taken[l.id] = taken[l.id] || others.has(l.pid)
 	}
+	jobsLost, execLost := s.lostLease(others.jobs.cmd.Process), s.lostLease(others.exec.cmd.Process)
 	for _, l := range after[len(before):] {
-		if l.what == "start" && late.has(l.pid) && taken[l.id] {
+		if l.what == "start" && late.has(l.pid) && taken[l.id] && !jobsLost {
 			s.t.Errorf("job %d was begun again by the process that had been stopped", l.id)
 		}
 	}
@@ -348,7 +360,7 @@ func (s *stay) judgeJobs(late, others *shift, before []line) {
 		case b.what != "exec":
 		case others.has(b.pid):
 			taken[b.id] = true
-		case marked && late.has(b.pid) && taken[b.id]:
+		case marked && late.has(b.pid) && taken[b.id] && !execLost:
 			s.t.Errorf("the command of job %d was begun again by the worker that had been stopped", b.id)
 		}
 	}

@@ -136,7 +136,9 @@ func TestWorkThatStopsItsWorker(t *testing.T) {
 			if job.State != admin.StateDead || !strings.Contains(job.Error, "it seems to stop its worker") || job.Attempts != 1 {
 				t.Errorf("with a grace of %s: %+v", grace, job)
 			}
-			if n != pace.Most+1 || linesOf(t, begun, "culprit") != pace.Most || pauses != pace.Most-pace.Suspicious {
+			// On a busy machine another job may have begun as late as the culprit: then one stop more is needed.
+			begins := linesOf(t, begun, "culprit")
+			if begins < pace.Most || begins > pace.MostAny || n != begins+1 || pauses != int64(begins)-pace.Suspicious {
 				t.Errorf("with a grace of %s: %d workers, %d begins, %d pauses", grace, n, linesOf(t, begun, "culprit"), pauses)
 			}
 			empty := func() bool {
