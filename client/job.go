@@ -146,6 +146,7 @@ type Filter struct {
 	State  string // ready, delayed, running, dead or done; default: ready
 	Kind   string
 	Key    string
+	Tenant string
 	Where  string // condition on the payload, such as $.user.id = 42
 	Limit  int    // jobs per page; default: 100
 	Cursor string // Next of the previous page
@@ -161,7 +162,7 @@ type Page struct {
 // followed by another page: see Next.
 func (c *Client) Jobs(ctx context.Context, queue string, f Filter) (Page, error) {
 	q := url.Values{}
-	for name, value := range map[string]string{"state": f.State, "kind": f.Kind, "key": f.Key, "where": f.Where, "cursor": f.Cursor} {
+	for name, value := range map[string]string{"state": f.State, "kind": f.Kind, "key": f.Key, "tenant": f.Tenant, "where": f.Where, "cursor": f.Cursor} {
 		if value != "" {
 			q.Set(name, value)
 		}

@@ -69,7 +69,7 @@ func bulkNames(state admin.State) (names []string) {
 
 // A jobsFilter selects the jobs of a page. All of it is in the page's address.
 type jobsFilter struct {
-	Queue, Kind, Key, Where string
+	Queue, Kind, Key, Tenant, Where string
 	Like                    string // selects jobs with similar errors: see likeness
 	State                   admin.State
 }
@@ -80,7 +80,7 @@ func (r *request) jobsFilterIn() (f jobsFilter, err error) {
 	for _, name := range []struct {
 		field string
 		to    *string
-	}{{"queue", &f.Queue}, {"kind", &f.Kind}, {"key", &f.Key}} {
+	}{{"queue", &f.Queue}, {"kind", &f.Kind}, {"key", &f.Key}, {"tenant", &f.Tenant}} {
 		if *name.to, err = r.optionalName(name.field); err != nil {
 			return f, err
 		}
@@ -99,12 +99,12 @@ func (r *request) jobsFilterIn() (f jobsFilter, err error) {
 
 // Filtered reports whether the filter selects only some jobs of a state.
 func (f *jobsFilter) Filtered() bool {
-	return f.Kind != "" || f.Key != "" || f.Where != "" || f.Like != ""
+	return f.Kind != "" || f.Key != "" || f.Tenant != "" || f.Where != "" || f.Like != ""
 }
 
 // filter returns the filter for the queue package.
 func (f *jobsFilter) filter() admin.Filter {
-	q := admin.Filter{Queue: f.Queue, State: f.State, Kind: f.Kind, Key: f.Key, Where: f.Where}
+	q := admin.Filter{Queue: f.Queue, State: f.State, Kind: f.Kind, Key: f.Key, Tenant: f.Tenant, Where: f.Where}
 	if f.Like != "" {
 		q.Match = func(i *admin.Job) bool { return i.Error != "" && likeness(i.Error) == f.Like }
 	}
@@ -113,7 +113,7 @@ func (f *jobsFilter) filter() admin.Filter {
 
 // To returns the address of a page about the same jobs.
 func (f jobsFilter) To(page string, pairs ...any) string {
-	return link(page, append([]any{"queue", f.Queue, "state", f.State, "kind", f.Kind, "key", f.Key, "where", f.Where, "like", f.Like},
+	return link(page, append([]any{"queue", f.Queue, "state", f.State, "kind", f.Kind, "key", f.Key, "tenant", f.Tenant, "where", f.Where, "like", f.Like},
 		pairs...)...)
 }
 
@@ -278,7 +278,7 @@ func (d *Dashboard) doBulk(ctx context.Context, r *request) (outcome, error) {
 
 // detail describes the selected jobs for the audit log.
 func (b *bulkData) detail() string {
-	text := audit.FilterText(string(b.State), b.Kind, b.Key, b.Where)
+	text := audit.FilterText(string(b.State), b.Kind, b.Key, b.Tenant, b.Where)
 	if b.Like != "" {
 		text += " like=" + b.Like
 	}

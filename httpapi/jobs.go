@@ -88,6 +88,7 @@ type jobsInput struct {
 	State     string `query:"state" enum:"ready,delayed,running,dead,done" default:"ready" doc:"The state of the jobs. Only queues with keep_done have jobs that are done."`
 	Kind      string `query:"kind" maxLength:"200" doc:"Only jobs of this kind."`
 	Key       string `query:"key" maxLength:"200" doc:"Only jobs with this ordering key."`
+	Tenant    string `query:"tenant" maxLength:"200" doc:"Only jobs of this tenant."`
 	Where     string `query:"where" maxLength:"2000" doc:"Only jobs whose payload fulfils this condition, such as $.user.id = 42." example:"$.user.id = 42"`
 	OlderThan string `query:"older_than" maxLength:"40" doc:"Only jobs that were enqueued longer ago than this." example:"1h"`
 	Cursor    string `query:"cursor" maxLength:"1200" doc:"The next_cursor of the answer before. The list goes on after it."`
@@ -199,7 +200,7 @@ func oneJob[O any](a *API, o operation, do func(ctx context.Context, name string
 }
 
 func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
-	f := admin.Filter{Queue: in.Queue, State: admin.State(in.State), Kind: in.Kind, Key: in.Key, Where: in.Where, Limit: in.Limit}
+	f := admin.Filter{Queue: in.Queue, State: admin.State(in.State), Kind: in.Kind, Key: in.Key, Tenant: in.Tenant, Where: in.Where, Limit: in.Limit}
 	if senderOf(ctx).here == nil { // otherwise the memory is that of who asked
 		f.LongestPayload, f.MaxBytes = longestListed, maxListed
 	}
@@ -244,6 +245,7 @@ type bulkInput struct {
 		State     string        `json:"state,omitempty" enum:"ready,delayed,running,dead,done" doc:"The state of the jobs. Default: dead, or ready for cancel."`
 		Kind      string        `json:"kind,omitempty" maxLength:"200" doc:"Only jobs of this kind."`
 		Key       string        `json:"key,omitempty" maxLength:"200" doc:"Only jobs with this ordering key."`
+		Tenant    string        `json:"tenant,omitempty" maxLength:"200" doc:"Only jobs of this tenant."`
 		Where     string        `json:"where,omitempty" maxLength:"2000" doc:"Only jobs whose payload fulfils this condition, such as $.user.id = 42."`
 		OlderThan wire.Duration `json:"older_than,omitempty" maxLength:"40" doc:"Only jobs that were enqueued longer ago than this." example:"1h"`
 		After     string        `json:"after,omitempty" pattern:"^[1-9][0-9]*$" maxLength:"19" doc:"Only jobs with greater ids than this one."`
@@ -325,7 +327,7 @@ const usualBulk = 10_000
 
 func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 	b := &in.Body
-	if err := checkNames("queue", in.Queue, "kind", b.Kind, "key", b.Key); err != nil {
+	if err := checkNames("queue", in.Queue, "kind", b.Kind, "key", b.Key, "tenant", b.Tenant); err != nil {
 		return nil, err
 	}
 	if b.Action == string(admin.BulkDelete) && !senderOf(ctx).may(ScopeAdmin) {
@@ -334,7 +336,7 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 	if b.Limit == 0 {
 		b.Limit = usualBulk
 	}
-	f := admin.Filter{Queue: in.Queue, State: admin.State(b.State), Kind: b.Kind, Key: b.Key, Where: b.Where, Limit: b.Limit}
+	f := admin.Filter{Queue: in.Queue, State: admin.State(b.State), Kind: b.Kind, Key: b.Key, Tenant: b.Tenant, Where: b.Where, Limit: b.Limit}
 	var err error
 	if f.OlderThan, err = readDuration("older_than", b.OlderThan); err != nil {
 		return nil, err
@@ -350,7 +352,7 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*bulkOutput, error) {
 		return nil, err
 	}
 	r, err := a.admin.Bulk(ctx, admin.BulkAction(b.Action), f, admin.BulkOptions{DryRun: b.DryRun, From: from, Most: maxLooked})
-	d.action, d.count, d.detail, d.nothing = "job."+b.Action, r.Done, audit.FilterText(b.State, b.Kind, b.Key, b.Where), b.DryRun
+	d.action, d.count, d.detail, d.nothing = "job."+b.Action, r.Done, audit.FilterText(b.State, b.Kind, b.Key, b.Tenant, b.Where), b.DryRun
 	if err != nil {
 		return nil, err
 	}

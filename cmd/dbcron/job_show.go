@@ -188,7 +188,7 @@ get, or use -o json.`,
 func (p *program) queuePeek() *cobra.Command {
 	return p.twin(twin{
 		id: "list-jobs", use: "peek NAME", short: "Show the jobs that have been ready for longest", count: 10,
-		flags: map[string]string{"state": "", "kind": "", "key": "", "where": "", "older_than": ""},
+		flags: map[string]string{"state": "", "kind": "", "key": "", "tenant": "", "where": "", "older_than": ""},
 		long: `Show the jobs of a queue that have been ready for longest, without taking them. They
 are about to be done, unless more urgent ones come first. For delayed, running and
 dead ones see dbcron job list.`,

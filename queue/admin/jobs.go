@@ -109,8 +109,10 @@ func jobOf(j *store.Job, queue string, state State) Job {
 type Filter struct {
 	Queue string // default: default
 	State State  // default: ready
-	Kind  string // "" for all
+	Kind  string // "" for all, as in the next two
 	Key   string
+
+	Tenant string
 
 	// Where is a condition on the payload: a path, alone or compared with a JSON value, such as
 	// $.user.ids[0] >= 42. The operators are = != < <= > and >=; a path alone has to exist. Names
@@ -156,11 +158,11 @@ func (f *Filter) before(now int64) int64 {
 
 // alike reports whether the filter selects a job of its state, apart from the payload.
 func (f *Filter) alike(i *Job) bool {
-	return (f.Kind == "" || i.Kind == f.Kind) && (f.Key == "" || i.Key == f.Key) && (f.Match == nil || f.Match(i))
+	return (f.Kind == "" || i.Kind == f.Kind) && (f.Key == "" || i.Key == f.Key) && (f.Tenant == "" || i.Tenant == f.Tenant) && (f.Match == nil || f.Match(i))
 }
 
 // Jobs lists the jobs of a queue in one state, ordered by id, after an id. With a filter by kind,
-// key or payload it may read more jobs than it returns, and stops after a bounded number of rows:
+// key, tenant or payload it may read more jobs than it returns, and stops after a bounded number of rows:
 // then it returns fewer, and more is the id after which there may be others. The same happens if
 // the jobs are large: see [Filter.MaxBytes].
 func (c *Client) Jobs(ctx context.Context, f Filter) (jobs []Job, more int64, err error) {

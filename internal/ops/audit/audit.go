@@ -120,9 +120,9 @@ func bounded(text string, most int) string {
 }
 
 // FilterText describes a selection of jobs, as the detail of an entry.
-func FilterText(state, kind, key, where string) string {
+func FilterText(state, kind, key, tenant, where string) string {
 	var parts []string
-	for _, one := range []struct{ name, value string }{{"state", state}, {"kind", kind}, {"key", key}, {"where", where}} {
+	for _, one := range []struct{ name, value string }{{"state", state}, {"kind", kind}, {"key", key}, {"tenant", tenant}, {"where", where}} {
 		if one.value != "" {
 			parts = append(parts, one.name+"="+one.value)
 		}
