@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
-	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
@@ -186,14 +185,15 @@ func TestMoveUniqueUntilBegin(t *testing.T) {
 }
 
 // While jobs run, what they are about changes: the last change is seen by a job that begins after
-// it, and no two of a key run at once.
+// it, and no two of a key run at once. Each job waits for a change of its document after it has looked, if one is to come.
 func TestChangesUnderWay(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
 		edit(t, c, impatient)
 		const docs, changes, writers = 3, 15, 3
-		version, index, busy := make([]int, docs), make([]int, docs), make([]int, docs)
+		version, index, busy, enqueued, writing := make([]int, docs), make([]int, docs), make([]int, docs), make([]int, docs), writers
 		var mu sync.Mutex
+		changed := sync.NewCond(&mu)
 		for range 2 {
 			w := worker(t, other(t, db), WorkerOptions{Concurrency: 4})
 			handle(t, w, "index", func(_ context.Context, d *Delivery) error {
@@ -202,21 +202,18 @@ func TestChangesUnderWay(t *testing.T) {
 					return err
 				}
 				mu.Lock()
-				saw := version[doc]
+				defer mu.Unlock()
+				saw, had := version[doc], enqueued[doc]
 				busy[doc]++
 				if busy[doc] > 1 {
 					t.Errorf("two of a key run at once")
 				}
-				mu.Unlock()
-				var n int
-				err := db.Get(t.Context(), sqlrun.Unlisted(`SELECT COUNT(*) FROM {prefix}job_unique`), nil, &n)
-				mu.Lock()
-				defer mu.Unlock()
-				busy[doc]--
-				if err == nil {
-					index[doc] = max(index[doc], saw)
+				for enqueued[doc] == had && writing > 0 {
+					changed.Wait()
 				}
-				return err
+				busy[doc]--
+				index[doc] = max(index[doc], saw)
+				return nil
 			})
 			start(t, w)
 		}
@@ -234,7 +231,15 @@ func TestChangesUnderWay(t *testing.T) {
 					}); err != nil {
 						t.Error(err)
 					}
+					mu.Lock()
+					enqueued[doc]++
+					changed.Broadcast()
+					mu.Unlock()
 				}
+				mu.Lock()
+				writing--
+				changed.Broadcast()
+				mu.Unlock()
 			})
 		}
 		all.Wait()
