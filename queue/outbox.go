@@ -172,7 +172,7 @@ func (box *outbox) recordWritten(t *trip) {
 		box.setAside(x)
 	}
 	for _, d := range t.passed {
-		t.b.NoteRead(&d.state)
+		t.b.PassOver(&d.state)
 	}
 	box.recordConsumed(t)
 }

@@ -432,12 +432,80 @@ var blockRules = []mutant{
 	},
 	{
 		"block: a job that waits for what was committed late is picked again and again", "", "queue/internal/block/look.go",
-		`len(f.Picked) == 0 || left && fresh == 0`, `len(f.Picked) == 0 || left && fresh < 0`, "TestMarkedIsNotPickedAgain", 0,
+		`len(f.Picked) == 0 || left:`, `len(f.Picked) == 0 || left && fresh > 0:`, "TestMarkedIsNotPickedAgain", 0,
 	},
 	{
 		"block: a mark that was looked at keeps its tenant's jobs from being picked", "", "queue/internal/block/look.go",
 		` && b.seen[j.ID] == nil
 	if j.Line`, `
 	if j.Line`, "TestMarkedIsNotPickedAgain", 0,
+	},
+	{
+		"block: what a consuming worker leaves in the table keeps it from reading on", "", "queue/internal/block/trip.go",
+		`	b.Reads.Pass(j.Priority, j.ID)
+}
+
+// noteRead`, `}
+
+// noteRead`, "TestReadsOnBehindWhatItLeaves", 0,
+	},
+	{
+		"block: due jobs that a consuming worker leaves in the table keep it from reading on", "", "queue/internal/block/trip.go",
+		`		b.Dues.Pass(j.Due())
+`, ``, "TestReadsOnBehindWhatItLeaves", 0,
+	},
+	{
+		"block: a job on trial begins with others of its key", "", "queue/internal/block/keys.go",
+		`|| j.Tried || b.Gone || b.Leaving || b.Suspect > 0 || len(b.doubted) > 0 {`, `|| b.Gone || b.Leaving {`, "TestBeginsAlone", 0,
+	},
+	{
+		"block: a batch begins behind a refused end", "", "queue/internal/block/keys.go",
+		` || !l.HeldBy(j.ID) || j.Tried`, ` || j.Tried`, "TestBeginsAlone", 0,
+	},
+	{
+		"block: suspects are not tried", "", "queue/internal/block/block.go",
+		`		b.doubt(j)
+		return
+	}
+	b.makeReady(j)`, `	}
+	b.makeReady(j)`, "TestModel", 0,
+	},
+	{
+		"block: trials have no ranks", "", "queue/internal/block/block.go",
+		`cmp.Compare(RankOf(o.Line), RankOf(j.Line)), `, ``, "TestModel", 0,
+	},
+	{
+		"block: jobs of others' kinds begin", "", "queue/internal/block/block.go",
+		`	if g := b.host.Stranger(j.Kind); g != nil {`, `	if g := b.host.Stranger(j.Kind); g != nil && b.Gone {`, "TestModel", 0,
+	},
+	{
+		"block: jobs wait at a barrier that is gone", "", "queue/internal/block/kinds.go",
+		`			take(s)
+			delete(b.aside, g)
+`, ``, "TestModel", 0,
+	},
+	{
+		"block: due jobs that were left to others are forgotten", "", "queue/internal/block/kinds.go",
+		`		b.Left = false
+		b.Dues.Anew()
+`, `		b.Left = false
+`, "TestLeftIsReadAgain", 0,
+	},
+	{
+		"block: a full batch is not told", "", "queue/internal/block/keys.go",
+		`		l.batch.full = nil
+		full()
+`, `		l.batch.full = nil
+`, "TestModel", 0,
+	},
+	{
+		"block: jobs of other kinds begin in a batch", "", "queue/internal/block/keys.go",
+		`return j.Kind == kind && !j.Unloaded`, `return !j.Unloaded`, "TestModel", 0,
+	},
+	{
+		"block: a refused removal is not read for again", "", "queue/internal/block/owed.go",
+		`	if r.Consumes && r.Job.Line != "" {
+		b.Reads.Anew()`, `	if r.Consumes && r.Job.Line != "" {
+		_ = b.Reads`, "TestModel", 0,
 	},
 }

@@ -433,7 +433,7 @@ func (m *blockReadModel) read(t *rapid.T, meanwhile func()) bool {
 	fresh := 0
 	for _, id := range found {
 		d := ready(id, "")
-		m.b.NoteRead(d)
+		m.b.noteRead(d)
 		if m.b.Add(d) {
 			fresh++
 			if m.done[id] > 0 {
@@ -592,7 +592,7 @@ func (m *horizonModel) round(t *rapid.T, before, after time.Duration, fails bool
 	got, fresh := Fetched{Rows: len(found)}, 0
 	for _, d := range found {
 		got.Last = Place{Priority: d.Priority, Order: d.ID}
-		m.b.NoteRead(d)
+		m.b.noteRead(d)
 		if m.b.Add(d) {
 			fresh++
 		}

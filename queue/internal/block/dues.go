@@ -1,6 +1,7 @@
 package block
 
 import (
+	"maps"
 	"math"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -39,6 +40,7 @@ type Dues struct {
 	depths  Depths
 	planned instant.Instant // the last read
 	rose    instant.Instant // when a read last raised the cursor
+	passed  map[Due]bool    // jobs above the horizon that stay in their table
 }
 
 // A DueRead describes a read to make: up to Limit jobs, those after After.
@@ -87,7 +89,7 @@ func (s *Dues) Plan(at instant.Instant, upto int64, limit, had int, all, keyed b
 	case !s.horizon.Before(s.cursor):
 		s.looked = at // it reads from the horizon
 	case s.late || keyed || at.Sub(s.looked) >= LookEvery:
-		s.looked, r.After, r.Limit = at, s.horizon, limit+had
+		s.looked, r.After, r.Limit = at, s.horizon, limit+had+len(s.passed)
 	}
 	return r
 }
@@ -113,6 +115,18 @@ func (s *Dues) Took(r DueRead, rows int, last Due) {
 	if s.horizon.Before(upto) {
 		s.horizon = upto
 	}
+	maps.DeleteFunc(s.passed, func(d Due, _ bool) bool { return !s.horizon.Before(d) })
+}
+
+// Pass records that a job stays in its table. Above the horizon, reads will return it again.
+func (s *Dues) Pass(d Due) {
+	if !s.horizon.Before(d) {
+		return
+	}
+	if s.passed == nil {
+		s.passed = map[Due]bool{}
+	}
+	s.passed[d] = true
 }
 
 // Saw records that the table has a job due at a time, which may not have been read.

@@ -85,7 +85,7 @@ func (b *Block) Gather(j *Job, most int, full func()) (already bool) {
 // StopGathering ends that: the batch begins. It returns whether others may begin with it.
 func (b *Block) StopGathering(j *Job) (more bool) {
 	l := b.keyQueues[j.Line]
-	if j.Line == "" || l == nil || !l.HeldBy(j.ID) || b.Gone || b.Leaving || b.Suspect > 0 || len(b.doubted) > 0 {
+	if j.Line == "" || l == nil || !l.HeldBy(j.ID) || j.Tried || b.Gone || b.Leaving || b.Suspect > 0 || len(b.doubted) > 0 {
 		return false // a job that may have crashed a worker begins alone
 	}
 	l.batch = gathering{}

@@ -172,9 +172,12 @@ func (b *Block) takeAhead(p *Plan, f *Found, at instant.Instant, took time.Durat
 	}
 	if p.Pick != nil {
 		fresh, left := b.takePicked(p.Pick, f.Picked)
-		if t.Fresh += fresh; len(f.Picked) == 0 || left && fresh == 0 {
-			// They are above what may be picked yet, gone, or left to the reads: the next pick would find as little.
+		switch t.Fresh += fresh; {
+		case fresh > 0:
+		case len(f.Picked) == 0 || left: // they are above what may be picked yet, gone, or left to the reads: the next pick would find as little
 			b.fair.rest = at.Add(LookEvery / 4)
+		default: // all were passed over: many may be
+			b.fair.rest = at.Add(10 * took)
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 // drawRow draws a job.
 func drawRow(t *rapid.T) row {
 	r := row{size: 1, line: rapid.SampledFrom([]string{"", "a", "a", "b"}).Draw(t, "line")}
-	r.kind = rapid.SampledFrom([]string{"free", "free", "limited"}).Draw(t, "kind")
+	r.kind = rapid.SampledFrom([]string{"free", "free", "limited", "batched", "strange"}).Draw(t, "kind")
 	if r.line == "" {
 		r.tenant = rapid.SampledFrom([]string{"", "", "", "a", "c"}).Draw(t, "tenant")
 	}
@@ -27,6 +27,9 @@ func drawRow(t *rapid.T) row {
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		world := drawWorld(t, rapid.SampledFrom([]int{1, 1, 1, 2}).Draw(t, "blocks"))
+		if rapid.IntRange(0, 5).Draw(t, "consumes") == 5 {
+			world.consumeFirst()
+		}
 		world.share(rapid.IntRange(0, 2).Draw(t, "fair") == 2)
 		in := func(do func(*rapid.T, *tenure)) func(*rapid.T) {
 			return func(t *rapid.T) {
@@ -98,7 +101,7 @@ func TestModel(t *testing.T) {
 				}
 			}),
 			"complete": in(func(t *rapid.T, w *tenure) {
-				if id, ok := one(t, w.begun); ok {
+				if id, ok := one(t, w.begun); ok && !w.terms.AtMostOnce {
 					w.beginTx(id)
 				}
 			}),
@@ -109,7 +112,35 @@ func TestModel(t *testing.T) {
 			}),
 			"out": in(func(t *rapid.T, w *tenure) { // it runs for long
 				if id, ok := one(t, w.begun); ok {
+					if j := w.begun[id]; j.InPlace() && !w.b.Bars(j.Line) && !w.terms.AtMostOnce && rapid.Bool().Draw(t, "row") {
+						w.deaf[id] = w.deaf[id] || rapid.IntRange(0, 3).Draw(t, "refused") == 3
+						j.Row = RowLeaving
+						w.b.Move(&checkOut{j})
+						return
+					}
 					w.host.out[id] = true
+				}
+			}),
+			"ripe": in(func(t *rapid.T, w *tenure) {
+				for _, id := range slices.Sorted(maps.Keys(w.batches)) {
+					w.ripen(id)
+				}
+			}),
+			"crash": in(func(t *rapid.T, w *tenure) {
+				if !w.terms.AtMostOnce && rapid.IntRange(0, 2).Draw(t, "crash") == 2 {
+					w.crash(rapid.IntRange(1, 6).Draw(t, "suspects"))
+				}
+			}),
+			"try": in(func(t *rapid.T, w *tenure) {
+				for _, j := range w.b.doubted {
+					w.deaf[j.ID] = w.deaf[j.ID] || rapid.IntRange(0, 5).Draw(t, "refused") == 5
+				}
+				w.try(rapid.IntRange(1, 4).Draw(t, "n"))
+			}),
+			"handle": func(t *rapid.T) { world.handle(rapid.Bool().Draw(t, "strange")) },
+			"refuse": in(func(t *rapid.T, w *tenure) { // to be removed before it begins
+				if w.terms.AtMostOnce && len(w.rows) > 0 {
+					w.deaf[rapid.SampledFrom(slices.Sorted(maps.Keys(w.rows))).Draw(t, "row")] = true
 				}
 			}),
 			"rest": in(func(_ *rapid.T, w *tenure) { w.rest() }),
@@ -142,7 +173,7 @@ func TestModel(t *testing.T) {
 			}),
 			"steal": in(func(t *rapid.T, w *tenure) {
 				for line, first := range w.order {
-					if line == "b" && len(first) > 1 && w.begun[first[0]] == nil && w.b.Seen(first[0]) != nil && w.rows[first[0]].from == store.AmongReady && w.trip == nil {
+					if line == "b" && !w.terms.AtMostOnce && len(first) > 1 && w.begun[first[0]] == nil && w.b.Seen(first[0]) != nil && w.rows[first[0]].from == store.AmongReady && w.trip == nil {
 						w.steal(first[0])
 						return
 					}
@@ -216,6 +247,7 @@ func TestModel(t *testing.T) {
 			w.rest()
 		}
 		world.open(true)
+		world.handle(true)
 		for range 3 {
 			world.pass(Window) // until all is committed
 		}
@@ -373,4 +405,61 @@ func TestReadsOnBesideAFlood(t *testing.T) {
 		}
 	}
 	t.Fatal("the key's next job does not begin")
+}
+
+// What a worker that removes rows before jobs begin has to leave in its table does not keep it from reading what is behind that, nor
+// does it read it again and again.
+func TestReadsOnBehindWhatItLeaves(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"ready": 0, "due": time.Millisecond} {
+		w := newTenure(t, 1, 100)
+		w.consumeFirst()
+		for range 4 {
+			w.enqueue(row{kind: "free", size: 1, priority: normal}, delay)
+			w.deaf[w.last] = true
+		}
+		w.enqueue(row{kind: "free", size: 1, priority: normal}, delay)
+		w.pass(5 * time.Millisecond)
+		w.b.IsDue()
+		w.fill()
+		if w.trips > 20 {
+			t.Errorf("%s: there are %d trips", name, w.trips)
+		}
+		if j := w.b.Pop(); j == nil || j.ID != w.last {
+			t.Errorf("%s: what is behind those is not read", name)
+		}
+	}
+}
+
+// A job begins alone, and not with others of its key, if it may have crashed a worker, if others of its block may have, and if it no
+// longer holds its key; and in a block that goes.
+func TestBeginsAlone(t *testing.T) {
+	for name, alone := range map[string]func(*Block, *Job){
+		"it is on trial":           func(_ *Block, j *Job) { j.Tried = true },
+		"others are suspected":     func(b *Block, _ *Job) { b.Suspect = 1 },
+		"others wait for trials":   func(b *Block, _ *Job) { b.doubt(ready(9, "")) },
+		"an end before is refused": func(b *Block, _ *Job) { b.SetAside(&Refusal{Job: ready(1, "k")}) },
+		"its block leaves":         func(b *Block, _ *Job) { b.Leaving = true },
+		"its block is lost":        func(b *Block, _ *Job) { b.Gone = true },
+		"":                         func(*Block, *Job) {},
+	} {
+		b := newBlock(10)
+		b.Add(ready(2, "k"))
+		b.Add(ready(3, "k"))
+		b.Settle()
+		j := b.Pop()
+		b.Gather(j, 3, func() {})
+		alone(b, j)
+		if b.StopGathering(j) != (name == "") {
+			t.Errorf("others begin with it: %v, although %s", name != "", name)
+		}
+	}
+}
+
+// Due jobs that were left in their table, since others do their kind, are read again once that changes.
+func TestLeftIsReadAgain(t *testing.T) {
+	b := newBlock(1)
+	b.Left, b.Dues.Ripe, b.Dues.horizon = true, false, Due{1, 1}
+	if b.SortAnew(); b.Left || !b.Dues.Ripe || b.Dues.Horizon() != 0 {
+		t.Errorf("they are not: %+v", b.Dues)
+	}
 }

@@ -304,7 +304,7 @@ func (b *Block) Take(p *Plan, f *Found, at instant.Instant, took time.Duration) 
 
 // takeOne takes in a job that was read.
 func (b *Block) takeOne(j *Job, r Read, t *Taken) {
-	b.NoteRead(j)
+	b.noteRead(j)
 	b.Keyed = b.Keyed || j.Line != ""
 	late := b.late(j, r)
 	if j.From == store.AmongReady && !r.Back && b.skips(j, r) {
@@ -332,8 +332,18 @@ func (b *Block) ForgetDeleted() {
 // Returned records that no flusher writes acks any more.
 func (b *Block) Returned() { b.sent = nil }
 
-// NoteRead raises the cursor to a job that was read.
-func (b *Block) NoteRead(j *Job) {
+// PassOver records that a job that was read stays in its table: it could not be removed before it begins.
+func (b *Block) PassOver(j *Job) {
+	b.noteRead(j)
+	if j.From == store.AmongDelayed {
+		b.Dues.Pass(j.Due())
+		return
+	}
+	b.Reads.Pass(j.Priority, j.ID)
+}
+
+// noteRead raises the cursor to a job that was read.
+func (b *Block) noteRead(j *Job) {
 	if j.From == store.AmongReady {
 		b.Reads.Read(j.Priority, j.ID)
 	}

@@ -19,6 +19,7 @@ type world struct {
 	t     failer
 	host  *host
 	gate  *limit.Limiter // of kind "limited"
+	wall  *limit.Limiter // a barrier for kind "strange", if nobody here does that
 	terms *Terms
 	turns *Turns // of a fair queue
 	all   []*tenure
@@ -40,28 +41,32 @@ type tenure struct {
 	ready []*row             // those that were ever ready, in the order in which they are read
 	order map[string][]int64 // the ids of a line that are not done, as they were enqueued
 
-	trip    *Plan
-	found   *Found
-	written []Step // by that trip, and whether their rows were there
-	were    []bool
-	denied  []Step // refused by it, or behind such
-	fate    fate
-	begun   map[int64]*Job
-	done    map[int64]int
-	deaf    map[int64]bool // their ends are refused
-	aside   map[int64]*Refusal
-	retried map[int64]int
-	drawn   []*row           // not committed yet
-	mark    bool             // a job was committed late: the next one of a line carries a mark
-	due     int64            // when to look for delayed jobs
-	away    map[int64]*Job   // other processes have ended these, and the worker does not know yet
-	strays  map[int64]bool   // jobs of which it finds out by looking only that they are no longer there
-	tx      *completion      // under way
-	again   map[int64]bool   // done again after the block was lost: behind retries of later ones, perhaps
-	next    map[string]int64 // by line: the job that could begin already when an end was refused
-	stolen  bool             // another worker has the block
-	empty   instant.Instant  // the last trip that did nothing
-	putBack bool             // and jobs of the stolen one's line were put back since: reads do not ask who has the block
+	trip     *Plan
+	found    *Found
+	written  []Step // by that trip, and whether their rows were there
+	were     []bool
+	denied   []Step // refused by it, or behind such
+	passed   []*Job // read, and not removed before they begin
+	consumed []*Job // removed
+	fate     fate
+	begun    map[int64]*Job
+	done     map[int64]int
+	deaf     map[int64]bool // their ends are refused
+	aside    map[int64]*Refusal
+	retried  map[int64]int
+	drawn    []*row           // not committed yet
+	mark     bool             // a job was committed late: the next one of a line carries a mark
+	due      int64            // when to look for delayed jobs
+	away     map[int64]*Job   // other processes have ended these, and the worker does not know yet
+	strays   map[int64]bool   // jobs of which it finds out by looking only that they are no longer there
+	tx       *completion      // under way
+	batches  map[int64]bool   // the first jobs of batches that gather, and whether they are full
+	again    map[int64]bool   // done again after the block was lost: behind retries of later ones, perhaps
+	next     map[string]int64 // by line: the job that could begin already when an end was refused
+	stolen   bool             // another worker has the block
+	empty    instant.Instant  // the last trip that did nothing
+	mixed    bool             // jobs that were picked no longer count as such
+	putBack  bool             // and jobs of the stolen one's line were put back since: reads do not ask who has the block
 }
 
 // A row is a job in the database.
@@ -102,11 +107,18 @@ type retry struct {
 func (m *retry) Of() *Job  { return m.j }
 func (m *retry) Out() bool { return false }
 
+// A checkOut gives a job a row of its own.
+type checkOut struct{ j *Job }
+
+func (m *checkOut) Of() *Job  { return m.j }
+func (m *checkOut) Out() bool { return true }
+
 // A failer is a test, or one run of it.
 type failer interface {
 	Helper()
 	Fatal(...any)
 	Fatalf(string, ...any)
+	Logf(string, ...any)
 }
 
 // drawWorld draws a worker of some blocks.
@@ -118,10 +130,11 @@ func drawWorld(t *rapid.T, blocks int) *world {
 func newWorld(t failer, blocks, batch, room int) *world {
 	h := &host{limits: map[string]*limit.Limiter{}, opens: map[*limit.Limiter]bool{}, out: map[int64]bool{}}
 	keeper := limit.NewKeeper(nil, nil, nil) // a limiter without one is a barrier
-	gate, _, _ := keeper.Set(keeper.Queue(1, "q"), "limited", store.Limit{Running: 1})
+	q := keeper.Queue(1, "q")
+	gate, _, _ := keeper.Set(q, "limited", store.Limit{Running: 1})
 	h.limits["limited"], h.opens[gate] = gate, true
 	w := &world{
-		t: t, host: h, gate: gate, at: instant.Instant(time.Hour), us: modelNow, turns: &Turns{},
+		t: t, host: h, gate: gate, wall: limit.Barrier(q, ""), at: instant.Instant(time.Hour), us: modelNow, turns: &Turns{},
 		terms: &Terms{Batch: batch, Whole: time.Hour, Room: Room{Size: room, Readers: 1}},
 	}
 	for range blocks {
@@ -130,6 +143,7 @@ func newWorld(t failer, blocks, batch, room int) *world {
 			world: w, b: &b, rows: map[int64]*row{}, order: map[string][]int64{}, begun: map[int64]*Job{}, done: map[int64]int{},
 			deaf: map[int64]bool{}, aside: map[int64]*Refusal{}, retried: map[int64]int{}, next: map[string]int64{},
 			away: map[int64]*Job{}, strays: map[int64]bool{}, again: map[int64]bool{},
+			batches: map[int64]bool{},
 		})
 	}
 	return w
@@ -138,9 +152,19 @@ func newWorld(t failer, blocks, batch, room int) *world {
 // newTenure returns a block of a worker that has no other.
 func newTenure(t failer, batch, room int) *tenure { return newWorld(t, 1, batch, room).all[0] }
 
+// consumeFirst has the worker remove the rows of jobs before these begin. Its queue has keys: what such a worker has read it cannot leave, so
+// it begins the first ones of a queue as they come, and what follows a job that was committed late.
+func (w *world) consumeFirst() {
+	w.terms.AtMostOnce = true
+	for _, x := range w.all {
+		x.b.Keyed = true
+	}
+}
+
 // share makes the queue fair, or not.
 func (w *world) share(fair bool) {
 	for _, x := range w.all {
+		x.mixed = true
 		if x.b.Share(nil); fair {
 			x.b.Share(w.turns)
 		}
@@ -195,6 +219,7 @@ func (w *tenure) newRow(r row) *row {
 
 // draw inserts a job that is committed later.
 func (w *tenure) draw(r row) {
+	r.slow = r.slow && !w.terms.AtMostOnce
 	w.pass(time.Millisecond)
 	w.drawn = append(w.drawn, w.newRow(r))
 }
@@ -217,13 +242,20 @@ func (w *tenure) insert(r *row) {
 	r.committed = w.us
 	w.rows[r.id] = r
 	if r.from == store.AmongReady {
-		at, _ := slices.BinarySearchFunc(w.ready, r, func(a, b *row) int {
-			return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.id, b.id))
-		})
-		w.ready = slices.Insert(w.ready, at, r)
+		w.putReady(r)
 	}
 	if r.line != "" {
 		w.order[r.line] = append(w.order[r.line], r.id)
+	}
+}
+
+// putReady puts a row into the table of ready jobs.
+func (w *tenure) putReady(r *row) {
+	at, had := slices.BinarySearchFunc(w.ready, r, func(a, b *row) int {
+		return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.id, b.id))
+	})
+	if r.from, r.holds = store.AmongReady, false; !had {
+		w.ready = slices.Insert(w.ready, at, r)
 	}
 }
 
@@ -269,7 +301,8 @@ func (w *tenure) plan(is fate) {
 	}
 	w.trips++
 	w.trip, w.found, w.fate, w.written, w.were, w.denied = p, f, is, nil, nil, nil
-	if w.stolen && len(p.Gone) > 0 {
+	w.passed, w.consumed = nil, nil
+	if w.stolen && (len(p.Gone) > 0 || slices.ContainsFunc(p.Moves, Move.Out)) {
 		w.lose()
 		return
 	}
@@ -277,6 +310,10 @@ func (w *tenure) plan(is fate) {
 		return
 	}
 	for _, r := range p.Again {
+		if r.Consumes {
+			w.consume(r.Job)
+			continue
+		}
 		w.write(Step{r.Job, r.Move}, false)
 	}
 	barred := map[string]bool{}
@@ -311,6 +348,9 @@ func (w *tenure) plan(is fate) {
 			}
 		}
 	}
+	if w.terms.AtMostOnce {
+		f.Fresh, f.Ripe = w.consumeAll(f.Fresh), w.consumeAll(f.Ripe)
+	}
 	if p.Look != nil {
 		f.Sights = w.sights(p.Look)
 	}
@@ -327,12 +367,36 @@ func (w *tenure) plan(is fate) {
 			f.Loaded[j.ID] = w.has(j)
 		}
 	}
-	if len(p.Waits) > 0 {
+	if len(p.Waits) > 0 && !w.terms.AtMostOnce {
 		f.There = map[int64]bool{}
 		for _, j := range p.Waits {
 			f.There[j.ID] = w.has(j)
 		}
 	}
+}
+
+// consumeAll removes the rows of jobs before they begin, of a line one after the other, and returns those that may begin.
+func (w *tenure) consumeAll(jobs []*Job) []*Job {
+	return slices.DeleteFunc(jobs, func(j *Job) bool {
+		behind := slices.ContainsFunc(w.denied, func(s Step) bool { return j.Line != "" && s.Job.Line == j.Line })
+		if behind || w.b.Bars(j.Line) || w.aside[j.ID] != nil {
+			w.passed = append(w.passed, j)
+			return true
+		}
+		return !w.consume(j)
+	})
+}
+
+// consume removes the row of a job before it begins, and reports whether it may begin.
+func (w *tenure) consume(j *Job) bool {
+	if w.deaf[j.ID] {
+		w.denied, w.passed = append(w.denied, Step{Job: j}), append(w.passed, j)
+		return false
+	}
+	there := w.has(j)
+	delete(w.rows, j.ID)
+	w.consumed, w.were = append(w.consumed, j), append(w.were, there)
+	return there
 }
 
 // sights are what a look finds: the first rows of each priority, by their tenants.
@@ -365,7 +429,7 @@ func (w *tenure) checkPlan(p *Plan, crowded bool) {
 	nothing := !reads && len(p.Acks)+len(p.Moves)+len(p.Gone)+len(p.Again)+len(p.Behind) == 0
 	every := LookEvery
 	if w.b.Fair() {
-		every /= 4 // nobody may be picked yet
+		every = 1 // nobody may be picked yet, for another reason
 	}
 	switch {
 	case w.lost && reads:
@@ -383,29 +447,46 @@ func (w *tenure) checkPlan(p *Plan, crowded bool) {
 
 // write writes one step to the database, unless it is refused, or waits behind such a step.
 func (w *tenure) write(s Step, behind bool) {
-	if behind || w.deaf[s.Job.ID] {
+	r := w.rows[s.Job.ID]
+	if was := s.Move != nil && s.Move.Out() && r != nil && r.from == store.AmongRunning; !was && (behind || w.deaf[s.Job.ID]) {
 		w.denied = append(w.denied, s)
 		return
 	}
-	for id, r := range w.aside {
-		if r.Job.Line != "" && r.Job.Line == s.Job.Line && id < s.Job.ID {
-			w.t.Fatalf("the outcome of %d is written before that of %d, which was refused", s.Job.ID, id)
+	for _, r := range w.b.Refusals {
+		if r.Job == s.Job {
+			break
+		}
+		if r.Job.Line != "" && r.Job.Line == s.Job.Line {
+			w.t.Fatalf("the outcome of %d is written before that of %d, which was refused", s.Job.ID, r.Job.ID)
 		}
 	}
 	there := w.has(s.Job)
 	w.written, w.were = append(w.written, s), append(w.were, there)
-	again, _ := s.Move.(*retry)
-	switch r := w.rows[s.Job.ID]; {
-	case again == nil:
+	to := store.AmongDelayed
+	switch m := s.Move.(type) {
+	case nil:
 		delete(w.rows, s.Job.ID)
+		return
+	case *checkOut:
+		to = store.AmongRunning
+	case *retry:
+		if there {
+			r.runAt, r.holds = w.us+m.after.Microseconds(), s.Job.Line != ""
+		}
+	}
+	switch {
 	case there:
-		r.from, r.runAt, r.holds = store.AmongDelayed, w.us+again.after.Microseconds(), s.Job.Line != ""
-	case r != nil && r.from == store.AmongDelayed: // an earlier trip has moved it, and was not heard of
+		r.from = to
+	case r != nil && r.from == to: // an earlier trip has moved it, and was not heard of
 		w.were[len(w.were)-1] = true
 	}
 }
 
-func (w *tenure) has(j *Job) bool { r := w.rows[j.ID]; return r != nil && r.from == j.From }
+// has reports whether the row of an attempt at a job is there.
+func (w *tenure) has(j *Job) bool {
+	r := w.rows[j.ID]
+	return r != nil && r.from == j.From && (r.from != store.AmongDelayed || r.runAt == j.RunAt)
+}
 
 // sorted are the rows of a table in the order in which they are read.
 func (w *tenure) sorted(from store.JobTable) (all []*row) {
@@ -439,6 +520,9 @@ func (w *tenure) apply() {
 		b.TakeBack(p.Acks, p.Moves, p.Gone)
 		b.PickAgain(p.Pick)
 		b.Reads.Distrust()
+		for _, j := range w.consumed { // and these are lost
+			w.forgo(j)
+		}
 		return
 	}
 	for i, s := range w.written {
@@ -446,6 +530,20 @@ func (w *tenure) apply() {
 	}
 	for _, s := range w.denied {
 		w.setAside(s, w.deaf[s.Job.ID])
+	}
+	for _, j := range w.passed {
+		b.PassOver(j)
+	}
+	for i, j := range w.consumed {
+		if r := w.aside[j.ID]; r != nil {
+			w.relieve(r)
+			if w.were[i] {
+				b.Add(j)
+				b.Settle()
+			} else {
+				w.forgo(j)
+			}
+		}
 	}
 	for _, h := range p.Gone {
 		b.Release(h.Line, h.ID)
@@ -468,32 +566,52 @@ func (w *tenure) apply() {
 }
 
 func (w *tenure) setAside(s Step, tried bool) {
+	if s.Job.Row == RowLeaving {
+		if s.Job.Row = RowFree; s.Job.Running() { // it runs on where it is
+			return
+		}
+	}
 	r := w.aside[s.Job.ID]
 	if r == nil {
 		r = &Refusal{Job: s.Job}
 		w.aside[s.Job.ID] = r
 	}
-	r.Move = s.Move
+	r.Move, r.Consumes = s.Move, w.terms.AtMostOnce
 	if tried {
 		r.Next = w.at.Add(500 * time.Millisecond)
-		if first := w.order[s.Job.Line]; s.Job.Line != "" && len(first) > 0 && w.next[s.Job.Line] == 0 {
+		if first := w.order[s.Job.Line]; s.Job.Line != "" && !r.Consumes && !r.Out() && len(first) > 0 && w.next[s.Job.Line] == 0 {
 			w.next[s.Job.Line] = first[0]
 		}
 	}
 	w.b.SetAside(r)
-	w.b.Unweigh(s.Job)
+	if !r.Consumes && !r.Out() {
+		w.b.Unweigh(s.Job)
+	}
+}
+
+func (w *tenure) relieve(r *Refusal) {
+	delete(w.aside, r.Job.ID)
+	delete(w.next, r.Job.Line)
+	w.b.Relieve(r)
+}
+
+// forgo gives up a job that is lost, as may be where rows are removed before jobs begin.
+func (w *tenure) forgo(j *Job) {
+	w.order[j.Line] = slices.DeleteFunc(w.order[j.Line], func(id int64) bool { return id == j.ID })
 }
 
 // wrote records that the outcome of a job is committed, and whether its row was there.
 func (w *tenure) wrote(s Step, there bool) {
 	b, j := w.b, s.Job
-	j.Phase = PhaseWritten
 	r := w.aside[j.ID]
 	if r != nil {
-		delete(w.aside, j.ID)
-		delete(w.next, j.Line)
-		b.Relieve(r)
+		w.relieve(r)
 	}
+	if s.Move != nil && s.Move.Out() {
+		w.checkedOut(j, there)
+		return
+	}
+	j.Phase = PhaseWritten
 	if s.Move == nil {
 		b.Deleted(j, r != nil, true)
 		return
@@ -508,6 +626,74 @@ func (w *tenure) wrote(s Step, there bool) {
 		b.ReleaseIfHeld(j.Line, j.ID)
 	case j.Line != "":
 		b.Part(j.Line, j.ID)
+	}
+}
+
+// checkedOut records that a job has a row of its own, unless its row was gone.
+func (w *tenure) checkedOut(j *Job, there bool) {
+	b := w.b
+	j.Row = RowFree
+	b.Forget(j.ID)
+	switch {
+	case there && j.Phase == PhaseRead:
+		j.From = store.AmongRunning
+		b.Readmit(j)
+	case there:
+		b.Disengage(j)
+		j.From, w.host.out[j.ID] = store.AmongRunning, true
+	case j.Phase == PhaseRead: // it was cancelled
+		b.Count--
+		b.Unweigh(j)
+		b.ReleaseIfHeld(j.Line, j.ID)
+	}
+}
+
+// try puts jobs on trial, up to a number: those for which others wait first.
+func (w *tenure) try(most int) {
+	for rank := range Ranks {
+		for ; most > 0; most-- {
+			j := w.b.Try(rank)
+			if j == nil {
+				break
+			}
+			for _, o := range w.b.doubted {
+				if RankOf(o.Line) < rank {
+					w.t.Fatalf("%d is tried before %d, for which others wait", j.ID, o.ID)
+				}
+			}
+			j.Tried, j.Row = true, RowLeaving
+			w.b.Move(&checkOut{j})
+		}
+	}
+}
+
+// crash has the worker die, and another one begin with its block, which suspects some of the jobs.
+func (w *tenure) crash(suspects int) {
+	w.lose()
+	w.mixed = false
+	w.b.Suspect, w.b.SuspectAhead, w.b.Since = suspects, suspects, w.us
+}
+
+// clear ends that, once all that were suspected have been tried.
+func (w *tenure) clear() {
+	b := w.b
+	tried := func(j *Job) bool { return j.Tried }
+	if slices.ContainsFunc(slices.Collect(maps.Values(w.begun)), tried) || slices.ContainsFunc(slices.Collect(b.Unstarted()), tried) {
+		return
+	}
+	if b.Doubted() == 0 && !b.Reads.Dirty && !b.Reads.Full && !b.Serving && !slices.ContainsFunc(b.Refusals, (*Refusal).Out) {
+		b.Suspect, b.SuspectAhead = 0, 0
+	}
+}
+
+// handle has the worker do jobs of the kind "strange", or leave them to others.
+func (w *world) handle(strange bool) {
+	w.host.unknown = map[string]*limit.Limiter{"strange": w.wall}
+	if strange {
+		w.host.unknown = nil
+	}
+	for _, x := range w.all {
+		x.b.SortAnew(w.wall)
 	}
 }
 
@@ -537,27 +723,70 @@ func (w *tenure) begin() *Job {
 	if w.lost {
 		return nil
 	}
-	t, j := w.t, w.b.Pop()
+	j := w.b.Pop()
 	if j == nil {
 		return nil
 	}
-	switch first := w.order[j.Line]; {
+	w.checkBegins(j)
+	if j.Kind == "batched" && j.Line != "" {
+		w.batches[j.ID] = w.b.Gather(j, 3, func() { w.batches[j.ID] = true })
+	}
+	return j
+}
+
+// checkBegins checks that a job may begin, alone or in one batch with others, and records it.
+func (w *tenure) checkBegins(j *Job, mates ...*Job) {
+	t, line := w.t, w.order[j.Line]
+	mine := j.Line != "" && slices.Contains(line, j.ID) && (!w.putBack || j.Line != "b")
+	var before []int64 // of its line
+	for _, id := range line {
+		if id == j.ID {
+			break
+		}
+		if !w.again[id] && !slices.ContainsFunc(mates, func(o *Job) bool { return o.ID == id }) {
+			before = append(before, id)
+		}
+	}
+	switch {
 	case w.begun[j.ID] != nil:
 		t.Fatalf("%d begins twice at a time", j.ID)
 	case w.done[j.ID] > 0:
 		t.Fatalf("%d begins, and is done", j.ID)
 	case j.Unloaded:
 		t.Fatalf("%d begins without its payload", j.ID)
-	case j.Line != "" && len(first) > 0 && first[0] != j.ID && !w.again[first[0]] && w.rows[j.ID] != nil && (!w.putBack || j.Line != "b"):
-		t.Fatalf("%d of line %s begins, and it is the turn of %d", j.ID, j.Line, first[0])
-	case j.Line != "" && w.next[j.Line] != 0 && w.next[j.Line] != j.ID && w.rows[j.ID] != nil && (!w.putBack || j.Line != "b"):
+	case mine && len(before) > 0:
+		t.Fatalf("%d of line %s begins, and it is the turn of %d", j.ID, j.Line, before[0])
+	case mine && w.next[j.Line] != 0 && w.next[j.Line] != j.ID:
 		t.Fatalf("%d of line %s begins, behind an end that is refused", j.ID, j.Line)
 	case !w.host.opens[w.gate] && j.Kind == "limited":
 		t.Fatalf("%d begins, and its limit is closed", j.ID)
+	case w.host.unknown[j.Kind] != nil:
+		t.Fatalf("%d begins, and nobody here does its kind", j.ID)
+	case w.b.Suspect > 0 && !w.mixed && !j.Tried && !j.Picked && j.From != store.AmongRunning && store.TimeOf(j.ID).UnixMicro() <= w.b.Since:
+		t.Fatalf("%d begins without a trial", j.ID)
 	}
 	w.begun[j.ID] = j
 	w.began = append(w.began, j)
-	return j
+}
+
+// ripen begins the rest of a batch of a line.
+func (w *tenure) ripen(id int64) {
+	first := w.begun[id]
+	if delete(w.batches, id); first == nil || w.lost || !w.b.StopGathering(first) {
+		return
+	}
+	batch := []*Job{first}
+	for len(batch) < 3 {
+		j := w.b.Join(first.Line, len(batch), first.Kind)
+		if j == nil {
+			return
+		}
+		if j.Kind != first.Kind || first.Tried || j.Tried {
+			w.t.Fatalf("%d of kind %s begins in one batch with %d", j.ID, j.Kind, id)
+		}
+		w.checkBegins(j, batch...)
+		batch = append(batch, j)
+	}
 }
 
 // end ends a job that has begun.
@@ -567,13 +796,24 @@ func (w *tenure) end(id int64, fails bool) {
 		w.learn(id)
 		return
 	}
+	if j.Row == RowLeaving { // its outcome waits for that
+		return
+	}
 	if w.tx != nil && w.tx.j == j {
 		w.endTx(true)
 	}
 	delete(w.begun, id)
 	delete(w.host.out, id)
+	delete(w.batches, id)
+	b.Disengage(j)
 	j.Phase = PhaseEnded
-	b.Active--
+	if w.terms.AtMostOnce { // its row is gone
+		w.done[id]++
+		w.forgo(j)
+		b.ForgetNow(id)
+		b.Release(j.Line, id)
+		return
+	}
 	if fails && w.retried[id] < 3 && j.Tx != TxCompleted {
 		w.retried[id]++
 		b.Move(&retry{j, 10 * time.Millisecond})
@@ -613,12 +853,22 @@ func (w *tenure) endElsewhere(id int64, fails bool) {
 // learn has the worker know of that.
 func (w *tenure) learn(id int64) {
 	j, b := w.away[id], w.b
+	if j.Row == RowLeaving { // not before that is written
+		return
+	}
 	delete(w.begun, id)
 	delete(w.away, id)
 	delete(w.host.out, id)
+	delete(w.batches, id)
+	b.Disengage(j)
 	j.Phase = PhaseWritten
-	b.Active--
-	b.ForgetSoon(id)
+	switch b.Seen(id) {
+	case j:
+		b.ForgetSoon(id)
+	case nil:
+	default:
+		return // it has come back
+	}
 	if j.Line != "" {
 		w.strays[id] = true
 		b.Part(j.Line, id)
@@ -628,9 +878,10 @@ func (w *tenure) learn(id int64) {
 // beginTx has a handler's transaction complete a job, with those before it of its line.
 func (w *tenure) beginTx(id int64) {
 	j := w.begun[id]
-	if w.tx != nil || w.away[id] != nil || w.rows[id] == nil {
+	if w.tx != nil || w.away[id] != nil || w.rows[id] == nil || j.Row == RowLeaving && !w.b.KeepIn(j) {
 		return
 	}
+	j.Tx = TxPinned
 	taken, sent, paused := w.b.Withhold(j)
 	w.tx = &completion{j, taken, slices.Concat(taken, sent, []*Job{j}), paused}
 	for _, r := range paused {
@@ -656,6 +907,9 @@ func (w *tenure) endTx(commits bool) {
 			}
 		}
 	}
+	if !commits {
+		x.j.Tx = TxNone
+	}
 	w.b.HandBack(x.taken, x.paused, commits)
 }
 
@@ -677,6 +931,11 @@ func (w *tenure) lose() {
 			}
 		}
 	}
+	for id, j := range w.begun {
+		for _, r := range w.rows { // one of its batch has failed before
+			w.again[id] = w.again[id] || j.Line != "" && r.line == j.Line && r.holds && r.id > id
+		}
+	}
 	for line := range w.order { // completed by transactions whose ends nobody has noted
 		w.order[line] = slices.DeleteFunc(w.order[line], func(id int64) bool { return w.rows[id] == nil })
 	}
@@ -687,18 +946,20 @@ func (w *tenure) lose() {
 	}
 	b := New(w.host, w.terms)
 	b.Share(w.b.fair.turns)
+	b.Keyed = w.terms.AtMostOnce
 	w.b, w.stolen, w.putBack, w.trip, w.empty = &b, false, false, nil, 0
 	for id := range w.begun {
 		delete(w.host.out, id)
 	}
 	clear(w.begun)
 	clear(w.away)
+	clear(w.batches)
 	w.tx = nil
 	clear(w.aside)
 	clear(w.next)
 	for _, r := range w.rows {
 		if r.from == store.AmongRunning {
-			r.from = store.AmongReady
+			w.putReady(r)
 		}
 		if r.holds {
 			b.Hold(r.line, r.id)
@@ -708,6 +969,10 @@ func (w *tenure) lose() {
 
 // look looks for jobs that nobody has announced, as polls, rounds and timers do.
 func (w *tenure) look() {
+	w.clear()
+	if kind := w.b.FirstAt(w.wall); kind != "" && w.host.unknown[kind] == nil {
+		w.t.Fatalf("a job of kind %s waits for another worker", kind)
+	}
 	if b := w.b; !b.Reads.Dirty && !b.Serving {
 		after := b.Reads.Cursor()
 		back, due := b.Reads.LookFrom(w.at, w.terms.Whole, w.now().Ago())
@@ -802,7 +1067,7 @@ func (w *tenure) rest() {
 			t.Fatalf("line %s needs jobs that were put back", line)
 		}
 	}
-	if !b.HasRoom() {
+	if !b.HasRoom() || w.terms.AtMostOnce {
 		return
 	}
 	for i := 0; ; i++ { // those that are looked for first
@@ -825,7 +1090,13 @@ func (w *tenure) rest() {
 // check checks what is always so.
 func (w *tenure) check() {
 	b, here, picked := w.b, map[tenancy]int{}, 0
-	if n := len(w.begun); b.Active != n {
+	n := 0
+	for _, j := range w.begun {
+		if j.From != store.AmongRunning {
+			n++
+		}
+	}
+	if b.Active != n {
 		w.t.Fatalf("%d run, and it counts %d", n, b.Active)
 	}
 	if was, is := b.Recount(); was != is {
@@ -847,6 +1118,11 @@ func (w *tenure) check() {
 	if b.fair.picked != picked {
 		w.t.Fatalf("it counts %d jobs as picked, and has %d", b.fair.picked, picked)
 	}
+	for id, full := range w.batches {
+		if j := w.begun[id]; !full && j != nil && w.away[id] == nil && b.keyQueues[j.Line].HeldBy(id) && b.WaitingOf(j.Line) >= 2 {
+			w.t.Fatalf("the batch of %d is full, and goes on waiting", id)
+		}
+	}
 	w.checkLines()
 }
 
@@ -860,7 +1136,7 @@ func (w *tenure) checkLines() {
 	for line, l := range b.keyQueues {
 		var turns, refused []int64
 		for _, r := range b.Refusals {
-			if r.Job.Line == line {
+			if r.Job.Line == line && !r.Consumes {
 				refused = append(refused, r.Job.ID)
 			}
 		}
@@ -881,9 +1157,12 @@ func (w *tenure) checkLines() {
 // isPutBack reports whether a job is behind some that were put back.
 func (w *tenure) isPutBack(r *row) bool {
 	if l := w.b.keyQueues[r.line]; r.line != "" {
-		return l != nil && l.Skipped() != 0 && r.id >= l.Skipped()
+		return w.b.Bars(r.line) || l != nil && l.Skipped() != 0 && r.id >= l.Skipped()
 	}
-	first := w.b.skipped[w.host.limits[r.kind]]
+	if w.aside[r.id] != nil { // it could not be removed before it begins
+		return true
+	}
+	first := w.b.skipped[w.b.barrier(r.kind)]
 	return first != 0 && r.id >= first
 }
 
@@ -899,8 +1178,11 @@ func (w *tenure) conclude() {
 			i, left = 0, len(w.rows)
 		}
 		if i > 400 { // twenty seconds
-			t.Fatalf("%d rows are left, the first %+v; it wants a trip: %v; ready %v, lines %v, refusals %d",
-				len(w.rows), w.sorted(w.some())[0], w.b.Wants(w.now()), w.b.HasReady(), w.b.Lines(), len(w.b.Refusals))
+			for _, r := range w.rows {
+				t.Logf("left: %+v", r)
+			}
+			t.Fatalf("%d rows are left, and %d jobs run; in a trip: %v; it wants one: %v; ready %v, lines %v, refusals %d",
+				len(w.rows), len(w.begun), w.trip != nil, w.b.Wants(w.now()), w.b.HasReady(), w.b.Lines(), len(w.b.Refusals))
 		}
 		w.goOn(50 * time.Millisecond)
 	}
@@ -929,6 +1211,7 @@ func (w *tenure) work() {
 	w.pass(time.Millisecond)
 	w.plan(succeeds)
 	w.apply()
+	w.try(1)
 	w.begin()
 }
 
@@ -954,20 +1237,24 @@ func (w *tenure) goOn(d time.Duration) {
 	w.b.ResumeOpen()
 	w.look()
 	w.lookForDue()
+	w.try(32)
 	w.pass(d)
 	w.plan(succeeds)
 	w.apply()
+	for id := range w.batches {
+		w.ripen(id)
+	}
 	for {
 		n := -1
 		for n < len(w.begun) {
 			n = len(w.begun)
 			w.begin()
 		}
-		if n == 0 {
-			return
-		}
 		for _, id := range slices.Sorted(maps.Keys(w.begun)) {
 			w.end(id, false)
+		}
+		if n == len(w.begun) { // all of them are being checked out
+			return
 		}
 	}
 }
@@ -1011,12 +1298,4 @@ func (w *world) run(most int) {
 		}
 		w.pass(100 * time.Millisecond)
 	}
-}
-
-// some is a table that has rows.
-func (w *tenure) some() store.JobTable {
-	for _, r := range w.rows {
-		return r.from
-	}
-	return store.AmongReady
 }
