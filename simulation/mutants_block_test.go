@@ -508,4 +508,44 @@ var blockRules = []mutant{
 		b.Reads.Anew()`, `	if r.Consumes && r.Job.Line != "" {
 		_ = b.Reads`, "TestModel", 0,
 	},
+	{
+		"block: a batch does not gather", "", "queue/internal/block/keys.go",
+		`	l.batch.full = full
+	return false`, `	return true`, "TestGather", 0,
+	},
+	{
+		"block: a batch of one gathers", "", "queue/internal/block/keys.go",
+		`l == nil || most == 1 {
+		return true`, `l == nil {
+		return true`, "TestGather", 0,
+	},
+	{
+		"block: an empty block remembers what has had it read whole", "", "queue/internal/block/trip.go",
+		`	b.RestAfter(r, at, took)
+	if r.Routine {
+		clear(b.followed)
+	}
+`, `	b.RestAfter(r, at, took)
+`, "TestFoundEmptyForgets", 0,
+	},
+	{
+		"block: a pick begins behind the first jobs of some tenants", "", "queue/internal/block/look.go",
+		`len(p.Tenants) == 1 || from < p.After {`, `len(p.Tenants) == 1 {`, "TestPicksAllThatIsAhead", 0,
+	},
+	{
+		"block: a look passes over what an earlier one has seen", "", "queue/internal/block/look.go",
+		`		case t.ahead <= b.from(of, t) && s.First`, `		case s.First`, "TestPicksAllThatIsAhead", 0,
+	},
+	{
+		"block: a look does not go back for what was committed late", "", "queue/internal/block/look.go",
+		`		case s.First <= t.upto: // perhaps committed late
+			t.upto = s.First - 1
+`, ``, "TestPicksAllThatIsAhead", 0,
+	},
+	{
+		"block: a cancelled job goes on waiting for its key", "", "queue/internal/block/block.go",
+		`		l.Remove(j)
+`, `		_ = l
+`, "TestModel", 0,
+	},
 }

@@ -206,14 +206,38 @@ func TestPutBackIsPickedInOrder(t *testing.T) {
 		t.Fatalf("it picks %+v", p.Pick)
 	}
 	p.Reads, p.Read = true, Read{Limit: 1}
-	b.Take(p, &Found{Fresh: []*Job{job(10)}, Got: Fetched{1, Place{normal, 10}}, Picked: []*Job{job(21)}}, at.At, 0)
-	if b.Seen(10) == nil || b.Seen(21) != nil {
+	got := b.Take(p, &Found{Fresh: []*Job{job(10)}, Got: Fetched{1, Place{normal, 10}}, Picked: []*Job{job(21)}}, at.At, 0)
+	if b.Seen(10) == nil || b.Seen(21) != nil || got.Fresh != 1 {
 		t.Error("a job is picked ahead of others of its key that were put back")
 	}
 	b.Pop()
 	b.Pop()
 	if p = b.Plan(at); p.Pick == nil || p.Pick.After >= 11 {
 		t.Errorf("then it picks %+v", p.Pick)
+	}
+}
+
+// Of several tenants, all jobs are picked that are ahead, beginning with the first of any; and a look that finds later ones of a tenant does
+// not have it passed over that earlier ones are there.
+func TestPicksAllThatIsAhead(t *testing.T) {
+	b := newBlock(100)
+	b.Share(&Turns{})
+	b.Reads.Full, b.Reads.cursor[normal], b.fair.looked[normal] = true, 5, 40
+	b.sees(&Look{Limit: lookRows}, []Sight{{"a", normal, 20, 30, 2}, {"b", normal, 10, 15, 2}, {"a", normal, 50, 60, 2}}, 1, 0)
+	b.tenant(tenancy{"b", normal}).upto = 9
+	b.tenant(tenancy{"a", normal}).upto = 19
+	b.sees(&Look{Limit: lookRows}, []Sight{{"a", normal, 70, 80, 2}, {"c", normal, 90, 90, 1}, {"b", normal, 8, 8, 1}}, 1, 0)
+	for name, upto := range map[string]int64{"a": 19, "b": 7, "c": 89} {
+		if got := b.fair.tenants[tenancy{name, normal}].upto; got != upto {
+			t.Errorf("of %s jobs are picked behind %d, not %d", name, got, upto)
+		}
+	}
+	p := b.pick(now(1<<40, modelNow))
+	if p == nil || p.After != 7 || p.Upto != 90 || len(p.Tenants) != 3 {
+		t.Fatalf("it picks %+v", p)
+	}
+	if fresh, left := b.takePicked(p, []*Job{{ID: 8, Priority: normal, Tenant: "b"}}); fresh != 1 || left {
+		t.Errorf("%d are new, and some are left to the reads: %v", fresh, left)
 	}
 }
 

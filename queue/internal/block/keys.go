@@ -64,7 +64,7 @@ func (l *keyQueue) fills() bool {
 			return true
 		}
 	}
-	return l.batch.most == 1
+	return false
 }
 
 // Gather has the holder of its line, which has begun, wait for others of the line that fill a batch of a maximum

@@ -463,3 +463,43 @@ func TestLeftIsReadAgain(t *testing.T) {
 		t.Errorf("they are not: %+v", b.Dues)
 	}
 }
+
+// The first job of a batch of a key waits until as many others of its kind wait as fill it, or one of another kind; and for nothing if
+// nothing can come.
+func TestGather(t *testing.T) {
+	for _, x := range []struct {
+		most  int
+		line  string
+		kinds []string // of those behind it
+		full  int      // after so many of them; 0: at once, -1: never
+	}{
+		{1, "k", nil, 0}, {3, "", nil, 0}, {3, "k", []string{"a"}, -1}, {3, "k", []string{"a", "a"}, 2}, {3, "k", []string{"b"}, 1},
+	} {
+		b, got := newBlock(10), -1
+		job := func(id int64, kind string) *Job {
+			return &Job{ID: id, Priority: normal, Line: x.line, Order: id, Kind: kind}
+		}
+		b.Add(job(1, "a"))
+		b.Settle()
+		come := 0
+		if b.Gather(b.Pop(), x.most, func() { got = come }) {
+			got = 0
+		}
+		for _, kind := range x.kinds {
+			come++
+			b.Add(job(int64(1+come), kind))
+		}
+		if got != x.full {
+			t.Errorf("%+v: it is full after %d", x, got)
+		}
+	}
+}
+
+// A block that is found empty when it is due to be read whole forgets which jobs have had it read whole.
+func TestFoundEmptyForgets(t *testing.T) {
+	b := newBlock(1)
+	b.Reads.Whole, b.followed = 1, map[int64]bool{1: true}
+	if b.FoundEmpty(now(2, modelNow), 1, 0, 2); len(b.followed) > 0 {
+		t.Error("it remembers a job")
+	}
+}

@@ -1135,6 +1135,11 @@ func (w *tenure) checkLines() {
 	}
 	for line, l := range b.keyQueues {
 		var turns, refused []int64
+		for j := range l.Waiting() {
+			if j.Phase != PhaseRead {
+				w.t.Fatalf("%d of line %s waits, and was removed, or has begun", j.ID, line)
+			}
+		}
 		for _, r := range b.Refusals {
 			if r.Job.Line == line && !r.Consumes {
 				refused = append(refused, r.Job.ID)
