@@ -59,7 +59,7 @@ var blockRules = []mutant{
 	},
 	{
 		"block: reads do not go back for jobs that were committed late", "", "queue/internal/block/reads.go",
-		`at.Sub(s.Looked) >= LookEvery && !s.Level() ||`, `false ||`, "TestModel", 0,
+		`at.Sub(s.Looked) >= LookEvery && !s.Level() ||`, `false ||`, "TestReadsGoBack", 0,
 	},
 	{
 		"block: due jobs are not read", "", "queue/internal/block/trip.go",
@@ -85,7 +85,7 @@ var blockRules = []mutant{
 	{
 		"block: jobs put back at a limit are not read again", "", "queue/internal/block/backlog.go",
 		`		b.ReadFrom(first)
-`, ``, "TestModel", 0,
+`, ``, "TestPutBackAtALimitIsReadAgain", 0,
 	},
 	{
 		"block: what began counts as read ahead", "", "queue/internal/block/block.go",

@@ -503,3 +503,42 @@ func TestFoundEmptyForgets(t *testing.T) {
 		t.Error("it remembers a job")
 	}
 }
+
+// What was put back at a limit is read again once the limit opens.
+func TestPutBackAtALimitIsReadAgain(t *testing.T) {
+	w := newTenure(t, 1, 1<<20)
+	w.open(false)
+	for range 60 {
+		w.enqueue(row{kind: "limited", size: 1, priority: normal}, 0)
+	}
+	for range 100 { // until no look goes back so far
+		w.work()
+		w.pass(time.Second)
+	}
+	if w.b.skipped[w.gate] == 0 {
+		t.Fatal("nothing was put back")
+	}
+	w.open(true)
+	for range 400 { // twenty seconds
+		w.goOn(50 * time.Millisecond)
+	}
+	if len(w.rows) > 0 {
+		t.Fatalf("%d jobs are left", len(w.rows))
+	}
+}
+
+// A job that is committed in time, and after others with later ids were read, is read within LookEvery, although nobody announces it.
+func TestReadsGoBack(t *testing.T) {
+	w := newTenure(t, 10, 1<<20)
+	r := row{kind: "free", size: 1, priority: normal}
+	w.draw(r)
+	w.enqueue(r, 0)
+	w.fill()
+	late := w.drawn[0]
+	w.commitDrawn(late)
+	w.pass(LookEvery)
+	w.fill()
+	if w.b.Seen(late.id) == nil {
+		t.Error("it is not read")
+	}
+}
