@@ -122,7 +122,7 @@ var blockRules = []mutant{
 	},
 	{
 		"block: a retry that is read before the attempt before it is forgotten is missed", "", "queue/internal/block/trip.go",
-		`	} else if j.From == store.AmongDelayed && (was.From != store.AmongDelayed || was.RunAt != j.RunAt) {`, `	} else if was == nil {`, "TestModel", 0,
+		`	} else if j.From == store.AmongDelayed && (was.From != store.AmongDelayed || was.RunAt != j.RunAt) {`, `	} else if was == nil {`, "TestRetryIsReadAgain", 0,
 	},
 	{
 		"block: keys whose jobs were read again stay put back", "", "queue/internal/block/trip.go",
@@ -145,7 +145,7 @@ var blockRules = []mutant{
 	},
 	{
 		"block: a job of a key that comes late does not have the block read whole", "", "queue/internal/block/trip.go",
-		`!b.terms.AtMostOnce && slices.ContainsFunc(f.Fresh, b.comesLate) {`, `!b.terms.AtMostOnce && false {`, "TestModel", 0,
+		`!b.terms.AtMostOnce && slices.ContainsFunc(f.Fresh, b.comesLate) {`, `!b.terms.AtMostOnce && false {`, "TestMarks", 0,
 	},
 	{
 		"block: due jobs of a block with keys are not read from the horizon", "", "queue/internal/block/dues.go",

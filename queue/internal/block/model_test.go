@@ -542,3 +542,16 @@ func TestReadsGoBack(t *testing.T) {
 		t.Error("it is not read")
 	}
 }
+
+// A retry that is read before the attempt before it is forgotten is read again.
+func TestRetryIsReadAgain(t *testing.T) {
+	b := newBlock(1)
+	b.Add(ready(1, ""))
+	b.Pop()
+	b.Dues.horizon = Due{100, 0}
+	again := &Job{ID: 1, Priority: normal, From: store.AmongDelayed, RunAt: 50}
+	b.Take(&Plan{Delayed: true, Due: DueRead{Limit: 2}}, &Found{Ripe: []*Job{again}, Rows: 1, Last: again.Due()}, 1, 0)
+	if !b.Dues.late || !b.Dues.horizon.Before(again.Due()) {
+		t.Errorf("it is not: %+v", b.Dues)
+	}
+}
