@@ -127,8 +127,9 @@ func TestDebounceElsewhere(t *testing.T) {
 func TestDebounceStatements(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
+		elsewhere(t, c, defaultQueue, 2)
 		elsewhere(t, c, "to", 2)
-		for _, row := range []string{"1, 0, 7, 'a'", "1, 1, 7, 'a'", "1, 0, 8, 'a'", "2, 0, 7, 'a'", "1, 0, 9, 'b'"} {
+		for _, row := range []string{"1, 0, 7, 'a'", "1, 1, 7, 'a'", "1, 0, 8, 'a'", "2, 0, 7, 'a'", "2, 1, 9, 'b'", "1, 0, 9, 'b'"} {
 			byHand(t, db, "INSERT INTO {prefix}job_delayed (queue_id, divided, id, unique_key, priority, kind, error, run_at) VALUES ("+row+", 2, 'x', '', "+ahead+")")
 		}
 		scan := func(rows *sql.Rows) (text string, err error) {
