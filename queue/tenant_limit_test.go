@@ -389,3 +389,22 @@ func TestManyTenantsTakeFewRoundTrips(t *testing.T) {
 		eventually(t, "the worker has forgotten them", func() bool { return limitsOf(w).Tenants() == 0 })
 	})
 }
+
+// Jobs of tenants that were put back, since too many waited for their rates, come to their turns when none is left in memory.
+func TestTenantRateOfABacklog(t *testing.T) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 1})
+		edit(t, c, func(*admin.Queue) {})
+		limitTo(t, c, "", 3)
+		limitTenant(t, c, admin.EachTenant, func(l *admin.Limit) { l.Rate, l.Per, l.Burst = 50, time.Second, 5 })
+		w := worker(t, other(t, db), WorkerOptions{Batch: 1})
+		handle(t, w, "x", func(context.Context, *Delivery) error { return nil })
+		var jobs []Job
+		for i := range 150 {
+			jobs = append(jobs, Job{Kind: "x", Tenant: fmt.Sprint(i % 3)})
+		}
+		enqueueMany(t, c, jobs)
+		defer start(t, w)()
+		empty(t, db)
+	})
+}

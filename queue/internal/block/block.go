@@ -301,11 +301,16 @@ func (b *Block) setAside(g *limit.Limiter, j *Job) {
 	}
 }
 
-// Aside iterates over the number of jobs that wait at each limiter.
+// Aside iterates over the number of jobs that wait at each limiter of a kind. If there are only such as were put back, it
+// counts one: they are read again when the limiter opens.
 func (b *Block) Aside() iter.Seq2[*limit.Limiter, int] {
 	return func(yield func(*limit.Limiter, int) bool) {
 		for g, s := range b.aside {
-			if !yield(g, s.Len()) {
+			n := s.Len()
+			if n == 0 && b.skipped[g] != 0 {
+				n = 1
+			}
+			if !yield(g, n) {
 				return
 			}
 		}

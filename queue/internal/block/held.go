@@ -114,8 +114,12 @@ func (b *Block) fromHeld(w *heldList) *Job {
 func (b *Block) lets(j *Job, w *heldList) {
 	j.held = nil
 	b.holding--
-	if w.Len() == 0 && b.byTenant[w.limiter] == w {
-		delete(b.byTenant, w.limiter) // an empty list that is still in the heap leaves it at the top
+	if w.Len() > 0 || b.byTenant[w.limiter] != w {
+		return
+	}
+	delete(b.byTenant, w.limiter) // an empty list that is still in the heap leaves it at the top
+	if b.HeldAt(w.limiter) > 0 {
+		w.limiter.Ask() // for those that were put back, for which nobody has asked
 	}
 }
 
@@ -180,15 +184,25 @@ func (b *Block) HeldOpen() int { return len(b.open) }
 // HeldSoon returns how many held jobs may pass their limiters, and how many more when their rates let them: all of them, or at least
 // as many as are asked for.
 func (b *Block) HeldSoon(most int) (open, soon int) {
+	count := func(g *limit.Limiter, n int) {
+		if n = min(n, g.Vacant()); b.host.Opens(g) {
+			open += n
+		} else {
+			soon += n
+		}
+	}
 	for g, w := range b.byTenant {
+		if open+soon >= most {
+			return open, soon
+		}
+		count(g, w.Len())
+	}
+	for g := range b.skipped { // those of which no job is left here: they are read again when the limiter opens
 		if open+soon >= most {
 			break
 		}
-		switch n := min(w.Len(), g.Vacant()); {
-		case b.host.Opens(g):
-			open += n
-		default:
-			soon += n
+		if g.Tenant != "" && b.byTenant[g] == nil {
+			count(g, 1)
 		}
 	}
 	return open, soon
