@@ -162,7 +162,9 @@ type Page struct {
 // followed by another page: see Next.
 func (c *Client) Jobs(ctx context.Context, queue string, f Filter) (Page, error) {
 	q := url.Values{}
-	for name, value := range map[string]string{"state": f.State, "kind": f.Kind, "key": f.Key, "tenant": f.Tenant, "where": f.Where, "cursor": f.Cursor} {
+	for name, value := range map[string]string{
+		"state": f.State, "kind": f.Kind, "key": f.Key, "tenant": f.Tenant, "where": f.Where, "cursor": f.Cursor,
+	} {
 		if value != "" {
 			q.Set(name, value)
 		}

@@ -70,8 +70,8 @@ func bulkNames(state admin.State) (names []string) {
 // A jobsFilter selects the jobs of a page. All of it is in the page's address.
 type jobsFilter struct {
 	Queue, Kind, Key, Tenant, Where string
-	Like                    string // selects jobs with similar errors: see likeness
-	State                   admin.State
+	Like                            string // selects jobs with similar errors: see likeness
+	State                           admin.State
 }
 
 // jobsFilterIn reads a filter from the query. The queue may be missing.
@@ -113,8 +113,9 @@ func (f *jobsFilter) filter() admin.Filter {
 
 // To returns the address of a page about the same jobs.
 func (f jobsFilter) To(page string, pairs ...any) string {
-	return link(page, append([]any{"queue", f.Queue, "state", f.State, "kind", f.Kind, "key", f.Key, "tenant", f.Tenant, "where", f.Where, "like", f.Like},
-		pairs...)...)
+	return link(page, append([]any{
+		"queue", f.Queue, "state", f.State, "kind", f.Kind, "key", f.Key, "tenant", f.Tenant, "where", f.Where, "like", f.Like,
+	}, pairs...)...)
 }
 
 // In returns the address for jobs of another state.

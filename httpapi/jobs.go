@@ -200,7 +200,9 @@ func oneJob[O any](a *API, o operation, do func(ctx context.Context, name string
 }
 
 func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) {
-	f := admin.Filter{Queue: in.Queue, State: admin.State(in.State), Kind: in.Kind, Key: in.Key, Tenant: in.Tenant, Where: in.Where, Limit: in.Limit}
+	f := admin.Filter{
+		Queue: in.Queue, State: admin.State(in.State), Kind: in.Kind, Key: in.Key, Tenant: in.Tenant, Where: in.Where, Limit: in.Limit,
+	}
 	if senderOf(ctx).here == nil { // otherwise the memory is that of who asked
 		f.LongestPayload, f.MaxBytes = longestListed, maxListed
 	}

@@ -158,7 +158,8 @@ func (f *Filter) before(now int64) int64 {
 
 // alike reports whether the filter selects a job of its state, apart from the payload.
 func (f *Filter) alike(i *Job) bool {
-	return (f.Kind == "" || i.Kind == f.Kind) && (f.Key == "" || i.Key == f.Key) && (f.Tenant == "" || i.Tenant == f.Tenant) && (f.Match == nil || f.Match(i))
+	return (f.Kind == "" || i.Kind == f.Kind) && (f.Key == "" || i.Key == f.Key) && (f.Tenant == "" || i.Tenant == f.Tenant) &&
+		(f.Match == nil || f.Match(i))
 }
 
 // Jobs lists the jobs of a queue in one state, ordered by id, after an id. With a filter by kind,

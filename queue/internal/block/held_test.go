@@ -229,3 +229,24 @@ func TestHeldKeepNobodyBack(t *testing.T) {
 		}
 	}
 }
+
+// Jobs of which none is left in memory, since they were put back, wait at their limiters like others.
+func TestPutBackJobsWait(t *testing.T) {
+	m := newMall(t, 1, 4, 1, false)
+	b := m.all[0].b
+	k := limit.NewKeeper(nil, nil, nil)
+	q := k.Queue(1, "q")
+	k.SetTenants(q, store.Limit{Rate: 1, Per: time.Second, Burst: 1}, nil)
+	kind, _, _ := k.Set(q, "k", store.Limit{Running: 1})
+	tenant := q.Tenant("a")
+	b.skipped = map[*limit.Limiter]int64{tenant: 7, kind: 8}
+	b.aside = map[*limit.Limiter]*list{kind: {}}
+	if open, soon := b.HeldSoon(5); open != 0 || soon != 1 {
+		t.Errorf("%d jobs may pass the tenant's limiter, and %d when its rate lets them", open, soon)
+	}
+	for g, n := range b.Aside() {
+		if g != kind || n != 1 {
+			t.Errorf("%d jobs wait at %q", n, g.Kind)
+		}
+	}
+}
