@@ -378,7 +378,7 @@ var mutants = append(deaf(), []mutant{
 	{store.LockReplaced, " AND j.divided = record.block", "", "TestDebounceStatements" + onSQLite},
 	{store.LockReplaced, " AND j.id = record.job", "", "TestDebounceStatements" + onSQLite},
 	{store.WhereDelayed, "b.queue_id = :queue", always, "TestDebounceStatements" + onSQLite},
-	{store.WhereDelayed, "j.queue_id = b.queue_id AND ", "", "TestDebounceStatements" + onSQLite},
+	{store.WhereDelayed, "j.queue_id = :queue AND ", "", "TestDebounceStatements" + onSQLite},
 	{store.WhereDelayed, "j.divided = b.divided AND ", "", "TestDebounceStatements" + onSQLite},
 	{store.PassOnKeys, "{prefix}job_unique.job = picked.holder", "", "TestKeyStatements" + onSQLite},
 	{store.PassOnKeys, "wait_until = {time picked.wait_us}", "wait_until = wait_until", "TestDebounceDue" + onSQLite},

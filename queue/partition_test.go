@@ -19,7 +19,7 @@ import (
 // byRows are the statements whose queue comes from rows and not from a constant: see
 // docs/adr/0023-records-name-the-queue.md. They open all partitions, and read one.
 var byRows = map[*sqlrun.Stmt]bool{
-	store.LockJobs: true, store.LockDelayed: true, store.LockRunning: true, store.LockOut: true, store.LockDead: true, store.LockDone: true,
+	store.LockJobs: true, store.LockDelayed: true, store.LockReplaced: true, store.LockRunning: true, store.LockOut: true, store.LockDead: true, store.LockDone: true,
 	store.DelayReady: true, store.DelayRunning: true, store.BuryReady: true, store.BuryDelayed: true, store.BuryRunning: true, store.CheckOutReady: true, store.CheckOutDelayed: true,
 	store.KeepReady: true, store.KeepDelayed: true, store.KeepRunning: true, store.DivideAnew: true, store.PassReady: true, store.ReviveDead: true, store.HastenDelayed: true, store.Redelay: true,
 	store.LookFor: true, store.NextDelayed: true, store.HoldingBlocks: true,

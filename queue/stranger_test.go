@@ -83,7 +83,7 @@ var mayWait = map[string][]*sqlrun.Stmt{
 	"rows that the same transaction has locked before": {
 		store.TakeBlocks, store.AcquitPaused,
 		store.PurgeDead, store.PurgeDone, store.PurgeKeys, store.EndGroup, store.AccuseGroup, store.SetDrawn, store.SetDrawnTenants,
-		store.DivideAnew, store.PassReady, store.PassKeys, store.PartingKeys, store.FinishMembers,
+		store.DivideAnew, store.PassReady, store.PassKeys, store.PassOnKeys, store.PartingKeys, store.FinishMembers,
 		store.KeepReady, store.KeepDelayed, store.KeepRunning, store.BuryReady, store.BuryDelayed, store.BuryRunning,
 		store.DelayReady, store.DelayRunning, store.Redelay, store.CheckOutReady, store.CheckOutDelayed,
 	},
@@ -103,7 +103,7 @@ var mayWait = map[string][]*sqlrun.Stmt{
 }
 
 // byCallers matches the statements of callers: producers, operators and test helpers wait for themselves.
-var byCallers = regexp.MustCompile(`^queue\.(insert|create$|create-group|add-members|enter-group|seal-group|drop-group|get-now|take-keys|take-over-key|keep-keys|key-holders|` +
+var byCallers = regexp.MustCompile(`^queue\.(insert|create$|create-group|add-members|enter-group|seal-group|drop-group|get-now|take-keys|take-over-key|keep-keys|key-holders|locked-key-holders|lock-replaced|` +
 	`lock$|lock-some|lock-checked-out|lock-dead|lock-done|set$|set-ordered|mark-deleted|insert-|update-|delete-|subscribe|unsubscribe|advance|hasten|revive|remove-running)`)
 
 // rowLocks recognizes statements that lock rows.

@@ -176,8 +176,8 @@ func (b *Block) takeAhead(p *Plan, f *Found, at instant.Instant, took time.Durat
 		case fresh > 0:
 		case len(f.Picked) == 0 || left: // they are above what may be picked yet, gone, or left to the reads: the next pick would find as little
 			b.fair.rest = at.Add(LookEvery / 4)
-		default: // all were passed over: many may be
-			b.fair.rest = at.Add(10 * took)
+		default: // all were passed over: many may be. A tenant that has nothing in memory may wait for this, so a slow trip counts for little
+			b.fair.rest = at.Add(min(10*took, LookEvery/20))
 		}
 	}
 }

@@ -26,7 +26,7 @@ var (
 	// block in which a job is not, the gap where it would be, so that nobody could insert there.
 	WhereDelayed = sqlrun.SQL("queue.where-delayed", `
 		SELECT b.divided, record.job FROM {records jobs: job int} JOIN {prefix}queue_block AS b ON b.queue_id = :queue
-		WHERE (SELECT j.id FROM {prefix}job_delayed AS j WHERE j.queue_id = b.queue_id AND j.divided = b.divided AND j.id = record.job) IS NOT NULL`)
+		WHERE (SELECT j.id FROM {prefix}job_delayed AS j WHERE j.queue_id = :queue AND j.divided = b.divided AND j.id = record.job) IS NOT NULL`)
 
 	// PassOnKeys gives locked keys to the jobs that have replaced their holders.
 	PassOnKeys = sqlrun.PerDialect("queue.pass-on-keys", func(d *sqlrun.Dialect) string {
