@@ -175,9 +175,11 @@ func (g *progressWork) enters(ctx context.Context, p *Process, d *queue.Delivery
 func (g *progressWork) do(ctx context.Context, p *Process, db *dialect.DB, d *queue.Delivery, j *errand) error {
 	dice := p.w.Dice("attempt", j.name, j.begins)
 	at, _ := strconv.Atoi(string(d.Progress().State))
+	over := d.Left() == 0 // it stood still before its first line
 	p.Act(func() {
 		s := g.steps[j]
 		switch {
+		case over:
 		case at < s.stored:
 			p.w.violate("progress", j.words(), "%s continues at %d on %s, and %d was stored", j.name, at, p.who(), s.stored)
 		case at > s.tried:

@@ -97,7 +97,7 @@ func (t *takerWork) Begin(w *World) (err error) {
 		w.StartOnce(fmt.Sprint("producer-", i), func(p *Process) error { return t.produce(p, i) })
 	}
 	for i := range w.Knob("takers", 1, 2, 3) {
-		w.Start(fmt.Sprint("worker-sql-", i), t.session)
+		w.Start(fmt.Sprint("workersql-", i), t.session) // which takes over no block
 	}
 	for i := range w.Knob("workers", 0, 1, 2) {
 		w.Start(fmt.Sprint("go-", i), func(p *Process) error { return t.work(p, lease) })
