@@ -370,8 +370,10 @@ func TestManyTenantsTakeFewRoundTrips(t *testing.T) {
 		counted := db.Broken(t, &dbtest.Fault{Random: func() (before, after bool) { return false, false }, Stall: func(op string) {
 			mu.Lock()
 			defer mu.Unlock()
-			calls++
-			by[strings.Join(strings.Fields(op), " ")]++
+			if strings.Contains(op, "queue_permit") || strings.Contains(op, "queue_tenant") { // the number of the others depends on the time
+				calls++
+				by[strings.Join(strings.Fields(op), " ")]++
+			}
 		}})
 		w := worker(t, client(t, counted, Options{}), WorkerOptions{Concurrency: 10})
 		handle(t, w, "x", func(context.Context, *Delivery) error { return nil })
@@ -380,7 +382,7 @@ func TestManyTenantsTakeFewRoundTrips(t *testing.T) {
 		eventually(t, "nothing is left of the permits", func() bool { return len(tenantRows(t, db)) == 0 })
 		mu.Lock()
 		defer mu.Unlock()
-		if calls > tenants/4 {
+		if calls > tenants/10 {
 			t.Errorf("%d tenants took %d statements", tenants, calls)
 		}
 		for op, n := range by {
