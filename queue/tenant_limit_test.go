@@ -382,7 +382,7 @@ func TestManyTenantsTakeFewRoundTrips(t *testing.T) {
 		eventually(t, "nothing is left of the permits", func() bool { return len(tenantRows(t, db)) == 0 })
 		mu.Lock()
 		defer mu.Unlock()
-		if calls > tenants/10 {
+		if calls > tenants/2 { // one after the other they would need six each
 			t.Errorf("%d tenants took %d statements", tenants, calls)
 		}
 		for op, n := range by {
