@@ -26,6 +26,11 @@ func TestJobs(t *testing.T) {
 			RunAt: at, MaxAttempts: 3, Timeout: 90 * time.Second,
 		})
 		must(t, err)
+		why, err := c.Explain(ctx, name, e.ID)
+		must(t, err)
+		if why.ID != e.ID || len(why.Causes) == 0 || why.Causes[0].Why == "" {
+			t.Errorf("it is explained by %+v", why)
+		}
 		j, err := c.Job(ctx, name, e.ID)
 		must(t, err)
 		if j.Queue != name || j.Kind != "welcome" || string(j.Payload) != `{"to":"<ada>"}` || j.Key != "k" || j.Priority != "low" ||
@@ -34,6 +39,9 @@ func TestJobs(t *testing.T) {
 		}
 		must(t, c.Run(ctx, name, e.ID))
 		must(t, c.Cancel(ctx, name, e.ID))
+		if _, err := c.Explain(ctx, name, e.ID); !errors.Is(err, client.ErrNotFound) {
+			t.Errorf("explaining it: %v", err)
+		}
 		if _, err := c.Job(ctx, name, e.ID); !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("a job that was cancelled: %v", err)
 		}

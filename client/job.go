@@ -120,6 +120,13 @@ func (c *Client) Job(ctx context.Context, queue, id string) (wire.Job, error) {
 	return j, err
 }
 
+// Explain says why a job waits, or what has become of it, and what to do about it.
+func (c *Client) Explain(ctx context.Context, queue, id string) (wire.JobExplanation, error) {
+	var e wire.JobExplanation
+	err := c.do(ctx, &call{method: http.MethodGet, path: path("queues", queue, "jobs", id, "explain"), out: &e, again: true})
+	return e, err
+}
+
 // Await waits until a job has ended, however long, and returns it: its State is then done or dead, and of a done one Result has
 // what its handler has made of it, unless Discarded or Cancelled. The job may have ended before. Its queue has to keep done jobs
 // (keep_done), or the status is 409 at once.

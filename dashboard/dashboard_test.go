@@ -69,7 +69,7 @@ func TestPages(t *testing.T) {
 		s.get(link("jobs", "queue", "mail")).has(fmt.Sprint(w.ready), "welcome")
 		s.get(link("jobs", "queue", "mail", "where", "$.n = "+big)).has(fmt.Sprint(w.ready)).lacks(fmt.Sprint(w.strange))
 		s.get(link("jobs", "queue", "mail", "where", "nonsense")).has("banner warn")
-		s.get(link("job", "queue", "mail", "id", w.ready)).has(`<span class="j-number">`+big+`</span>`, `"a<b>\u202e"`, "0 of 10")
+		s.get(link("job", "queue", "mail", "id", w.ready)).has(`<span class="j-number">`+big+`</span>`, `"a<b>\u202e"`, "0 of 10", "Why it waits", "No worker serves its queue. What to do: start a worker")
 		s.get(link("job", "queue", "mail", "id", w.dead)).has("550 no such user &lt;b&gt;ada", "Retry", "Delete")
 		s.get(link("schedule", "name", "backup")).has("<span>every day at 03:30</span>", "CE", "Europe/Berlin", "The last run ended as failed", `class="bar s-failed"`)
 		s.get(link("schedule", "name", "idle")).has("What to do: it has no slots of its own")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -82,6 +83,7 @@ type jobData struct {
 	Made    *payloadView // its result; nil: it has none
 	Acts    []jobAct
 	Life    []moment
+	Why     []health.Cause // why it waits
 }
 
 // A jobAct is an action on a job in its state.
@@ -133,6 +135,15 @@ func (d *Dashboard) showJob(ctx context.Context, r *request) (*view, error) {
 			return nil, err
 		}
 		data.Max = q.MaxAttempts
+	}
+	if i.State == admin.StateReady || i.State == admin.StateDelayed {
+		e, err := health.ExplainJob(ctx, d.db, d.admin, name, id)
+		if err != nil && !errors.Is(err, queue.ErrNotFound) { // it has ended meanwhile
+			return nil, err
+		}
+		if err == nil {
+			data.Why = e.Causes
+		}
 	}
 	data.Life = timelineOf(&i, data.Max, r.now)
 	return &view{

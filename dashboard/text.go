@@ -65,7 +65,7 @@ var functions = template.FuncMap{
 			return plain.Number(n)
 		}
 		return plain.Number(n.(int))
-	}, "span": plain.Span, "cut": plain.Cut, "bytes": byteText, "plural": plain.Plural,
+	}, "span": plain.Span, "cut": plain.Cut, "sentence": sentence, "bytes": byteText, "plural": plain.Plural,
 	"said": said, "inWords": specWords,
 	"clean": plain.Clean, "sections": func() []section { return sections }, "took": func(r scheduler.Run) time.Duration { return took(&r) },
 	"shown": func(s scheduler.Schedule) string { return httpapi.ShownCommand(&s) }, "text": func(b []byte) string { return string(b) },

@@ -60,7 +60,7 @@ func lastMoments(i *admin.Job, failed, limit int, now time.Time) []moment {
 	switch i.State {
 	case admin.StateReady:
 		return []moment{{
-			What: next, Why: "It is ready, and has waited for a worker for " + plain.Span(now.Sub(i.Enqueued)) + ".",
+			What: next, Why: "It is ready, and has waited for " + plain.Span(now.Sub(i.Enqueued)) + ".",
 			State: "ready", Ahead: true,
 		}}
 	case admin.StateDelayed:

@@ -90,6 +90,7 @@ func worstOfAll(size int) map[string][]worst {
 
 		"list-jobs": get("queues/memory/jobs?limit=1000"), "get-job": get("queues/memory/jobs/ID"), "get-job-by-id": get("jobs/ID"),
 		"await-job": get("queues/memory/jobs/ID/await?wait=1ms"), "await-job-by-id": get("jobs/ID/await?wait=1ms"),
+		"explain-job": get("queues/memory/jobs/ID/explain"), "explain-job-by-id": get("jobs/ID/explain"),
 		"get-payload": get("queues/memory/jobs/ID/payload"), "get-payload-by-id": get("jobs/ID/payload"),
 		"list-schedules": get("schedules?limit=1000"), "get-schedule": get("schedules/s0"), "group-results": get("groups/1/results?limit=1000"),
 		"schedule-history": get("schedules/s0/runs?limit=1000"), "explain-schedule": get("schedules/s0/explain"),
@@ -280,7 +281,7 @@ func TestMemoryOfBodies(t *testing.T) {
 
 // largeAnswers are operations whose answers can be large. Each is asked for alone, and the others together.
 var largeAnswers = []string{
-	"get-job", "get-job-by-id", "get-payload", "get-payload-by-id", "get-schedule", "schedule-status", "list-jobs", "list-schedules", "explain-schedule",
+	"get-job", "get-job-by-id", "explain-job", "explain-job-by-id", "get-payload", "get-payload-by-id", "get-schedule", "schedule-status", "list-jobs", "list-schedules", "explain-schedule",
 }
 
 // The memory of answers is bounded, too.

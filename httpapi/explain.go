@@ -15,8 +15,20 @@ type explainInput struct {
 
 type explainOutput struct{ Body wire.Explanation }
 
-// explaining registers the operation that explains why a schedule runs or does not.
+type jobExplainOutput struct{ Body wire.JobExplanation }
+
+// explaining registers the operations that explain why a schedule runs or does not, and why a job waits.
 func (a *API) explaining() {
+	oneJob(a, operation{
+		id: "explain-job", method: http.MethodGet, path: "/queues/{queue}/jobs/{id}/explain", scope: ScopeRead, answer: answerList,
+		summary: "Explain why a job waits, or what has become of it, and what to do",
+	}, func(ctx context.Context, name string, id int64) (*jobExplainOutput, error) {
+		e, err := health.ExplainJob(ctx, a.db, a.admin, name, id)
+		if err != nil {
+			return nil, err
+		}
+		return &jobExplainOutput{e.Wire()}, nil
+	})
 	register(a, operation{
 		id: "explain-schedule", method: http.MethodGet, path: "/schedules/{schedule}/explain", tag: "schedules", scope: ScopeRead,
 		answer:  answerList,

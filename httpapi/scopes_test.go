@@ -14,7 +14,7 @@ import (
 // operate is for what an operator does at night and can be undone or tried again, and admin for
 // what changes a definition, deletes, or deals with secrets.
 var scopesOf = map[Scope]string{
-	ScopeRead: `all-queue-stats await-job await-job-by-id events explain-schedule finished get-endpoint get-group get-job get-job-by-id get-limit get-lock get-payload get-payload-by-id
+	ScopeRead: `all-queue-stats await-job await-job-by-id events explain-job explain-job-by-id explain-schedule finished get-endpoint get-group get-job get-job-by-id get-limit get-lock get-payload get-payload-by-id
 		get-queue get-route get-run get-schedule group-results list-audit list-endpoints list-groups list-jobs list-limits list-locks list-nodes
 		list-queues list-routes list-schedules list-subscriptions preview-schedule queue-stats schedule-history schedule-next
 		list-all-limits list-attempts list-queue-status list-runs list-shares node-work queue-status

@@ -23,7 +23,8 @@ have failed. Programs do them, with the Go package queue, and commands, with dbc
 worker exec. Of a job that is done nothing is left, and its id is not found, unless its queue keeps
 such for a while (dbcron queue set --keep-done). docs/queue-cli.md has examples.`,
 	}
-	c.AddCommand(p.jobEnqueue(), p.jobGet(), p.jobWait(), p.jobList(), p.jobStats(), p.jobRetry(), p.jobCancel(), p.jobDelete())
+	c.AddCommand(p.jobEnqueue(), p.jobGet(), p.jobExplain(), p.jobWait(), p.jobList(), p.jobStats(),
+		p.jobRetry(), p.jobCancel(), p.jobDelete())
 	return c
 }
 

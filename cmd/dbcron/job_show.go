@@ -87,6 +87,33 @@ message names them: choose one by --queue.`,
 	return c
 }
 
+func (p *program) jobExplain() *cobra.Command {
+	return p.twin(twin{
+		id: "explain-job", use: "explain ID",
+		long: `Explain why a job waits: for its time or its retry, for an earlier job of its key, at a
+limit, for a worker, for its queue, which is paused, or for its turn. Of several causes
+the one to begin with comes first, each with what to do about it. Of a job that runs, or has
+ended, it tells that.`,
+		example: `  dbcron job explain 4711
+  dbcron job explain 4711 -o json | jq -r '.causes[0].why'`,
+		other: func(c *cobra.Command) string {
+			if c.Flags().Changed("queue") {
+				return "explain-job"
+			}
+			return "explain-job-by-id"
+		},
+	})
+}
+
+func jobCauses(e *wire.JobExplanation) []fact {
+	facts := []fact{{"id", e.ID}, {"queue", e.Queue}, {"state", e.State}}
+	for i := range e.Causes {
+		c := &e.Causes[i]
+		facts = append(facts, fact{"why", c.Why}, fact{"what to do", c.Do})
+	}
+	return facts
+}
+
 func jobFacts(j *wire.Job) []fact {
 	facts := []fact{
 		{"id", j.ID},

@@ -82,6 +82,8 @@ func describe(w io.Writer, noun any) error {
 		return writeFacts(w, scheduleFacts(noun))
 	case *wire.Job:
 		return writeFacts(w, jobFacts(noun))
+	case *wire.JobExplanation:
+		return writeFacts(w, jobCauses(noun))
 	case *wire.Group:
 		return writeFacts(w, groupFacts(noun))
 	case *wire.EndpointDetail:

@@ -171,6 +171,9 @@ func (o *outside) nouns() {
 		of, err := o.c.Job(o.there, "mail", id)
 		o.must(err)
 		o.same("job", o.said(o.command("job", "get", id, "-o", "json")), o.said(o.get("/jobs/"+id)), of)
+		if of.State == "ready" {
+			o.same("explanation of a job", o.said(timeless(o.command("job", "explain", id, "-o", "json"))), o.said(timeless(o.get("/jobs/"+id+"/explain"))))
+		}
 	}
 	jobs, err := o.c.Jobs(o.there, "mail", client.Filter{State: "delayed"})
 	o.must(err)
