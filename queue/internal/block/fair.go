@@ -21,6 +21,13 @@ type fairness struct {
 
 	waits [Priorities + 1][]tenancy // tenants with few jobs here and more ahead: jobs of theirs are picked in turn
 	rest  instant.Instant           // when to pick next
+
+	// Once nobody was found to pick jobs of, it is looked again then, or when so many jobs have begun.
+	review instant.Instant
+	spare  int
+
+	read    int                     // counts the reads of ready jobs
+	brought [Priorities + 1][]int64 // the turns of what the last one has brought, from the one on that had come then, in order
 }
 
 // A tenant is what a block knows of one, and of one priority.
@@ -30,6 +37,8 @@ type tenant struct {
 	ahead int64 // the greatest of its ids that a look has found
 	stop  int64 // the reads have to come to this one before more are picked; 0: to none
 	waits bool  // it is listed among those that wait for that
+
+	brought, read int // how many jobs of its that read has brought
 }
 
 // Share makes the block one of a fair queue, or of one that is not (nil), and orders its jobs anew.
@@ -118,6 +127,7 @@ func (b *Block) goes(j *Job) {
 	t := j.guest
 	t.here--
 	j.guest = nil
+	b.fair.spare--
 	if j.Picked {
 		b.fair.picked--
 	}
@@ -129,6 +139,7 @@ func (b *Block) line(of tenancy, t *tenant) {
 	if !t.waits && t.here < b.few() && t.ahead > b.from(of, t) {
 		t.waits = true
 		b.fair.waits[of.priority] = append(b.fair.waits[of.priority], of)
+		b.fair.spare = min(b.fair.spare, b.spares(of, t))
 	}
 }
 

@@ -164,6 +164,7 @@ func TestMarkedIsNotPickedAgain(t *testing.T) {
 		b.Share(&Turns{})
 		marked := func() *Job { return &Job{ID: 1<<20 | store.Follower, Priority: normal, Line: "k", Tenant: "ada"} }
 		b.keyQueue("k").Hold(1)
+		b.fair.turns.Give("", normal) // so the next one is behind ada's
 		b.Add(ready(3, ""))
 		if read {
 			b.Add(marked())
@@ -199,7 +200,8 @@ func TestPutBackIsPickedInOrder(t *testing.T) {
 	who := tenancy{"ada", normal}
 	*b.tenant(who) = tenant{upto: 20, ahead: 30}
 	b.line(who, b.tenant(who))
-	b.Add(ready(3, "")) // it keeps the block from being read
+	b.fair.turns.Give("", normal) // so the next one is behind ada's
+	b.Add(ready(3, ""))           // it keeps the block from being read
 	at := now(1, modelNow)
 	p := b.Plan(at)
 	if p.Pick == nil || p.Pick.After != 20 {

@@ -1,6 +1,8 @@
 package block
 
 import (
+	"math"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -9,8 +11,9 @@ import (
 
 // While one tenant floods a block of a fair queue, the jobs of others are far behind what was read. Trips therefore look ahead: which
 // tenants have jobs beyond what was read, in pieces of many rows, of which only names and numbers travel. Of those tenants
-// that have few jobs here, the next ones are then picked, out of order. From then on they are like any job that was read: when
-// the cursor comes to where they were, they are known, or gone.
+// whose turns come before those of nearly all jobs here, the next ones are then picked, out of order. From then on they are like
+// any job that was read: when the cursor comes to where they were, they are known, or gone. Tenants who have jobs in equal numbers
+// get their turns by the reads, and nothing is picked.
 //
 // A tenant's jobs are picked in the order of their ids, from behind what was read of it on. So a key, whose jobs
 // have one tenant, keeps its order: of blocks with keys only what is older than Window is picked, since all is committed
@@ -68,7 +71,7 @@ func (b *Block) mayLook(at instant.Instant) bool { return at >= b.fair.look }
 
 // mayPick reports whether there is somebody to pick jobs of, and room for them.
 func (b *Block) mayPick(at instant.Instant) bool {
-	if at < b.fair.rest || b.room() <= 0 {
+	if at < b.fair.rest || at < b.fair.review && b.fair.spare > 0 || b.room() <= 0 {
 		return false
 	}
 	for p := range b.fair.waits {
@@ -125,12 +128,64 @@ func (b *Block) planLook(now Now) *Look {
 	return l
 }
 
+// spares returns how many jobs have to begin before one of a tenant is needed: few begin before its next one, of those here and,
+// where there is room for a read, of those that it will bring, which are taken to be like those of the last one.
+func (b *Block) spares(of tenancy, t *tenant) int {
+	turn := b.fair.turns.Behind(of.tenant, of.priority)
+	n := b.sooner(of.priority, turn)
+	if b.HasRoom() && t.read == b.fair.read {
+		n += t.brought
+	}
+	return n - b.few() + 1
+}
+
+// sooner counts jobs that begin no later than at a turn.
+func (b *Block) sooner(priority int, turn int64) (n int) {
+	for p := range priority {
+		n += len(b.ready[p])
+	}
+	if n += b.ready.Upto(priority, turn); b.HasRoom() {
+		n += upto(b.fair.brought[priority], turn-b.fair.turns.come[priority])
+	}
+	return n
+}
+
+// brings records the turns of jobs that a read has brought, from those on that have come.
+func (b *Block) brings(jobs []*Job) {
+	f := &b.fair
+	f.read++
+	f.spare = 0
+	for p := range f.brought {
+		f.brought[p] = f.brought[p][:0]
+	}
+	for _, j := range jobs {
+		if j.guest == nil || j.Turn == 0 {
+			continue
+		}
+		if j.guest.read != f.read {
+			j.guest.read, j.guest.brought = f.read, 0
+		}
+		j.guest.brought++
+		f.brought[j.Priority] = append(f.brought[j.Priority], j.Turn-f.turns.come[j.Priority])
+	}
+	for p := range f.brought {
+		slices.Sort(f.brought[p])
+	}
+}
+
 // pick plans to pick the next jobs of the most urgent priority, of the tenants that have waited longest for that; nil: nothing
 // may be picked now.
 func (b *Block) pick(now Now) *Pick {
 	closed := now.Ago()(Window)
+	b.fair.review, b.fair.spare = math.MaxInt64, math.MaxInt
 	for priority := range b.fair.waits {
 		list := b.fair.waits[priority]
+		if spare := b.sooner(priority, b.fair.turns.come[priority]) - b.few() + 1; spare > 0 { // nobody's turn is before that
+			if len(list) > 0 {
+				b.fair.spare = min(b.fair.spare, spare)
+			}
+			continue
+		}
 		p := &Pick{Priority: priority, Limit: b.room(), closed: closed}
 		for n := len(list); n > 0 && len(p.Tenants) < maxPicks; n-- {
 			of := list[0]
@@ -141,10 +196,16 @@ func (b *Block) pick(now Now) *Pick {
 				t.waits = false
 				continue
 			}
+			if spare := b.spares(of, t); spare > 0 {
+				b.fair.spare = min(b.fair.spare, spare)
+				list = append(list, of)
+				continue
+			}
 			if b.Keyed {
 				upto = min(upto, closed)
 			}
 			if upto <= from || t.stop > b.Reads.cursor[priority] {
+				b.fair.review = now.At.Add(LookEvery / 4)
 				list = append(list, of)
 				continue
 			}
@@ -155,10 +216,10 @@ func (b *Block) pick(now Now) *Pick {
 			}
 		}
 		if b.fair.waits[priority] = list; len(p.Tenants) > 0 {
+			b.fair.spare = 0
 			return p
 		}
 	}
-	b.fair.rest = now.At.Add(LookEvery / 4)
 	return nil
 }
 
@@ -172,6 +233,9 @@ func (b *Block) takeAhead(p *Plan, f *Found, at instant.Instant, took time.Durat
 	}
 	if p.Pick != nil {
 		fresh, left := b.takePicked(p.Pick, f.Picked)
+		if b.HasRoom() { // reading is what takes the time: picks have a quarter of it
+			b.fair.rest = at.Add(3 * took)
+		}
 		switch t.Fresh += fresh; {
 		case fresh > 0:
 		case len(f.Picked) == 0 || left: // they are above what may be picked yet, gone, or left to the reads: the next pick would find as little

@@ -61,6 +61,18 @@ func (s *Ready[J]) First(priority int) (Place, bool) {
 	return Place{priority, s[priority][0].order}, true
 }
 
+// Upto returns how many jobs of a priority have an order up to this one.
+func (s *Ready[J]) Upto(priority int, order int64) int {
+	n, _ := slices.BinarySearchFunc(s[priority], order, func(o item[J], order int64) int { return cmp.Or(cmp.Compare(o.order, order), -1) })
+	return n
+}
+
+// upto returns how many of some sorted numbers are not greater than this one.
+func upto(sorted []int64, most int64) int {
+	n, _ := slices.BinarySearch(sorted, most+1)
+	return n
+}
+
 // Len returns the number of jobs. A nil Ready has none.
 func (s *Ready[J]) Len() (n int) {
 	if s != nil {

@@ -280,10 +280,14 @@ func (b *Block) Take(p *Plan, f *Found, at instant.Instant, took time.Duration) 
 	if p.Delayed {
 		b.Dues.Took(p.Due, f.Rows, f.Last)
 	}
-	for _, some := range [][]*Job{f.Fresh, f.Ripe} {
-		for _, j := range some {
-			b.takeOne(j, p.Read, &t)
-		}
+	for _, j := range f.Fresh {
+		b.takeOne(j, p.Read, &t)
+	}
+	if p.Reads && !p.Read.Back && b.Fair() {
+		b.brings(f.Fresh)
+	}
+	for _, j := range f.Ripe {
+		b.takeOne(j, p.Read, &t)
 	}
 	b.takeAhead(p, f, at, took, &t)
 	b.Settle()
