@@ -44,6 +44,25 @@ func TestFloodOfATenant(t *testing.T) {
 	}
 }
 
+// Of tenants whose turns come by the reads nothing is picked, whether the jobs begin at once or wait for a slot.
+func TestEqualTenantsAreNotPicked(t *testing.T) {
+	for _, tenants := range []int{1, 30, 1000} {
+		for _, at := range []int{1, 20} {
+			w := newFair(t, 2, 40)
+			for i := range 4000 {
+				w.all[i%2].enqueueAtOnce(1, of(fmt.Sprint(i%tenants)), 0)
+			}
+			for len(w.began) < 3900 {
+				w.run(at)
+				w.pass(20 * time.Millisecond)
+			}
+			if w.picks > 4 {
+				t.Errorf("of %d tenants, of whose jobs %d begin at a time, jobs were picked in %d of %d trips", tenants, at, w.picks, w.trips)
+			}
+		}
+	}
+}
+
 // A job with a key does not begin before one of its key whose transaction was open when others were read, or picked, that
 // have later ids.
 func TestKeysBehindAFlood(t *testing.T) {

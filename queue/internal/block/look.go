@@ -67,7 +67,11 @@ func (b *Block) wantsAhead(at instant.Instant) bool {
 	return b.behind() && (b.mayLook(at) || b.mayPick(at))
 }
 
-func (b *Block) mayLook(at instant.Instant) bool { return at >= b.fair.look }
+// mayLook reports whether it is time to look. While reading is what takes the time, one block of a worker looks after the other, with
+// pauses: by then the reads may have come to where it would.
+func (b *Block) mayLook(at instant.Instant) bool {
+	return at >= b.fair.look && (at >= b.fair.turns.look || !b.HasRoom())
+}
 
 // mayPick reports whether there is somebody to pick jobs of, and room for them.
 func (b *Block) mayPick(at instant.Instant) bool {
@@ -114,6 +118,7 @@ func (b *Block) planAhead(p *Plan, now Now) {
 // planLook plans a look from where the last one ended, or now and then from further back: jobs that were committed late.
 func (b *Block) planLook(now Now) *Look {
 	l := &Look{After: b.fair.looked, Limit: lookRows}
+	b.fair.turns.look = now.At.Add(LookEvery / 20) // until it is known how long this one takes
 	if now.At >= b.fair.relook {
 		closed := now.Ago()(Window)
 		for i := range l.After {
@@ -338,6 +343,7 @@ func (b *Block) sees(l *Look, found []Sight, at instant.Instant, took time.Durat
 		rows[s.Priority] += s.Rows
 		upto[s.Priority] = max(upto[s.Priority], s.Last)
 	}
+	b.fair.turns.look = at.Add(5 * took)
 	b.fair.look = at.Add(max(10*took, LookEvery/4))
 	for p := range upto {
 		b.fair.looked[p] = max(b.fair.looked[p], upto[p])

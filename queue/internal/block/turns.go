@@ -1,5 +1,7 @@
 package block
 
+import "github.com/dbcron/dbcron/internal/instant"
+
 // Turns order the jobs of a fair queue that may start: the tenants that have some take turns, as many as their weights
 // say, whatever the number of their jobs. This is start-time fair queueing (P. Goyal, H. M. Vin, H. Cheng, 1996): a job's
 // turn comes after that of its tenant's job before, and not before the turn that has come when it arrives. So a tenant
@@ -9,6 +11,7 @@ package block
 type Turns struct {
 	Weights map[string]int // of the tenants that have more than one turn
 
+	look instant.Instant       // when the next of its blocks looks ahead that has room for a read
 	come [Priorities + 1]int64 // the turn that has come, by priority
 	next map[tenancy]int64     // the earliest turn of a tenant's next job, if that has not come
 	many int                   // how many tenants next has before those are looked for whose turns have come

@@ -30,6 +30,7 @@ type world struct {
 	lost  bool  // the lease is in doubt
 	began []*Job
 	trips int
+	picks int // how many of them have picked
 }
 
 // A tenure is a block of the worker, with its rows in the database.
@@ -299,7 +300,9 @@ func (w *tenure) plan(is fate) {
 	for _, s := range p.Behind {
 		w.setAside(s, false)
 	}
-	w.trips++
+	if w.trips++; p.Pick != nil {
+		w.picks++
+	}
 	w.trip, w.found, w.fate, w.written, w.were, w.denied = p, f, is, nil, nil, nil
 	w.passed, w.consumed = nil, nil
 	if w.stolen && (len(p.Gone) > 0 || slices.ContainsFunc(p.Moves, Move.Out)) {

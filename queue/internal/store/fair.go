@@ -12,10 +12,11 @@ var (
 	// and how many they are.
 	LookAhead = sqlrun.SQL("queue.look-ahead", lookAhead())
 
-	// FetchTenants reads the next jobs of some tenants, up to an id. A job that names none is one of the tenant ''.
+	// FetchTenants reads the next jobs of some tenants, up to an id. A job that names none is one of the tenant ''. The names are a list
+	// and no {records}: MariaDB would compare each row with all of them, and neither it nor MySQL would end at the limit.
 	FetchTenants = reading(readyColumns, sqlrun.SQL("queue.fetch-tenants", `SELECT `+readyColumns+` FROM {prefix}job
 		WHERE queue_id = :queue AND divided = :divided AND priority = :priority AND id > :after AND id <= :upto
-			AND COALESCE(tenant, '') IN (SELECT record.name FROM {records tenants: name text}) ORDER BY id LIMIT :limit`))
+			AND COALESCE(tenant, '') IN (:tenants) ORDER BY id LIMIT :limit`))
 )
 
 func lookAhead() string {
