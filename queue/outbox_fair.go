@@ -18,6 +18,7 @@ func (f *flusher) aheadSteps(t *trip) (steps []*sqlrun.Step) {
 		}, Scan: func(row *sqlrun.Row) error {
 			t.found.Sights = append(t.found.Sights, block.Sight{
 				Priority: int(row.Int(0)), Tenant: string(row.Bytes(1)), First: row.Int(2), Last: row.Int(3), Rows: int(row.Int(4)),
+				FirstMark: row.Int(5), LastMark: row.Int(6),
 			})
 			return nil
 		}})

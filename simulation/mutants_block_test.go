@@ -431,14 +431,25 @@ var blockRules = []mutant{
 		`		if b.from(of, tenant) >= p.After {`, `		if true {`, "TestPutBackIsPickedInOrder", 0,
 	},
 	{
-		"block: a job that waits for what was committed late is picked again and again", "", "queue/internal/block/look.go",
-		`len(f.Picked) == 0 || left:`, `len(f.Picked) == 0 || left && fresh > 0:`, "TestMarkedIsNotPickedAgain", 0,
+		"block: a job that is too young is picked again and again", "", "queue/internal/block/look.go",
+		`len(f.Picked) == 0 || young:`, `len(f.Picked) == 0 || young && fresh > 0:`, "TestTooYoungToBePicked", 0,
 	},
 	{
-		"block: a mark that was looked at keeps its tenant's jobs from being picked", "", "queue/internal/block/look.go",
-		` && b.seen[j.ID] == nil
-	if j.Line`, `
-	if j.Line`, "TestMarkedIsNotPickedAgain", 0,
+		"block: jobs with keys are picked behind one that follows a late one", "", "queue/internal/block/look.go",
+		`t.left == 0 && b.barred(j.ID) || `, ``, "TestMarkOfAnotherTenant", 0,
+	},
+	{
+		"block: picks go on behind what was left to the reads", "", "queue/internal/block/look.go",
+		`t.left, t.upto = 0, min(t.upto, t.left-1)`, `t.left = 0`, "TestMarkOfAnotherTenant", 0,
+	},
+	{
+		"block: the jobs of one tenant are picked ahead of themselves", "", "queue/internal/block/look.go",
+		`		n += t.brought
+`, ``, "TestEqualTenantsAreNotPicked", 0,
+	},
+	{
+		"block: jobs of tenants are picked whose turns come by the reads", "", "queue/internal/block/look.go",
+		`n += b.ready.Upto(priority, turn); b.HasRoom()`, `n += b.ready.Upto(priority, turn); false`, "TestEqualTenantsAreNotPicked", 0,
 	},
 	{
 		"block: what a consuming worker leaves in the table keeps it from reading on", "", "queue/internal/block/trip.go",

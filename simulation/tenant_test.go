@@ -253,12 +253,16 @@ func (s *tenantWork) Left(w *World) string {
 	return s.leftOf(w)
 }
 
-// first reports whether no job before it of its key has still to end. The world's mutex is held.
+// first reports whether no job before it of its key has still to end, and it is not left to the reads, behind a job of any key that
+// follows one that was committed late. The world's mutex is held.
 func (s *tenantWork) first(j *errand) bool {
+	const mark = 4095 // the low bits of such an id
 	if j.key == "" {
 		return true
 	}
-	return !slices.ContainsFunc(s.list, func(o *errand) bool { return o != j && o.key == j.key && o.ends == 0 && o.fate != refused })
+	return !slices.ContainsFunc(s.list, func(o *errand) bool {
+		return o != j && o.key == j.key && o.ends == 0 && o.fate != refused || o.key != "" && o.id&mark == mark && o.id <= j.id && o.ends == 0
+	})
 }
 
 // Check compares what was enqueued with the ledger, and the order of keys.

@@ -13,11 +13,14 @@ type fairness struct {
 	turns   *Turns              // nil: the queue is not fair
 	tenants map[tenancy]*tenant // those that have jobs here, or ahead
 	looked  Cursor              // how far trips have looked
-	again   Cursor              // from where they look once more, since jobs may have been committed late
+	sure    Cursor              // up to where they have seen all that is in time
 	look    instant.Instant     // when to look next
 	relook  instant.Instant     // when to look once more
 	picked  int                 // jobs that were picked, and may start
 	keyed   bool                // what it knows takes keys into account
+
+	// The ids of the first and the last job ahead that follow late ones: see [Block.isLeft].
+	marks [Priorities + 1][2]int64
 
 	waits [Priorities + 1][]tenancy // tenants with few jobs here and more ahead: jobs of theirs are picked in turn
 	rest  instant.Instant           // when to pick next
@@ -35,8 +38,8 @@ type tenant struct {
 	here  int   // how many of its jobs may start
 	upto  int64 // up to this id its jobs were picked, or are not there
 	ahead int64 // the greatest of its ids that a look has found
-	stop  int64 // the reads have to come to this one before more are picked; 0: to none
-	waits bool  // it is listed among those that wait for that
+	left  int64 // from this id on its jobs with keys are left to the reads, for a while; 0: none are
+	waits bool  // it is listed among those that jobs are picked of
 
 	brought, read int // how many jobs of its that read has brought
 }
@@ -136,7 +139,7 @@ func (b *Block) goes(j *Job) {
 
 // line lists a tenant among those that jobs are picked of, if it has more ahead than it has here.
 func (b *Block) line(of tenancy, t *tenant) {
-	if !t.waits && t.here < b.few() && t.ahead > b.from(of, t) {
+	if !t.waits && t.here < b.few() && (t.ahead > b.from(of, t) || t.left != 0) {
 		t.waits = true
 		b.fair.waits[of.priority] = append(b.fair.waits[of.priority], of)
 		b.fair.spare = min(b.fair.spare, b.spares(of, t))

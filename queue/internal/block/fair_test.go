@@ -18,6 +18,9 @@ func newFair(t failer, blocks, batch int) *world {
 	return w
 }
 
+// everywhere is how far a look has seen that has seen all.
+var everywhere = Cursor{1 << 62, 1 << 62, 1 << 62, 1 << 62, 1 << 62}
+
 // of is a job of a tenant, of the usual priority.
 func of(tenant string) row { return row{tenant: tenant, priority: normal, size: 1} }
 
@@ -109,6 +112,49 @@ func TestKeysBehindAFlood(t *testing.T) {
 	}
 }
 
+// Behind a job that says that one before it was committed late, perhaps where picks have been already, jobs of other keys and tenants
+// are not picked until the reads have come to it; jobs without keys are.
+func TestMarkOfAnotherTenant(t *testing.T) {
+	const mark = 1<<20 | store.Follower
+	for name, seen := range map[string][]Sight{
+		"seen":   {{Tenant: "bob", Priority: normal, First: 30, Last: mark, Rows: 2, FirstMark: mark, LastMark: mark}},
+		"picked": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBlock(8)
+			b.Share(&Turns{})
+			job := func(id int64, line, tenant string) *Job {
+				return &Job{ID: id, Priority: normal, Order: id, Line: line, Tenant: tenant}
+			}
+			b.Keyed, b.Reads.Full, b.fair.keyed, b.fair.look, b.fair.sure = true, true, true, 1<<62, everywhere
+			b.Reads.Whole, b.Reads.Looked, b.Reads.cursor[normal] = 1, 1, 10
+			b.sees(&Look{Limit: lookRows}, append(seen, Sight{Tenant: "ada", Priority: normal, First: 20, Last: mark + 3, Rows: 9}), 1, 0)
+			b.tenant(tenancy{"ada", normal}).upto = 20 // the late one may be before that
+			at := now(1, modelNow)
+			p := b.Plan(at)
+			if p.Pick == nil {
+				t.Fatal("nothing is picked")
+			}
+			b.Take(p, &Found{Picked: []*Job{job(mark-1, "a", "ada"), job(mark, "m", "ada"), job(mark+1, "b", "ada"), job(mark+2, "", "ada")}}, at.At, 0)
+			for id, is := range map[int64]bool{mark - 1: true, mark: false, mark + 1: false, mark + 2: true} {
+				if (b.Seen(id) != nil) != is {
+					t.Errorf("whether %d is picked: %v", id-mark, !is)
+				}
+			}
+			b.Pop()
+			b.Pop()
+			b.Reads.cursor[normal] = mark
+			next := b.pick(at)
+			if next == nil || next.After != mark && next.After != mark-1 {
+				t.Fatalf("when the reads have come to it, what was left is not picked: %+v", next)
+			}
+			if b.takePicked(next, []*Job{job(mark+1, "b", "ada")}); b.Seen(mark+1) == nil {
+				t.Error("it is left once more")
+			}
+		})
+	}
+}
+
 // While a job may not be picked yet, since one before it may still be committed, nobody asks for it again and again.
 func TestTooYoungToBePicked(t *testing.T) {
 	w := newFair(t, 1, 40)
@@ -190,6 +236,7 @@ func TestMarkedIsNotPickedAgain(t *testing.T) {
 		}
 		b.Keyed, b.Reads.Full, b.fair.keyed, b.fair.look = true, true, true, 1<<62
 		b.Reads.Whole, b.Reads.Looked, b.Reads.cursor[normal] = 1, 1, 1<<30
+		b.fair.sure = everywhere
 		who := tenancy{"ada", normal}
 		b.tenant(who).ahead = marked().ID
 		b.line(who, b.tenant(who))
@@ -202,9 +249,6 @@ func TestMarkedIsNotPickedAgain(t *testing.T) {
 		if b.wantsAhead(at.At) {
 			t.Errorf("a job that was %s is picked again at once", name)
 		}
-		if b.fair.tenants[who].waits == read {
-			t.Errorf("more jobs are to be picked of the tenant of one that was %s: %v", name, !read)
-		}
 	}
 }
 
@@ -216,6 +260,7 @@ func TestPutBackIsPickedInOrder(t *testing.T) {
 	job := func(id int64) *Job { return &Job{ID: id, Priority: normal, Order: id, Line: "k", Tenant: "ada"} }
 	b.Keyed, b.Reads.Full, b.fair.keyed, b.fair.look = true, true, true, 1<<62
 	b.keyQueue("k").SkipFrom(10)
+	b.fair.sure = everywhere
 	who := tenancy{"ada", normal}
 	*b.tenant(who) = tenant{upto: 20, ahead: 30}
 	b.line(who, b.tenant(who))
@@ -244,10 +289,10 @@ func TestPicksAllThatIsAhead(t *testing.T) {
 	b := newBlock(100)
 	b.Share(&Turns{})
 	b.Reads.Full, b.Reads.cursor[normal], b.fair.looked[normal] = true, 5, 40
-	b.sees(&Look{Limit: lookRows}, []Sight{{"a", normal, 20, 30, 2}, {"b", normal, 10, 15, 2}, {"a", normal, 50, 60, 2}}, 1, 0)
+	b.sees(&Look{Limit: lookRows}, []Sight{{Tenant: "a", Priority: normal, First: 20, Last: 30, Rows: 2}, {Tenant: "b", Priority: normal, First: 10, Last: 15, Rows: 2}, {Tenant: "a", Priority: normal, First: 50, Last: 60, Rows: 2}}, 1, 0)
 	b.tenant(tenancy{"b", normal}).upto = 9
 	b.tenant(tenancy{"a", normal}).upto = 19
-	b.sees(&Look{Limit: lookRows}, []Sight{{"a", normal, 70, 80, 2}, {"c", normal, 90, 90, 1}, {"b", normal, 8, 8, 1}}, 1, 0)
+	b.sees(&Look{Limit: lookRows}, []Sight{{Tenant: "a", Priority: normal, First: 70, Last: 80, Rows: 2}, {Tenant: "c", Priority: normal, First: 90, Last: 90, Rows: 1}, {Tenant: "b", Priority: normal, First: 8, Last: 8, Rows: 1}}, 1, 0)
 	for name, upto := range map[string]int64{"a": 19, "b": 7, "c": 89} {
 		if got := b.fair.tenants[tenancy{name, normal}].upto; got != upto {
 			t.Errorf("of %s jobs are picked behind %d, not %d", name, got, upto)

@@ -36,6 +36,8 @@ const (
 type Look struct {
 	After Cursor
 	Limit int // how many rows of each priority it covers
+
+	closed int64 // all ids up to here are committed, if they are in time
 }
 
 // A Sight is what a look has found of a tenant.
@@ -44,6 +46,8 @@ type Sight struct {
 	Priority    int
 	First, Last int64 // ids
 	Rows        int
+
+	FirstMark, LastMark int64 // of its jobs with keys those that follow a late one: see [Block.comesLate]; 0: none does
 }
 
 // A Pick reads the next jobs of some tenants.
@@ -93,12 +97,12 @@ func (b *Block) room() int { return max(1, b.AtOnce()/4) - b.fair.picked }
 func (b *Block) planAhead(p *Plan, now Now) {
 	if !b.behind() {
 		if !b.Reads.Full {
-			b.fair.looked, b.fair.again = Cursor{}, Cursor{}
+			b.fair.looked, b.fair.sure = Cursor{}, Cursor{}
 		}
 		return
 	}
 	if b.Keyed && !b.fair.keyed { // what was not looked for before may be before what was picked
-		b.fair.keyed, b.fair.looked, b.fair.again = true, Cursor{}, Cursor{}
+		b.fair.keyed, b.fair.looked, b.fair.sure = true, Cursor{}, Cursor{}
 		for _, t := range b.fair.tenants {
 			t.upto = 0
 		}
@@ -117,13 +121,11 @@ func (b *Block) planAhead(p *Plan, now Now) {
 
 // planLook plans a look from where the last one ended, or now and then from further back: jobs that were committed late.
 func (b *Block) planLook(now Now) *Look {
-	l := &Look{After: b.fair.looked, Limit: lookRows}
+	l := &Look{After: b.fair.looked, Limit: lookRows, closed: now.Ago()(Window)}
 	b.fair.turns.look = now.At.Add(LookEvery / 20) // until it is known how long this one takes
 	if now.At >= b.fair.relook {
-		closed := now.Ago()(Window)
-		for i := range l.After {
-			l.After[i] = min(b.fair.looked[i], b.fair.again[i])
-			b.fair.again[i] = min(b.fair.looked[i], closed)
+		for p := range l.After {
+			l.After[p] = min(l.After[p], b.fair.sure[p])
 		}
 		b.fair.relook = now.At.Add(LookEvery)
 	}
@@ -178,10 +180,16 @@ func (b *Block) brings(jobs []*Job) {
 	}
 }
 
+// known returns the id up to which all jobs that are in time were read, or seen by looks.
+func (b *Block) known(priority int) int64 { return max(b.fair.sure[priority], b.readTo(priority)) }
+
 // pick plans to pick the next jobs of the most urgent priority, of the tenants that have waited longest for that; nil: nothing
 // may be picked now.
 func (b *Block) pick(now Now) *Pick {
-	closed := now.Ago()(Window)
+	closed := int64(math.MaxInt64)
+	for p := 1; p <= Priorities; p++ {
+		closed = min(closed, b.known(p))
+	}
 	b.fair.review, b.fair.spare = math.MaxInt64, math.MaxInt
 	for priority := range b.fair.waits {
 		list := b.fair.waits[priority]
@@ -196,8 +204,11 @@ func (b *Block) pick(now Now) *Pick {
 			of := list[0]
 			list = list[1:]
 			t := b.tenant(of)
+			if t.left != 0 && !b.barred(math.MaxInt64) {
+				t.left, t.upto = 0, min(t.upto, t.left-1)
+			}
 			from, upto := b.from(of, t), t.ahead
-			if upto <= from || t.here >= b.few() {
+			if upto <= from && t.left == 0 || t.here >= b.few() {
 				t.waits = false
 				continue
 			}
@@ -209,7 +220,7 @@ func (b *Block) pick(now Now) *Pick {
 			if b.Keyed {
 				upto = min(upto, closed)
 			}
-			if upto <= from || t.stop > b.Reads.cursor[priority] {
+			if upto <= from {
 				b.fair.review = now.At.Add(LookEvery / 4)
 				list = append(list, of)
 				continue
@@ -237,13 +248,13 @@ func (b *Block) takeAhead(p *Plan, f *Found, at instant.Instant, took time.Durat
 		b.sees(p.Look, f.Sights, at, took)
 	}
 	if p.Pick != nil {
-		fresh, left := b.takePicked(p.Pick, f.Picked)
+		fresh, young := b.takePicked(p.Pick, f.Picked)
 		if b.HasRoom() { // reading is what takes the time: picks have a quarter of it
 			b.fair.rest = at.Add(3 * took)
 		}
 		switch t.Fresh += fresh; {
 		case fresh > 0:
-		case len(f.Picked) == 0 || left: // they are above what may be picked yet, gone, or left to the reads: the next pick would find as little
+		case len(f.Picked) == 0 || young: // they are above what may be picked yet, or gone: the next pick would find as little
 			b.fair.rest = at.Add(LookEvery / 4)
 		default: // all were passed over: many may be. A tenant that has nothing in memory may wait for this, so a slow trip counts for little
 			b.fair.rest = at.Add(min(10*took, LookEvery/20))
@@ -252,8 +263,8 @@ func (b *Block) takeAhead(p *Plan, f *Found, at instant.Instant, took time.Durat
 }
 
 // takePicked takes in the jobs that were picked, in the order of their ids. It returns how many are new, and whether some
-// are left to the reads.
-func (b *Block) takePicked(p *Pick, rows []*Job) (fresh int, left bool) {
+// are too young.
+func (b *Block) takePicked(p *Pick, rows []*Job) (fresh int, young bool) {
 	upto := p.Upto
 	if len(rows) >= p.Limit {
 		upto = rows[len(rows)-1].ID
@@ -264,8 +275,11 @@ func (b *Block) takePicked(p *Pick, rows []*Job) (fresh int, left bool) {
 		if _, ended := ends[j.Tenant]; ended || b.from(of, b.tenant(of)) < p.After || j.ID <= b.from(of, b.tenant(of)) {
 			continue
 		}
-		if b.waitsForReads(j, p) {
+		if b.tooYoung(j, p) {
 			ends[j.Tenant] = j.ID - 1
+			continue
+		}
+		if b.isLeft(j, b.tenant(of)) {
 			continue
 		}
 		behind := Read{After: Cursor{j.ID, j.ID, j.ID, j.ID, j.ID}}
@@ -311,17 +325,50 @@ func (b *Block) PickAgain(p *Pick) {
 	}
 }
 
-// waitsForReads reports whether a job with a key is left to the block's reads: one before it may not be committed yet, or late.
-func (b *Block) waitsForReads(j *Job, p *Pick) bool {
-	marked := j.ID&store.Follower == store.Follower && b.seen[j.ID] == nil
-	if j.Line == "" || b.fair.keyed && j.ID <= p.closed && !marked {
+// tooYoung reports whether a job with a key is not picked yet, nor what is behind it: one before it may not be committed.
+func (b *Block) tooYoung(j *Job, p *Pick) bool {
+	if j.Line == "" || b.fair.keyed && j.ID <= p.closed {
 		return false
-	}
-	if marked {
-		b.tenant(tenancy{j.Tenant, j.Priority}).stop = j.ID
 	}
 	b.Keyed = true
 	return true
+}
+
+// isLeft reports whether a job is left to the block's reads: it has a key, and it or a job before it, of whichever key and tenant, follows
+// one that was committed late, which perhaps nobody has read. See [Block.comesLate]. What is behind it with a key is left, too.
+func (b *Block) isLeft(j *Job, t *tenant) bool {
+	if j.Line == "" || b.seen[j.ID] != nil {
+		return false
+	}
+	if j.ID&store.Follower == store.Follower {
+		b.marks(Sight{Priority: j.Priority, FirstMark: j.ID, LastMark: j.ID})
+	}
+	if t.left == 0 && b.barred(j.ID) || t.left > j.ID {
+		t.left = j.ID
+	}
+	return t.left != 0 && t.left <= j.ID
+}
+
+// barred reports whether jobs with keys are left to the reads from an id on, or a lesser one.
+func (b *Block) barred(id int64) bool {
+	for p, marks := range b.fair.marks {
+		if marks[0] <= id && marks[1] > b.Reads.cursor[p] {
+			return true
+		}
+	}
+	return false
+}
+
+// marks notes jobs that follow late ones. Only those ahead count, so it does with the first and the last.
+func (b *Block) marks(s Sight) {
+	if s.FirstMark == 0 {
+		return
+	}
+	marks := &b.fair.marks[s.Priority]
+	if marks[1] <= b.Reads.cursor[s.Priority] {
+		marks[0] = s.FirstMark
+	}
+	marks[0], marks[1] = min(marks[0], s.FirstMark), max(marks[1], s.LastMark)
 }
 
 // sees takes in what a look has found.
@@ -340,6 +387,7 @@ func (b *Block) sees(l *Look, found []Sight, at instant.Instant, took time.Durat
 		}
 		t.ahead = max(t.ahead, s.Last)
 		b.line(of, t)
+		b.marks(s)
 		rows[s.Priority] += s.Rows
 		upto[s.Priority] = max(upto[s.Priority], s.Last)
 	}
@@ -347,8 +395,16 @@ func (b *Block) sees(l *Look, found []Sight, at instant.Instant, took time.Durat
 	b.fair.look = at.Add(max(10*took, LookEvery/4))
 	for p := range upto {
 		b.fair.looked[p] = max(b.fair.looked[p], upto[p])
+		complete := l.closed
 		if rows[p] >= l.Limit {
 			b.fair.look = at.Add(10 * took)
+			complete = min(complete, upto[p])
+			if upto[p] < b.fair.looked[p] {
+				b.fair.relook = at
+			}
+		}
+		if l.After[p] <= b.known(p) {
+			b.fair.sure[p] = max(b.fair.sure[p], complete)
 		}
 	}
 }

@@ -56,7 +56,8 @@ type tenure struct {
 	aside    map[int64]*Refusal
 	retried  map[int64]int
 	drawn    []*row           // not committed yet
-	mark     bool             // a job was committed late: the next one of a line carries a mark
+	late     int              // how many jobs were committed late
+	followed int              // and up to which of them jobs were committed in time that follow it
 	due      int64            // when to look for delayed jobs
 	away     map[int64]*Job   // other processes have ended these, and the worker does not know yet
 	strays   map[int64]bool   // jobs of which it finds out by looking only that they are no longer there
@@ -78,6 +79,7 @@ type row struct {
 	priority, size int // 0: as it comes
 	from           store.JobTable
 	holds          bool  // its line waits for it
+	after          int   // it follows so many that were committed late
 	slow           bool  // its transaction takes longer than Window
 	committed      int64 // in µs
 }
@@ -204,8 +206,9 @@ func (w *tenure) newRow(r row) *row {
 		}
 	}
 	w.last = max(w.last+1, store.TickOf(w.us))
-	if r.line != "" && w.mark {
-		w.last, w.mark = w.last|store.Follower, false
+	if r.line != "" && w.late > w.followed { // as a producer marks it
+		w.last |= store.Follower
+		r.after = w.late
 	}
 	r.id, r.tenant = w.last, cmp.Or(r.tenant, r.line) // all of a line are one tenant's
 	switch {
@@ -235,13 +238,18 @@ func (w *tenure) commit() {
 
 func (w *tenure) commitDrawn(r *row) {
 	w.drawn = slices.DeleteFunc(w.drawn, func(o *row) bool { return o == r })
-	w.mark = w.mark || r.slow
+	if r.slow {
+		w.late++
+	}
 	w.insert(r)
 }
 
 func (w *tenure) insert(r *row) {
 	r.committed = w.us
 	w.rows[r.id] = r
+	if !r.slow && r.after > 0 && r.after == w.late {
+		w.followed = w.late
+	}
 	if r.from == store.AmongReady {
 		w.putReady(r)
 	}
@@ -418,6 +426,9 @@ func (w *tenure) sights(l *Look) (all []Sight) {
 		s := &all[at[of]]
 		s.Last = r.id
 		s.Rows++
+		if r.line != "" && r.id&store.Follower == store.Follower {
+			s.FirstMark, s.LastMark = cmp.Or(s.FirstMark, r.id), r.id
+		}
 	}
 	return all
 }
