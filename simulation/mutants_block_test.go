@@ -431,10 +431,6 @@ var blockRules = []mutant{
 		`		if b.from(of, tenant) >= p.After {`, `		if true {`, "TestPutBackIsPickedInOrder", 0,
 	},
 	{
-		"block: a job that is too young is picked again and again", "", "queue/internal/block/look.go",
-		`len(f.Picked) == 0 || young:`, `len(f.Picked) == 0 || young && fresh > 0:`, "TestTooYoungToBePicked", 0,
-	},
-	{
 		"block: jobs with keys are picked behind one that follows a late one", "", "queue/internal/block/look.go",
 		`t.left == 0 && b.barred(j.ID) || `, ``, "TestMarkOfAnotherTenant", 0,
 	},

@@ -248,13 +248,13 @@ func (b *Block) takeAhead(p *Plan, f *Found, at instant.Instant, took time.Durat
 		b.sees(p.Look, f.Sights, at, took)
 	}
 	if p.Pick != nil {
-		fresh, young := b.takePicked(p.Pick, f.Picked)
+		fresh := b.takePicked(p.Pick, f.Picked)
 		if b.HasRoom() { // reading is what takes the time: picks have a quarter of it
 			b.fair.rest = at.Add(3 * took)
 		}
 		switch t.Fresh += fresh; {
 		case fresh > 0:
-		case len(f.Picked) == 0 || young: // they are above what may be picked yet, or gone: the next pick would find as little
+		case len(f.Picked) == 0: // they are above what may be picked yet, or gone: the next pick would find as little
 			b.fair.rest = at.Add(LookEvery / 4)
 		default: // all were passed over: many may be. A tenant that has nothing in memory may wait for this, so a slow trip counts for little
 			b.fair.rest = at.Add(min(10*took, LookEvery/20))
@@ -262,9 +262,8 @@ func (b *Block) takeAhead(p *Plan, f *Found, at instant.Instant, took time.Durat
 	}
 }
 
-// takePicked takes in the jobs that were picked, in the order of their ids. It returns how many are new, and whether some
-// are too young.
-func (b *Block) takePicked(p *Pick, rows []*Job) (fresh int, young bool) {
+// takePicked takes in the jobs that were picked, in the order of their ids. It returns how many are new.
+func (b *Block) takePicked(p *Pick, rows []*Job) (fresh int) {
 	upto := p.Upto
 	if len(rows) >= p.Limit {
 		upto = rows[len(rows)-1].ID
@@ -302,7 +301,7 @@ func (b *Block) takePicked(p *Pick, rows []*Job) (fresh int, young bool) {
 		}
 		b.line(of, tenant)
 	}
-	return fresh, len(ends) > 0
+	return fresh
 }
 
 // pickFrom has the jobs of a tenant picked from one on that is read again, since it was put back: those behind it were passed over.
