@@ -276,6 +276,7 @@ func TestTenantPermits(t *testing.T) {
 				return line[:len(line)-1], err
 			})
 			must(t, err)
+			slices.Sort(rows)
 			if got := fmt.Sprint(rows); got != want {
 				t.Errorf("%s: %s, not %s", stmt.Name, got, want)
 			}
