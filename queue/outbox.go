@@ -184,7 +184,9 @@ func (box *outbox) recordRead(t *trip) {
 	b.ForgetDeleted()
 	f.Fresh, f.Ripe, f.Picked = jobsOf(t.fresh), jobsOf(t.ripe), jobsOf(t.picked)
 	t.recordLoads()
-	b.Sift(t.plan, f)
+	if !box.opt.AtMostOnce { // otherwise it was done before their rows were removed
+		b.Sift(t.plan, f)
+	}
 	for _, list := range [][]*block.Job{f.Fresh, f.Ripe, f.Picked} {
 		for _, j := range list {
 			box.runs.supersede(deliveryOf(j))

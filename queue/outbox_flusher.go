@@ -250,6 +250,7 @@ func (f *flusher) checkSteps(t *trip) (steps []*sqlrun.Step) {
 // consume deletes jobs before they run, and keeps those that it has deleted itself. A refused one
 // does not begin, nor do the later ones of its key.
 func (f *flusher) consume(ctx context.Context, t *trip) error {
+	f.sift(t)
 	f.passOver(t)
 	mine := map[int64]bool{}
 	s := sifter[*Delivery]{refuses: f.refuses, write: func(part []*Delivery) error {
@@ -276,6 +277,17 @@ func (f *flusher) consume(ctx context.Context, t *trip) error {
 	}
 	t.fresh, t.ripe = only(t.fresh, mine), only(t.ripe, mine)
 	return nil
+}
+
+// sift leaves out what may have to wait for jobs that were missed, while its rows are still there.
+func (f *flusher) sift(t *trip) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	t.found.Fresh = jobsOf(t.fresh)
+	if t.b.Sift(t.plan, &t.found); len(t.found.Fresh) == len(t.fresh) {
+		return
+	}
+	t.fresh = slices.DeleteFunc(t.fresh, func(d *Delivery) bool { return !slices.Contains(t.found.Fresh, &d.state) })
 }
 
 // passOver leaves out the jobs read that are refused, not for this worker, or behind such a job.

@@ -430,6 +430,41 @@ func TestReadsOnBehindWhatItLeaves(t *testing.T) {
 	}
 }
 
+// A worker that removes rows before jobs begin keeps the order of keys as any other: of the first ones of a queue, and behind a job that was
+// committed late.
+func TestConsumesInOrder(t *testing.T) {
+	for name, late := range map[string]bool{"the first keys": false, "behind a late one": true} {
+		w := newTenure(t, 8, 1000)
+		w.consumeFirst()
+		all := func() {
+			w.pass(time.Millisecond)
+			w.serve()
+			for j := w.begin(); j != nil; j = w.begin() {
+				w.end(j.ID, false)
+			}
+		}
+		if w.enqueueAtOnce(1, row{priority: normal}, 0); late {
+			w.enqueueAtOnce(1, row{line: "other"}, 0)
+		}
+		all()
+		w.draw(row{line: "k", slow: late})
+		first := w.drawn[0].id
+		w.enqueueAtOnce(1, row{priority: normal}, 0)
+		all()
+		for range 35 {
+			if late {
+				w.pass(100 * time.Millisecond)
+				w.enqueueAtOnce(1, row{priority: normal}, 0)
+				all()
+			}
+		}
+		w.enqueueAtOnce(1, row{line: "k"}, 0) // the first one is committed just before
+		if all(); w.done[first] == 0 || w.done[w.last] == 0 {
+			t.Errorf("%s: they do not begin", name)
+		}
+	}
+}
+
 // A job begins alone, and not with others of its key, if it may have crashed a worker, if others of its block may have, and if it no
 // longer holds its key; and in a block that goes.
 func TestBeginsAlone(t *testing.T) {

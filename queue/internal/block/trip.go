@@ -249,19 +249,20 @@ type Taken struct {
 }
 
 // Sift leaves out of what was read what may have to wait for jobs that were missed, and has the block read from further
-// back: an earlier job of a key may have been committed after a later one was read.
+// back: an earlier job of a key may have been committed after a later one was read. A worker that removes jobs before they begin does it
+// before that.
 func (b *Block) Sift(p *Plan, f *Found) {
 	if p.Read.Back {
 		f.Fresh = b.keepWanted(p.Read, f.Fresh)
 	}
-	if p.Reads && !p.Read.Whole && !p.Read.Back && !b.terms.AtMostOnce && slices.ContainsFunc(f.Fresh, b.comesLate) {
+	if p.Reads && !p.Read.Whole && !p.Read.Back && slices.ContainsFunc(f.Fresh, b.comesLate) {
 		// A job of its key may have been committed long after its id was drawn. A read of the whole block has returned it, and
 		// what was put back had its mark looked at when it was read first.
 		b.readWhole(f.Fresh)
 		f.Fresh, p.Reads = nil, false
 	}
 	hasKey := func(j *Job) bool { return j.Line != "" }
-	if !b.Keyed && p.Reads && !b.Reads.FromHorizon(p.Read) && !b.terms.AtMostOnce && slices.ContainsFunc(f.Fresh, hasKey) {
+	if !b.Keyed && p.Reads && !b.Reads.FromHorizon(p.Read) && slices.ContainsFunc(f.Fresh, hasKey) {
 		// The first keys: earlier jobs may have been committed after later ones were read. Read
 		// again, as in a queue with keys.
 		b.Keyed = true

@@ -155,14 +155,8 @@ func newWorld(t failer, blocks, batch, room int) *world {
 // newTenure returns a block of a worker that has no other.
 func newTenure(t failer, batch, room int) *tenure { return newWorld(t, 1, batch, room).all[0] }
 
-// consumeFirst has the worker remove the rows of jobs before these begin. Its queue has keys: what such a worker has read it cannot leave, so
-// it begins the first ones of a queue as they come, and what follows a job that was committed late.
-func (w *world) consumeFirst() {
-	w.terms.AtMostOnce = true
-	for _, x := range w.all {
-		x.b.Keyed = true
-	}
-}
+// consumeFirst has the worker remove the rows of jobs before these begin.
+func (w *world) consumeFirst() { w.terms.AtMostOnce = true }
 
 // share makes the queue fair, or not.
 func (w *world) share(fair bool) {
@@ -223,7 +217,6 @@ func (w *tenure) newRow(r row) *row {
 
 // draw inserts a job that is committed later.
 func (w *tenure) draw(r row) {
-	r.slow = r.slow && !w.terms.AtMostOnce
 	w.pass(time.Millisecond)
 	w.drawn = append(w.drawn, w.newRow(r))
 }
@@ -360,6 +353,7 @@ func (w *tenure) plan(is fate) {
 		}
 	}
 	if w.terms.AtMostOnce {
+		b.Sift(p, f)
 		f.Fresh, f.Ripe = w.consumeAll(f.Fresh), w.consumeAll(f.Ripe)
 	}
 	if p.Look != nil {
@@ -563,7 +557,9 @@ func (w *tenure) apply() {
 		b.Release(h.Line, h.ID)
 	}
 	b.ForgetDeleted()
-	b.Sift(p, w.found)
+	if !w.terms.AtMostOnce {
+		b.Sift(p, w.found)
+	}
 	for _, j := range slices.Concat(w.found.Fresh, w.found.Ripe, w.found.Picked) {
 		if w.away[j.ID] != nil { // it has come back
 			w.learn(j.ID)
@@ -960,7 +956,6 @@ func (w *tenure) lose() {
 	}
 	b := New(w.host, w.terms)
 	b.Share(w.b.fair.turns)
-	b.Keyed = w.terms.AtMostOnce
 	w.b, w.stolen, w.putBack, w.trip, w.empty = &b, false, false, nil, 0
 	for id := range w.begun {
 		delete(w.host.out, id)
