@@ -149,12 +149,12 @@ var blockRules = []mutant{
 	},
 	{
 		"block: due jobs of a block with keys are not read from the horizon", "", "queue/internal/block/dues.go",
-		`case s.late || keyed || at.Sub`, `case s.late || at.Sub`, "TestModel", 0,
+		`case s.late || keyed || at.Sub`, `case s.late || at.Sub`, "TestDuesOfKeysFromTheHorizon", 0,
 	},
 	{
 		"block: a look from an id on does not lower the horizon", "", "queue/internal/block/reads.go",
 		`	s.lower(id - 1)
-`, ``, "TestModel", 0,
+`, ``, "TestFromBelowTheHorizon", 0,
 	},
 	{
 		"block: acks of a failed trip lose their order", "", "queue/internal/block/owed.go",

@@ -191,3 +191,13 @@ func TestDuesOfABacklog(t *testing.T) {
 		t.Errorf("a read after a while does not go back: %+v", r)
 	}
 }
+
+// With keys each read begins where all is known, and not where the last one ended: a job due earlier may have been committed since.
+func TestDuesOfKeysFromTheHorizon(t *testing.T) {
+	for _, keyed := range []bool{false, true} {
+		s := Dues{cursor: Due{100, 1}, horizon: Due{50, 1}, looked: 1}
+		if r := s.Plan(2, 200, 10, 3, false, keyed); r.After.Before(s.cursor) != keyed || keyed && (r.After != s.horizon || r.Limit != 13) {
+			t.Errorf("keyed %v: it reads %d behind %v", keyed, r.Limit, r.After)
+		}
+	}
+}

@@ -175,3 +175,18 @@ func TestReads(t *testing.T) {
 		}
 	})
 }
+
+// A producer that was late says from which id on to read: the next read begins there, although all before was thought to be known.
+func TestFromBelowTheHorizon(t *testing.T) {
+	s := Reads{Whole: 1, Looked: 1}
+	for p := range s.cursor {
+		s.cursor[p], s.horizon[p] = 100, 90
+	}
+	s.From(50)
+	r := s.Plan(2, time.Minute, 10, func(time.Duration) int64 { return 80 }, false, func(Cursor) int { return 0 })
+	for p, after := range r.After {
+		if after != 49 {
+			t.Errorf("of priority %d it reads behind %d", p, after)
+		}
+	}
+}
