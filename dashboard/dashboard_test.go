@@ -84,6 +84,28 @@ func TestPages(t *testing.T) {
 	})
 }
 
+// What holds jobs up is told on the pages of the queue and of the job, and on the overview.
+func TestHeldUp(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		c, err := queue.New(db.DB, queue.Options{Blocks: 1})
+		must(t, err)
+		for range 2 {
+			_, err = c.Enqueue(t.Context(), queue.Job{Queue: "rated", Kind: "x"})
+			must(t, err)
+		}
+		a, err := admin.New(db.DB, admin.Options{})
+		must(t, err)
+		_, err = a.EditLimit(t.Context(), "rated", "", func(l *admin.Limit) { l.Rate, l.Per = 1, time.Hour })
+		must(t, err)
+		db.Do(t, `UPDATE {prefix}queue_limit SET drawn_at = {now}`, nil)
+		db.Do(t, `UPDATE {prefix}job SET id = id - 90000000 * 4096 WHERE id > 0`, nil)
+		s := serve(t, db.DB, "", Options{})
+		const why = "it is at the limit of its queue: 1/h; the next one begins at "
+		s.get("").has("Jobs of queue rated are held up", why, "dbcron limit set rated --rate RATE").lacks("is behind")
+		s.get(link("queue", "name", "rated")).has("Held up: 2 jobs, the oldest for 1m 3", why, "dbcron limit set rated --rate RATE").lacks("never")
+	})
+}
+
 // Where there is nothing, pages say what to do.
 func TestEmpty(t *testing.T) {
 	memory(t, func(t *testing.T, db *dbtest.DB) {

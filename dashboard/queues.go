@@ -82,6 +82,8 @@ func (d *Dashboard) listQueues(ctx context.Context, r *request) (*view, error) {
 type queueData struct {
 	health.Depth
 	Outlook  string
+	HeldText string        // of jobs that no worker could begin
+	HeldUp   *health.Cause // why
 	Chart    chart
 	Kinds    []admin.Finished // counts of the last hour
 	Limits   []limitRow
@@ -147,6 +149,10 @@ func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData)
 		return err
 	}
 	data.Chart = chartOf(minutes, data.Name, r.now)
+	if h := depth.Held; h != nil {
+		data.HeldUp = &h.Cause
+		data.HeldText = h.Text(r.now)
+	}
 	if data.Ready > 0 {
 		data.Outlook = data.Depth.Outlook(health.Flows(minutes, r.now)[data.Name], r.now)
 	}

@@ -66,6 +66,7 @@ var settled = map[*sqlrun.Stmt]bool{
 // the statistics say that the table is empty.
 var piped = map[*sqlrun.Stmt]bool{
 	store.AckReady: true, store.AckDelayed: true, store.AckRunning: true, store.FetchReady: true, store.FetchAgain: true, store.FetchDelayed: true, store.LookAhead: true, store.FetchTenants: true,
+	store.NextReady: true, store.NextDue: true, store.HoldersOfKeys: true, store.HolderInLine: true,
 	store.PresentReady: true, store.PresentDelayed: true, store.GetRunning: true,
 	store.LoadReady: true, store.LoadDelayed: true, store.LoadRunning: true,
 	store.LookFor: true, store.NextDelayed: true, store.HoldingBlocks: true, store.StrayBlocks: true,

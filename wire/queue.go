@@ -66,8 +66,17 @@ type QueueStatus struct {
 	Out      float64  `json:"out_per_minute" doc:"The number of jobs that ended per minute, over the last ten minutes."`
 	Empty    *float64 `json:"empty_seconds,omitempty" doc:"The time until no job waits if it goes on like that, in seconds. It is left out if that is never, or unknown."`
 	EmptyIn  string   `json:"empty_in,omitempty" doc:"The same for people: 5m, over 2h or never. It is left out if it is unknown, or if no job waits."`
+	Held     *Held    `json:"held,omitempty" doc:"The jobs that no worker could begin, if jobs have waited for a minute."`
 	Workers  int      `json:"workers" doc:"The number of processes that do the queue's jobs now."`
 	Endpoint string   `json:"endpoint,omitempty" doc:"Where the queue's jobs are sent, without the URL's query."`
+}
+
+// Held are ready jobs that no worker could begin: they wait for earlier jobs of their keys, or are at limits.
+type Held struct {
+	Jobs   int     `json:"jobs" doc:"How many they are, of those that are next."`
+	More   bool    `json:"more" doc:"Whether there may be more, since not all jobs were looked at."`
+	Oldest float64 `json:"oldest_seconds" doc:"How long the one has waited that has waited for longest, in seconds. The cause is its cause."`
+	JobCause
 }
 
 // A QueueDetail is everything about a queue.

@@ -31,6 +31,7 @@ func queueFacts(d *wire.QueueDetail) []fact {
 	facts := []fact{
 		{"name", r.Name},
 		{"state", standingOf(d.State, d.Reason)},
+		{"held", heldText(d.Held)},
 		{"ready", r.Ready.String()},
 		{"delayed", r.Delayed.String()},
 		{"running", r.Running.String()},
@@ -58,6 +59,18 @@ func queueFacts(d *wire.QueueDetail) []fact {
 	}
 	return append(facts, fact{"limits", strings.Join(limits, "\n")}, fact{"workers", fmt.Sprint(d.Workers)}, fact{"blocks", whose(d)},
 		fact{"refused", refusalsText(d.Refused)})
+}
+
+// heldText describes jobs that no worker could begin, and what to do about it.
+func heldText(h *wire.Held) string {
+	if h == nil {
+		return ""
+	}
+	n := counted(h.Jobs, "job", "jobs")
+	if h.More {
+		n = "at least " + n
+	}
+	return fmt.Sprintf("%s, the oldest for %s: %s\n%s", n, plain.Span(time.Duration(h.Oldest*float64(time.Second))), h.Why, h.Do)
 }
 
 // tenantsText describes tenants with ready jobs, one per line.

@@ -47,7 +47,7 @@ func (o *outside) command(args ...string) string {
 
 // throughDaemon are the beginnings of commands of this test that read, and work through a daemon.
 var throughDaemon = []string{
-	"job get", "job list", "job stats", "queue list", "queue peek", "queue show", "route list", "topic list", "limit list", "endpoint list", "endpoint show",
+	"job get", "job explain", "job list", "job stats", "queue list", "queue peek", "queue show", "route list", "topic list", "limit list", "endpoint list", "endpoint show",
 	"group list", "group show", "lock list", "node list", "audit", "schedule list", "schedule show", "schedule next", "schedule explain", "schedule history",
 }
 
@@ -228,6 +228,18 @@ func (o *outside) nouns() {
 	o.same("group", o.said(o.command("group", "show", group, "-o", "json")), o.said(o.get("/groups/"+group)), reads[wire.Group](o, "/groups/"+group))
 	o.same("results", o.said(o.command("group", "show", group, "--results", "-o", "json")), o.said(o.get("/groups/"+group+"/results"), "results"),
 		listed[wire.GroupResult](o, "/groups/"+group+"/results", "results"))
+
+	o.command("job", "enqueue", "--queue", "rated", "x")
+	o.command("limit", "set", "rated", "--rate", "1/h")
+	o.db.Do(o.t, `UPDATE {prefix}queue_limit SET drawn_at = {now} WHERE rate_per = '1h'`, nil)
+	o.db.Do(o.t, `UPDATE {prefix}job SET id = id - 90000000 * 4096 WHERE queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = 'rated')`, nil)
+	if text := o.with(o.env, "queue", "show", "rated"); !regexp.MustCompile(`(?m)^state +active\nheld +1 job, the oldest for 1m 3.s: it is at the limit of its queue: 1/h; .*\n +to have more begin: dbcron limit set rated `).MatchString(text) || strings.Contains(text, "never") {
+		o.t.Errorf("of a queue with held jobs it says\n%s", text)
+	}
+	held := o.said(o.get("/queues/rated/status"), "held").(map[string]any)
+	if held["jobs"] != 1.0 || held["more"] != false || held["until"] == nil || held["oldest_seconds"].(float64) < 90 {
+		o.t.Errorf("over HTTP %v are held", held)
+	}
 
 	o.command("schedule", "add", "report", "--spec", "30 2 * * *", "--time-zone", "Europe/Berlin", "--job", "x", "--job-priority", "low",
 		"--max-failures", "none", "--keep-runs", "all", "--ends", "2090-01-01T00:00")

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"database/sql"
+	"maps"
 	"slices"
 	"time"
 
@@ -21,15 +22,16 @@ type Hold struct {
 	Until   time.Time // when the rate of Limit lets a job begin; zero: Limit.Running is reached
 }
 
-// Next is what is next in a queue, and what of it is held.
+// Next is what is next in a queue, and what of it is held: by a job before it that runs or waits for its retry, or by a limit. What only
+// waits for its turn is not.
 type Next struct {
 	Looked int  // how many jobs were looked at
 	More   bool // there may be more
 
-	Held   int       // of these: how many wait for jobs before them or for limits
-	First  int64     // the oldest that is held
+	Held   int       // how many of these are held
+	First  time.Time // since when the one waits that is held and has waited for longest
 	Hold   Hold      // by what
-	Oldest time.Time // since when the oldest waits that is not held; zero: none was found
+	Oldest time.Time // since when the one waits that a worker could begin and has waited for longest; zero: there is none
 }
 
 // A Place is where a waiting job stands.
@@ -53,7 +55,7 @@ type NextWorker struct {
 
 const (
 	nextBlocks = 64   // so many blocks of a queue are looked at
-	nextRows   = 4000 // and so many jobs of a priority in all of them
+	nextRows   = 2000 // and so many jobs of a priority in all of them
 	placeRows  = 1000 // and so many of a priority in the block of one job
 )
 
@@ -62,9 +64,10 @@ type nextJob struct {
 	id                int64
 	priority          int
 	kind, key, tenant string
+	since             time.Time // when it was enqueued, or due
 }
 
-// Next looks at the jobs that are next in each block of a queue: up to 4000 of each priority, in 64 blocks, so that what it reads is
+// Next looks at the jobs that are next in each block of a queue: up to 2000 of each priority, in 64 blocks, so that what it reads is
 // bounded however many there are.
 func (c *Client) Next(ctx context.Context, queue string) (n Next, err error) {
 	q, err := c.read(ctx, cmpName(queue))
@@ -77,40 +80,38 @@ func (c *Client) Next(ctx context.Context, queue string) (n Next, err error) {
 	}
 	n.More = len(blocks) > nextBlocks
 	blocks = blocks[:min(len(blocks), nextBlocks)]
-	each := nextRows / len(blocks)
-	parts := make([][]nextJob, len(blocks))
-	var all []nextJob
-	for i := range blocks {
-		var more bool
-		if parts[i], more, err = c.nextOf(ctx, q.ID, &blocks[i], each); err != nil {
-			return n, err
-		}
-		all, n.More = append(all, parts[i]...), n.More || more
-	}
-	limits, err := c.limitsOn(ctx, q, all)
+	parts, more, err := c.nextOf(ctx, blocks, nextRows/len(blocks))
 	if err != nil {
 		return n, err
 	}
-	oldest := int64(0)
+	n.More = n.More || more
+	limits, err := c.limitsOn(ctx, q, slices.Concat(parts...))
+	if err != nil {
+		return n, err
+	}
+	all, err := c.aheadOf(ctx, blocks, parts)
 	for i, part := range parts {
-		ahead, err := c.aheadOf(ctx, q.ID, &blocks[i], part)
-		if err != nil {
-			return n, err
-		}
 		for k := range part {
-			j := &part[k]
-			holds := append(ahead.of(j), limits.of(j)...)
-			switch n.Looked++; {
-			case len(holds) == 0 && (oldest == 0 || j.id < oldest):
-				oldest, n.Oldest = j.id, store.TimeOf(j.id)
-			case len(holds) > 0:
-				if n.Held++; n.First == 0 || j.id < n.First {
-					n.First, n.Hold = j.id, holds[0]
-				}
-			}
+			n.add(&part[k], append(all[i].of(&part[k]), limits.of(&part[k])...))
 		}
 	}
-	return n, nil
+	return n, err
+}
+
+// add counts a job that some holds hold.
+func (n *Next) add(j *nextJob, holds []Hold) {
+	n.Looked++
+	switch {
+	case len(holds) == 0:
+		if n.Oldest.IsZero() || j.since.Before(n.Oldest) {
+			n.Oldest = j.since
+		}
+	case len(holds) == 1 && holds[0].State == StateReady: // that one waits for its turn, and this one for it
+	default:
+		if n.Held++; n.Held == 1 || j.since.Before(n.First) {
+			n.First, n.Hold = j.since, holds[0]
+		}
+	}
 }
 
 // PlaceOf returns where a job stands that is ready or delayed. Like [Client.Next], it reads a bounded number of rows.
@@ -137,19 +138,19 @@ func (c *Client) PlaceOf(ctx context.Context, i *Job) (p Place, err error) {
 	if err != nil || at < 0 { // it has moved meanwhile
 		return p, err
 	}
-	part, more, err := c.nextOf(ctx, q.ID, &rows[at], placeRows)
+	parts, more, err := c.nextOf(ctx, rows[at:at+1], placeRows)
 	if err != nil {
 		return p, err
 	}
-	is := nextJob{i.ID, i.Priority, i.Kind, i.Key, i.Tenant}
-	before := slices.DeleteFunc(part, func(j nextJob) bool { return !j.before(&is) })
-	p.Before, p.More = len(before), more && len(before) == len(part)
-	ahead, err := c.aheadOf(ctx, q.ID, &rows[at], append(before, is))
+	is := nextJob{id: i.ID, priority: i.Priority, kind: i.Kind, key: i.Key, tenant: i.Tenant}
+	before := slices.DeleteFunc(slices.Clone(parts[0]), func(j nextJob) bool { return !j.before(&is) })
+	p.Before, p.More = len(before), more && len(before) == len(parts[0])
+	ahead, err := c.aheadOf(ctx, rows[at:at+1], [][]nextJob{append(parts[0], is)})
 	if err != nil {
 		return p, err
 	}
 	limits, err := c.limitsOn(ctx, q, []nextJob{is})
-	p.Holds = append(ahead.of(&is), limits.of(&is)...)
+	p.Holds = append(ahead[0].of(&is), limits.of(&is)...)
 	return p, err
 }
 
@@ -158,28 +159,33 @@ func (j *nextJob) before(other *nextJob) bool {
 	return j.priority < other.priority || j.priority == other.priority && j.id < other.id
 }
 
-// nextOf lists what is next in a block.
-func (c *Client) nextOf(ctx context.Context, queue int, b *store.BlockRow, limit int) (all []nextJob, more bool, err error) {
-	args := sqlrun.Args{"queue": queue, "divided": b.Divided, "limit": limit}
-	for _, p := range store.Priorities {
-		args["after"+p] = int64(0)
-	}
-	found := map[int]int{}
-	for _, stmt := range []*sqlrun.Stmt{store.NextReady, store.NextDue} {
-		rows, err := sqlrun.Select(ctx, &c.db.Session, stmt, args, func(rows *sql.Rows) (j nextJob, err error) {
-			return j, rows.Scan(&j.id, &j.priority, &j.kind, &j.key, &j.tenant)
-		})
-		if err != nil {
-			return nil, false, err
+// nextOf lists what is next in some blocks of a queue, up to a limit of each priority of each.
+func (c *Client) nextOf(ctx context.Context, blocks []store.BlockRow, limit int) (parts [][]nextJob, more bool, err error) {
+	var steps []*sqlrun.Step
+	parts = make([][]nextJob, len(blocks))
+	for i := range blocks {
+		args := sqlrun.Args{"queue": blocks[i].Queue, "divided": blocks[i].Divided, "limit": limit}
+		for _, p := range store.Priorities {
+			args["after"+p] = int64(0)
 		}
-		clear(found)
-		for _, j := range rows {
-			found[j.priority]++
-			more = more || found[j.priority] >= limit
+		for _, stmt := range []*sqlrun.Stmt{store.NextReady, store.NextDue} {
+			found := map[int]int{}
+			steps = append(steps, &sqlrun.Step{Stmt: stmt, Args: args, Scan: func(row *sqlrun.Row) error {
+				j := nextJob{
+					id: row.Int(0), priority: int(row.Int(1)), kind: string(row.Bytes(2)), key: string(row.Bytes(3)), tenant: string(row.Bytes(4)),
+				}
+				if j.since = store.TimeOf(j.id); stmt == store.NextDue {
+					j.since = time.UnixMicro(row.Int(5)).UTC()
+					found[0]++
+				}
+				found[j.priority]++
+				more = more || found[j.priority] >= limit || found[0] >= limit
+				parts[i] = append(parts[i], j)
+				return nil
+			}})
 		}
-		all = append(all, rows...)
 	}
-	return all, more, nil
+	return parts, more, c.db.Pipeline(ctx, steps...)
 }
 
 // An ahead is what may be before jobs of a block.
@@ -189,34 +195,35 @@ type ahead struct {
 	first   map[string]int64  // the first of each key among those that are next
 }
 
-func (c *Client) aheadOf(ctx context.Context, queue int, b *store.BlockRow, part []nextJob) (a ahead, err error) {
-	a = ahead{fifo: b.FIFO, holders: map[string][]Hold{}, first: map[string]int64{}}
-	for i := range part {
-		if key, ok := a.keyOf(&part[i]); ok && (a.first[key] == 0 || part[i].id < a.first[key]) {
-			a.first[key] = part[i].id
+// aheadOf returns what is ahead of some jobs of each of some blocks.
+func (c *Client) aheadOf(ctx context.Context, blocks []store.BlockRow, parts [][]nextJob) (all []ahead, err error) {
+	var steps []*sqlrun.Step
+	all = make([]ahead, len(blocks))
+	for i := range blocks {
+		all[i] = ahead{fifo: blocks[i].FIFO, holders: map[string][]Hold{}, first: map[string]int64{}}
+		a := &all[i]
+		for k := range parts[i] {
+			j := &parts[i][k]
+			if key, ok := a.keyOf(j); ok && (a.first[key] == 0 || j.id < a.first[key]) {
+				a.first[key] = j.id
+			}
 		}
-	}
-	if len(a.first) == 0 {
-		return a, nil
-	}
-	stmt, args := store.HoldersOfKeys, sqlrun.Args{"queue": queue, "divided": b.Divided}
-	if a.fifo {
-		stmt = store.HolderInLine
-	} else {
-		keys := make([]string, 0, len(a.first))
-		for key := range a.first {
-			keys = append(keys, key)
+		if len(a.first) == 0 {
+			continue
 		}
-		args["keys"] = keys
+		stmt, args := store.HoldersOfKeys, sqlrun.Args{"queue": blocks[i].Queue, "divided": blocks[i].Divided}
+		if a.fifo {
+			stmt = store.HolderInLine
+		} else {
+			args["keys"] = slices.Sorted(maps.Keys(a.first))
+		}
+		steps = append(steps, &sqlrun.Step{Stmt: stmt, Args: args, Scan: func(row *sqlrun.Row) error {
+			key := string(row.Bytes(2))
+			a.holders[key] = append(a.holders[key], Hold{State: State(row.Bytes(0)), Job: row.Int(1), Line: a.fifo})
+			return nil
+		}})
 	}
-	_, err = sqlrun.Select(ctx, &c.db.Session, stmt, args, func(rows *sql.Rows) (h Hold, err error) {
-		var key string
-		err = rows.Scan(&h.State, &h.Job, &key)
-		h.Line = a.fifo
-		a.holders[key] = append(a.holders[key], h)
-		return h, err
-	})
-	return a, err
+	return all, c.db.Pipeline(ctx, steps...)
 }
 
 // keyOf returns by what a job is ordered, if it is.

@@ -36,14 +36,17 @@ type Cause struct {
 func (e *JobExplanation) Wire() wire.JobExplanation {
 	return wire.JobExplanation{
 		ID: wire.ID(e.Job.ID), Queue: e.Job.Queue, State: string(e.Job.State), Now: wire.At(e.Now),
-		Causes: wireof.Each(e.Causes, func(c *Cause) wire.JobCause {
-			w := wire.JobCause{Why: c.Why, Do: c.Do, Job: wire.ID(c.Job)}
-			if !c.Until.IsZero() {
-				w.Until = wire.At(c.Until)
-			}
-			return w
-		}),
+		Causes: wireof.Each(e.Causes, (*Cause).Wire),
 	}
+}
+
+// Wire returns the cause as it leaves the process.
+func (c *Cause) Wire() wire.JobCause {
+	w := wire.JobCause{Why: c.Why, Do: c.Do, Job: wire.ID(c.Job)}
+	if !c.Until.IsZero() {
+		w.Until = wire.At(c.Until)
+	}
+	return w
 }
 
 // ExplainJob explains why a job waits, if it does. What it reads is bounded, however many jobs the queue has.

@@ -67,12 +67,12 @@ func (e Emptying) String() string {
 }
 
 // Empty estimates when a queue has no waiting jobs any more, from the jobs that came and ended
-// in the same minutes. Jobs that have waited for less than a minute are no backlog: their
+// in the same minutes. Jobs that have waited for less than a minute are no backlog, nor are those that are held: their
 // number at one moment says nothing about a trend. The result is unknown for a paused queue.
 func (d *Depth) Empty(f Flow, now time.Time) Emptying {
 	in, ok := d.In(f, now)
 	out := f.rate(now)
-	backlog := d.Age >= behindAfter
+	backlog := d.Lag >= behindAfter
 	switch waiting := d.Ready; {
 	case d.Limit == 0 || waiting > 0 && (d.State != "active" || out == 0 && !backlog):
 		return Emptying{In: -1}

@@ -46,10 +46,12 @@ func TestEmpty(t *testing.T) {
 		return []admin.Minute{{Begins: dbtest.Start.Add(-time.Minute), Queue: "mail", Done: 21 * out / 2, Waited: time.Duration(21*out/2) * time.Hour}}
 	}
 	depth := func(ready, recent int) Depth {
-		return Depth{Queue: admin.Queue{Name: "mail", State: "active"}, Counts: admin.Counts{Ready: ready, Limit: 100}, Recent: recent, Age: time.Hour}
+		return Depth{Queue: admin.Queue{Name: "mail", State: "active"}, Counts: admin.Counts{Ready: ready, Limit: 100}, Recent: recent, Age: time.Hour, Lag: time.Hour}
 	}
 	fresh := depth(2, 220)
-	fresh.Age = time.Second
+	fresh.Age, fresh.Lag = time.Second, time.Second
+	held := depth(2, 0)
+	held.Lag = 0
 	paused := depth(5, 0)
 	paused.State = "paused"
 	for name, c := range map[string]struct {
@@ -66,6 +68,7 @@ func TestEmpty(t *testing.T) {
 		"more, and none done": {depth(100, 100), nil, "never"},
 		"no backlog":          {fresh, rate(20), "6s"},
 		"no backlog, no rate": {fresh, nil, "–"},
+		"all are held":        {held, nil, "–"},
 		"paused":              {paused, rate(20), "–"},
 		"not counted":         {Depth{}, nil, "–"},
 	} {

@@ -19,6 +19,28 @@ type Depth struct {
 	admin.Counts
 	Recent int           // jobs of Counts that were enqueued in the last minutes: see Flows
 	Age    time.Duration // how long the oldest ready job has waited
+
+	// Lag is how long the oldest ready job has waited that a worker could begin. It is less than Age only if that is a minute or more, and
+	// those that have waited for longest are Held.
+	Lag  time.Duration
+	Held *Held // nil: none is, or none was looked for
+}
+
+// Held are ready jobs that no worker could begin.
+type Held struct {
+	Jobs  int  // of those that are next
+	More  bool // there may be more
+	Since time.Time
+	Cause Cause // why the one cannot begin that has waited for longest
+}
+
+// Text tells of the jobs, and why they are held.
+func (h *Held) Text(now time.Time) string {
+	n := plain.Plural(h.Jobs, "job", "jobs")
+	if h.More {
+		n = "at least " + n
+	}
+	return fmt.Sprintf("%s, the oldest for %s: %s", n, plain.Span(now.Sub(h.Since)), h.Cause.Why)
 }
 
 // Depths counts the jobs of some queues, except for completed jobs that are kept: in each state up to limit.
@@ -53,7 +75,24 @@ func depthOf(ctx context.Context, c *admin.Client, q *admin.Queue, opt admin.Bac
 	if !b.Oldest.IsZero() {
 		d.Age = max(0, now.Sub(b.Oldest))
 	}
-	return d, nil
+	if d.Lag = d.Age; d.Behind() {
+		err = d.look(ctx, c, now)
+	}
+	return d, err
+}
+
+// look finds out which jobs of a queue are held.
+func (d *Depth) look(ctx context.Context, c *admin.Client, now time.Time) error {
+	next, err := c.Next(ctx, d.Name)
+	if err != nil || next.Held == 0 {
+		return err
+	}
+	d.Held = &Held{Jobs: next.Held, More: next.More, Since: next.First}
+	if d.Lag = 0; !next.Oldest.IsZero() {
+		d.Lag = max(0, now.Sub(next.Oldest))
+	}
+	d.Held.Cause, err = holdCause(ctx, c, d.Name, &next.Hold, now)
+	return err
 }
 
 // OfQueues finds queues that lag behind, are paused, or have handlers that are stuck or starved, and counts
@@ -61,7 +100,7 @@ func depthOf(ctx context.Context, c *admin.Client, q *admin.Queue, opt admin.Bac
 func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []admin.Minute, dead map[string]int,
 	now time.Time,
 ) ([]Problem, error) {
-	var behind, stuck, died, paused []Problem
+	var behind, held, stuck, died, paused []Problem
 	unreturned, err := c.Stuck(ctx)
 	if err != nil {
 		return nil, err
@@ -89,10 +128,13 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 			}
 			paused = append(paused, p)
 		case q.Behind():
-			p.Bad, p.what, p.Since = true, "Queue %s is behind", now.Add(-q.Age)
+			p.Bad, p.what, p.Since = true, "Queue %s is behind", now.Add(-q.Lag)
 			p.Why, p.Do = q.Outlook(flows[q.Name], now),
 				"give it more workers, or find what holds them up: dbcron job list --state running --queue "+argument(q.Name)
 			behind = append(behind, p)
+		}
+		if h := q.Held; h != nil && q.State == "active" && now.Sub(h.Since) >= behindAfter {
+			held = append(held, Problem{Of: Queues, Name: q.Name, what: "Jobs of queue %s are held up", Why: h.Text(now), Do: h.Cause.Do, Since: h.Since})
 		}
 		stuck = append(stuck, ofHandlers(q.Name, unreturned[q.Name], starved[q.Name])...)
 		if n := dead[q.Name]; n > 0 {
@@ -115,7 +157,10 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 			return nil, err
 		}
 	}
-	return slices.Concat(behind, stuck[:min(len(stuck), Most)], suspects, died[:min(len(died), Most)], paused[:min(len(paused), Most)]), nil
+	for _, some := range []*[]Problem{&held, &stuck, &died, &paused} {
+		*some = (*some)[:min(len(*some), Most)]
+	}
+	return slices.Concat(behind, held, stuck, suspects, died, paused), nil
 }
 
 // suspiciousJobs finds queues with jobs that may stop their workers.
@@ -216,8 +261,8 @@ func jobs(n, limit int) string {
 	return plain.Plural(n, "job", "jobs")
 }
 
-// Behind reports whether jobs of an active queue have waited for a minute.
-func (d *Depth) Behind() bool { return d.State == "active" && d.Age >= behindAfter }
+// Behind reports whether jobs of an active queue have waited for a minute that a worker could begin.
+func (d *Depth) Behind() bool { return d.State == "active" && d.Lag >= behindAfter }
 
 // Outlook describes the backlog of a queue, the rates at which jobs come and go, and when it is
 // empty if the last ten minutes continue.

@@ -76,6 +76,8 @@ type situation struct {
 	make func(s *scene) (id int64) // the job that waits
 	want string                    // parts of the first cause and what to do, separated by …
 	do   func(s *scene)            // what it says
+
+	found string // parts of the first problem of the queue, with ! before one that is bad; empty: not looked at
 }
 
 var situations = []situation{
@@ -85,7 +87,7 @@ var situations = []situation{
 	}, "an earlier job of its key, …, waits for its retry at …for …more: no route to host…dbcron job retry …", func(s *scene) {
 		_, err := adminOf(s.c).Bulk(s.Context(), admin.BulkRetry, admin.Filter{Queue: s.queue, State: admin.StateDelayed}, admin.BulkOptions{})
 		dbtest.Must(s.T, err)
-	}},
+	}, "Jobs of queue …key are held up: 1 job, the oldest for 1m 30s: an earlier job of its key, …, waits for its retry at …dbcron job retry "},
 	{"run of its key", func(s *scene) int64 {
 		first := s.enqueue(queue.Job{Key: "ord"})
 		s.do(`INSERT INTO {prefix}job_running (queue_id, divided, id, lock_by, started_at, kind, job_key)
@@ -94,13 +96,13 @@ var situations = []situation{
 		return s.enqueue(queue.Job{Key: "ord"})
 	}, "an earlier job of its key, …, runs since …on me…dbcron job cancel ", func(s *scene) {
 		s.do(`DELETE FROM {prefix}job_running WHERE queue_id = :q`, nil)
-	}},
+	}, "Jobs of queue …are held up: 1 job, …an earlier job of its key, …, runs since …dbcron job cancel "},
 	{"earlier one of its key", func(s *scene) int64 {
 		s.enqueue(queue.Job{Key: "ord"})
 		return s.enqueue(queue.Job{Key: "ord"})
 	}, "an earlier job of its key, …, has to end first…dbcron job explain ", func(s *scene) {
 		s.do(`DELETE FROM {prefix}job WHERE queue_id = :q AND id = (SELECT id FROM (SELECT MIN(id) AS id FROM {prefix}job WHERE queue_id = :q AND id > 0) AS o)`, nil)
-	}},
+	}, "!Queue earlier one of its key is behind: 2 ready"},
 	{"fifo", func(s *scene) int64 {
 		_, err := adminOf(s.c).Edit(s.Context(), s.queue, func(q *admin.Queue) { q.FIFO = true })
 		dbtest.Must(s.T, err)
@@ -112,26 +114,26 @@ var situations = []situation{
 		return second
 	}, "the job before it in the FIFO queue, …, waits for its retry at …dbcron job retry ", func(s *scene) {
 		s.do(`DELETE FROM {prefix}job_delayed WHERE queue_id = :q`, nil)
-	}},
+	}, "Jobs of queue fifo are held up: 1 job, …the job before it in the FIFO queue, …, waits for its retry at …dbcron job retry "},
 	{"limit of its queue", func(s *scene) int64 {
 		s.limit("", "", 2)
 		return s.enqueue(queue.Job{})
 	}, "at the limit of its queue: 2 at a time…dbcron limit set 'limit of its queue' --running N", func(s *scene) {
 		_, err := adminOf(s.c).EditLimit(s.Context(), s.queue, "", func(l *admin.Limit) { l.Running = 3 })
 		dbtest.Must(s.T, err)
-	}},
+	}, "are held up: …at the limit of its queue: 2 at a time…dbcron limit set "},
 	{"limit of its kind", func(s *scene) int64 {
 		s.limit("x", "", 1)
 		return s.enqueue(queue.Job{})
 	}, "at the limit of its kind, x: 1 at a time…dbcron limit set 'limit of its kind' --kind x --running N", func(s *scene) {
 		dbtest.Must(s.T, adminOf(s.c).DeleteLimit(s.Context(), s.queue, "x"))
-	}},
+	}, "are held up: …at the limit of its kind, x: 1 at a time…dbcron limit set "},
 	{"limit of its tenant", func(s *scene) int64 {
 		s.limit("", "acme", 1)
 		return s.enqueue(queue.Job{Tenant: "acme"})
 	}, "at the limit of its tenant, acme: 1 at a time…dbcron limit set 'limit of its tenant' --tenant acme --running N", func(s *scene) {
 		s.do(`DELETE FROM {prefix}queue_permit WHERE queue_id = :q`, nil)
-	}},
+	}, "are held up: …at the limit of its tenant, acme: 1 at a time…dbcron limit set "},
 	{"rate", func(s *scene) int64 {
 		_, err := adminOf(s.c).EditLimit(s.Context(), s.queue, "", func(l *admin.Limit) { l.Rate, l.Per = 1, time.Hour })
 		dbtest.Must(s.T, err)
@@ -139,7 +141,7 @@ var situations = []situation{
 		return s.enqueue(queue.Job{})
 	}, "at the limit of its queue: 1/h; the next one begins at …, in …dbcron limit set rate --rate RATE", func(s *scene) {
 		dbtest.Must(s.T, adminOf(s.c).DeleteLimit(s.Context(), s.queue, ""))
-	}},
+	}, "Jobs of queue rate are held up: 1 job, the oldest for 1m 30s: it is at the limit of its queue: 1/h; the next one begins at …dbcron limit set rate --rate RATE"},
 	{"rate of each tenant", func(s *scene) int64 {
 		_, err := adminOf(s.c).EditTenantLimit(s.Context(), s.queue, admin.EachTenant, func(l *admin.Limit) { l.Rate, l.Per = 1, time.Hour })
 		dbtest.Must(s.T, err)
@@ -147,23 +149,23 @@ var situations = []situation{
 		return s.enqueue(queue.Job{Tenant: "acme"})
 	}, "at the limit of its tenant, acme: 1/h; the next one begins at ", func(s *scene) {
 		dbtest.Must(s.T, adminOf(s.c).DeleteTenantLimit(s.Context(), s.queue, admin.EachTenant))
-	}},
+	}, "are held up: …at the limit of its tenant, acme: 1/h"},
 	{"no worker", func(s *scene) int64 {
 		s.do(`DELETE FROM {prefix}queue_worker WHERE queue_id = :q`, nil)
 		return s.enqueue(queue.Job{})
-	}, "no worker serves its queue…start a worker for it", (*scene).work},
+	}, "no worker serves its queue…start a worker for it", (*scene).work, ""},
 	{"no worker for its kind", func(s *scene) int64 {
 		s.do(`UPDATE {prefix}queue_worker SET kinds = '["y"]' WHERE queue_id = :q`, nil)
 		return s.enqueue(queue.Job{})
 	}, "none of the workers of its queue, 1, does the kind x…start a worker that does this kind", func(s *scene) {
 		s.do(`UPDATE {prefix}queue_worker SET kinds = '["y", "x"]' WHERE queue_id = :q`, nil)
-	}},
+	}, ""},
 	{"drained", func(s *scene) int64 {
 		s.do(`UPDATE {prefix}queue_worker SET node = 'drained' WHERE queue_id = :q`, nil)
 		return s.enqueue(queue.Job{})
 	}, "all workers of its queue are drained, as ada wants…dbcron node undrain drained", func(s *scene) {
 		s.do(`UPDATE {prefix}node SET drained_at = NULL, drained_by = '' WHERE name = 'drained'`, nil)
-	}},
+	}, ""},
 	{"paused", func(s *scene) int64 {
 		dbtest.Must(s.T, adminOf(s.c).Pause(s.Context(), s.queue, "the relay is down"))
 		_, err := audit.Write(s.Context(), s.db.DB, audit.Entry{Actor: "ada@host", Login: audit.OS, Source: audit.CLI, Action: "queue.pause", Object: s.queue, Count: 1})
@@ -171,7 +173,7 @@ var situations = []situation{
 		return s.enqueue(queue.Job{})
 	}, "its queue is paused, by ada@host at …: the relay is down…dbcron queue resume paused", func(s *scene) {
 		dbtest.Must(s.T, adminOf(s.c).Resume(s.Context(), s.queue))
-	}},
+	}, "Queue paused is paused: the relay is down…dbcron queue resume paused"},
 	{"endpoint", func(s *scene) int64 {
 		now, err := scheduler.Clock(s.Context(), s.db.DB)
 		dbtest.Must(s.T, err)
@@ -180,7 +182,7 @@ var situations = []situation{
 		return s.enqueue(queue.Job{})
 	}, "its endpoint holds it up: 4 failures in a row; it is paused for …more; the last: HTTP 503…dbcron endpoint show endpoint", func(s *scene) {
 		s.do(`DELETE FROM {prefix}endpoint_answers WHERE queue_id = :q`, nil)
-	}},
+	}, ""},
 	{"refused", func(s *scene) int64 {
 		id := s.enqueue(queue.Job{})
 		s.do(`INSERT INTO {prefix}job_refused (queue_id, divided, id, kind, what, error, worker, tries, first_at, last_at)
@@ -188,26 +190,26 @@ var situations = []situation{
 		return id
 	}, "the database refuses what has become of it: done, …a trigger says no", func(s *scene) {
 		s.do(`DELETE FROM {prefix}job_refused WHERE queue_id = :q`, nil)
-	}},
+	}, ""},
 	{"delayed", func(s *scene) int64 {
 		return s.enqueue(queue.Job{Delay: time.Hour})
 	}, "it is delayed until …dbcron job retry ", func(s *scene) {
 		_, err := adminOf(s.c).Bulk(s.Context(), admin.BulkRetry, admin.Filter{Queue: s.queue, State: admin.StateDelayed}, admin.BulkOptions{})
 		dbtest.Must(s.T, err)
-	}},
+	}, ""},
 	{"retry", func(s *scene) int64 {
 		id := s.enqueue(queue.Job{})
 		s.leave(id, "")
 		return id
 	}, "it waits for its retry at …, for …more, after attempt 1 failed: no route to host…dbcron job retry ", func(s *scene) {
 		s.do(`UPDATE {prefix}job_delayed SET run_at = {now} WHERE queue_id = :q AND id > 0`, nil)
-	}},
+	}, ""},
 	{"free block", func(s *scene) int64 {
 		s.do(`UPDATE {prefix}queue_block SET state = 'FREE', lock_by = '' WHERE queue_id = :q`, nil)
 		return s.enqueue(queue.Job{})
 	}, "no worker has its block, …dbcron queue show 'free block'", func(s *scene) {
 		s.do(`UPDATE {prefix}queue_block SET state = 'LEASED', lock_by = 'me' WHERE queue_id = :q`, nil)
-	}},
+	}, ""},
 	{"older block", func(s *scene) int64 {
 		s.enqueue(queue.Job{Key: "ord"})
 		dbtest.Must(s.T, adminOf(s.c).Resize(s.Context(), s.queue, 2))
@@ -217,7 +219,7 @@ var situations = []situation{
 		return id
 	}, "it is in a new block of its queue…dbcron queue show 'older block'", func(s *scene) {
 		s.do(`DELETE FROM {prefix}queue_block WHERE queue_id = :q AND generation = 1`, nil)
-	}},
+	}, ""},
 	{"turn", func(s *scene) int64 {
 		s.enqueue(queue.Job{})
 		s.enqueue(queue.Job{Priority: queue.Urgent})
@@ -227,7 +229,7 @@ var situations = []situation{
 	}, "its turn has not come: 2 jobs come before it in its block; none was done in the last ten minutes…more workers", func(s *scene) {
 		_, err := adminOf(s.c).Bulk(s.Context(), admin.BulkCancel, admin.Filter{Queue: s.queue}, admin.BulkOptions{})
 		dbtest.Must(s.T, err)
-	}},
+	}, ""},
 	{"fair", func(s *scene) int64 {
 		_, err := adminOf(s.c).Edit(s.Context(), s.queue, func(q *admin.Queue) { q.Fair = true })
 		dbtest.Must(s.T, err)
@@ -237,10 +239,10 @@ var situations = []situation{
 	}, "the tenants of its queue take turns: 1 job that are next are of its own, which has 1 turn of 6 in a round", func(s *scene) {
 		_, err := adminOf(s.c).Bulk(s.Context(), admin.BulkCancel, admin.Filter{Queue: s.queue, Tenant: "acme"}, admin.BulkOptions{})
 		dbtest.Must(s.T, err)
-	}},
+	}, ""},
 	{"next", func(s *scene) int64 {
 		return s.enqueue(queue.Job{})
-	}, "it is the next one of its block: its worker, me, begins it as soon as it has a slot free", nil},
+	}, "it is the next one of its block: its worker, me, begins it as soon as it has a slot free", nil, ""},
 }
 
 // work has the scene's queue have a worker.
@@ -260,7 +262,8 @@ func contains(text, parts string) bool {
 	return true
 }
 
-// In each situation the first cause that is told is the right one, and doing what it says ends it.
+// In each situation the first cause that is told is the right one, and doing what it says ends it. So it is with what is told of the queue,
+// of which the jobs that no worker could begin are no backlog.
 func TestSituations(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		c := queuetest.Client(t, db.DB)
@@ -286,6 +289,32 @@ func TestSituations(t *testing.T) {
 				}
 				return e.Causes[0].Why + "; " + e.Causes[0].Do
 			}
+			problem := func() string {
+				t.Helper()
+				now, err := scheduler.Clock(t.Context(), db.DB)
+				dbtest.Must(t, err)
+				q, err := adminOf(c).Queue(t.Context(), s.queue)
+				dbtest.Must(t, err)
+				now = now.Add(90 * time.Second)
+				depths, err := Depths(t.Context(), adminOf(c), []admin.Queue{q}, CountTo, now)
+				dbtest.Must(t, err)
+				all, err := OfQueues(t.Context(), adminOf(c), depths, nil, nil, now)
+				dbtest.Must(t, err)
+				if len(all) == 0 {
+					return ""
+				}
+				text := all[0].What() + ": " + all[0].Why + "; " + all[0].Do
+				if all[0].Bad {
+					text = "!" + text
+				}
+				if len(all) > 1 {
+					t.Errorf("%s: there is another problem: %s: %s", is.name, all[1].What(), all[1].Why)
+				}
+				return text
+			}
+			if got := problem(); is.found != "" && (!contains(got, is.found) || strings.HasPrefix(got, "!") != strings.HasPrefix(is.found, "!")) {
+				t.Errorf("%s: the first problem is %q\nwant %q", is.name, got, is.found)
+			}
 			if got := first(); !contains(got, is.want) {
 				t.Errorf("%s: got %q\nwant %q", is.name, got, is.want)
 			}
@@ -298,6 +327,9 @@ func TestSituations(t *testing.T) {
 			}
 			if got := first(); contains(got, is.want) {
 				t.Errorf("%s: still %q", is.name, got)
+			}
+			if got := problem(); is.found != "" && !strings.HasPrefix(is.found, "!") && contains(got, is.found) {
+				t.Errorf("%s: the first problem is still %q", is.name, got)
 			}
 		}
 	})

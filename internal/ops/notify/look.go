@@ -151,14 +151,14 @@ func (n *Notifier) lookAtQueue(ctx context.Context, q *admin.Queue, dead, behind
 		return err
 	}
 	d, lags := &depths[0], int64(0)
-	if q.State == "active" && d.Ready > 0 && d.Age >= n.opt.QueueAge {
+	if q.State == "active" && d.Ready > 0 && d.Lag >= n.opt.QueueAge {
 		lags = 1
 	}
 	err = n.noteQueue(ctx, "dead", q, plain.Count(d.Dead, countTo)+" dead letters", int64(d.Dead), dead)
 	if err != nil {
 		return err
 	}
-	detail := fmt.Sprintf("%s ready, the oldest for %s", plain.Count(d.Ready, countTo), plain.Span(d.Age))
+	detail := fmt.Sprintf("%s ready, the oldest for %s", plain.Count(d.Ready, countTo), plain.Span(d.Lag))
 	return n.noteQueue(ctx, "behind", q, detail, lags, behind)
 }
 

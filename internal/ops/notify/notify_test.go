@@ -295,6 +295,14 @@ func TestQueuesAndLateSchedules(t *testing.T) {
 			}
 			is(t, what, heard(t, db, n), want)
 		}
+		// No worker could begin this one, which waits for its rate.
+		_, err = adminOf(c).Edit(t.Context(), "rated", func(*admin.Queue) {})
+		must(t, err)
+		_, err = adminOf(c).EditLimit(t.Context(), "rated", "", func(l *admin.Limit) { l.Rate, l.Per = 1, time.Hour })
+		must(t, err)
+		_, err = c.Enqueue(t.Context(), queue.Job{Queue: "rated", Kind: "k"})
+		must(t, err)
+		db.Do(t, `UPDATE {prefix}queue_limit SET drawn_at = {now + 3600000000}`, nil)
 		told("the oldest job waits", "behind mail", "behind post")
 		told("nothing is new")
 		w, err := c.Worker(queue.WorkerOptions{Queues: []string{"mail"}, BuryUnknown: true, Logger: quiet()})
@@ -311,6 +319,8 @@ func TestQueuesAndLateSchedules(t *testing.T) {
 		_, err = adminOf(c).Bulk(t.Context(), admin.BulkDelete, admin.Filter{Queue: "mail", State: admin.StateDead}, admin.BulkOptions{})
 		must(t, err)
 		told("they are gone", "well dead mail")
+		dbtest.Must(t, adminOf(c).DeleteLimit(t.Context(), "rated", ""))
+		told("a worker could begin it", "behind rated")
 		db.Advance(t, time.Hour)
 		told("nobody runs it", "late hourly")
 		runAll(t, db)

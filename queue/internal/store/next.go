@@ -9,17 +9,17 @@ var (
 
 	// NextDue lists the delayed jobs of a block that are due, in the order in which workers read them.
 	NextDue = sqlrun.SQL("queue.next-due", `
-		SELECT `+nextColumns+` FROM {prefix}job_delayed
+		SELECT `+nextColumns+`, {us run_at} FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND run_at <= {now} AND `+notSentinel+` ORDER BY queue_id, divided, run_at, id LIMIT :limit`)
 
-	// HoldersOfKeys lists the jobs of a block that run, or wait for their retries, and have one of some keys.
+	// HoldersOfKeys lists the jobs of a block that run, or wait for their retries, and have one of some keys. One that is due is as good as ready.
 	HoldersOfKeys = sqlrun.SQL("queue.holders-of-keys", `
-		SELECT 'delayed', id, hold_key FROM {prefix}job_delayed WHERE queue_id = :queue AND divided = :divided AND hold_key IN (:keys)
+		SELECT CASE WHEN run_at > {now} THEN 'delayed' ELSE 'ready' END, id, hold_key FROM {prefix}job_delayed WHERE queue_id = :queue AND divided = :divided AND hold_key IN (:keys)
 		UNION ALL SELECT 'running', id, job_key FROM {prefix}job_running WHERE queue_id = :queue AND divided = :divided AND job_key IN (:keys)`)
 
 	// HolderInLine is that of the block of a FIFO queue, where one job holds all others.
 	HolderInLine = sqlrun.SQL("queue.holder-in-line", `
-		SELECT state, id, '' FROM (SELECT 'delayed' AS state, id FROM {prefix}job_delayed
+		SELECT state, id, '' FROM (SELECT CASE WHEN run_at > {now} THEN 'delayed' ELSE 'ready' END AS state, id FROM {prefix}job_delayed
 			WHERE queue_id = :queue AND divided = :divided AND hold_key > '' ORDER BY queue_id, divided, hold_key LIMIT 1) AS d
 		UNION ALL SELECT state, id, '' FROM (SELECT 'running' AS state, id FROM {prefix}job_running
 			WHERE queue_id = :queue AND divided = :divided ORDER BY queue_id, divided, id LIMIT 1) AS r`)
