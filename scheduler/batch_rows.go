@@ -57,7 +57,7 @@ func (rows moveRows) Int(i int, column string) (n int64, ok bool) {
 		return r.id, true
 	case "due":
 		return r.due, r.due != 0
-	case "next":
+	case "upcoming":
 		return r.next, r.next != 0
 	case "begun":
 		return r.begun, true
@@ -69,7 +69,7 @@ func (rows moveRows) Value(i int, column string) (any, bool) {
 	if n, ok := rows.Int(i, column); ok {
 		return n, true
 	}
-	return nil, column == "due" || column == "next"
+	return nil, column == "due" || column == "upcoming"
 }
 
 // A finishRow is a run's outcome.
@@ -169,7 +169,7 @@ func (rows passRows) Int(i int, column string) (int64, bool) {
 		return r.id, true
 	case "since":
 		return r.from.UnixMicro(), true
-	case "until":
+	case "upto":
 		return r.to.UnixMicro(), true
 	case "more":
 		return r.n, true

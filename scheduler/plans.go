@@ -99,7 +99,7 @@ func (s *Scheduler) planSome(ctx context.Context, lane string, limit int, but []
 				}
 				continue
 			}
-			moves = append(moves, sqlrun.Args{"id": c.ID, "due": micros(due), "next": micros(next), "noted": noted})
+			moves = append(moves, sqlrun.Args{"id": c.ID, "due": micros(due), "upcoming": micros(next), "noted": noted})
 		}
 		if err := passAll(ctx, tx, passes, &left); err != nil {
 			return err

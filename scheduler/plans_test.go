@@ -45,7 +45,7 @@ func wrong(l dbtest.PlanLine, limited bool) bool {
 func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
 	moves, outcomes := make([]sqlrun.Args, len(ids)), make([]sqlrun.Args, len(ids))
 	for i, id := range ids {
-		moves[i] = sqlrun.Args{"id": id, "due": at(0).UnixMicro(), "next": at(0).UnixMicro(), "begun": 1}
+		moves[i] = sqlrun.Args{"id": id, "due": at(0).UnixMicro(), "upcoming": at(0).UnixMicro(), "begun": 1}
 		outcomes[i] = sqlrun.Args{"id": id, "claim": "nobody's", "outcome": "ok", "why": "", "said": "", "exit_status": 0, "keep": -1}
 	}
 	fences, lost := make([]sqlrun.Args, len(ids)), make(loseRows, len(ids))
@@ -290,7 +290,7 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 // notedMoves are moves as plan takes them.
 func notedMoves(moves []sqlrun.Args) (all []sqlrun.Args) {
 	for _, m := range moves {
-		all = append(all, sqlrun.Args{"id": m["id"], "due": m["due"], "next": m["next"], "noted": "x"})
+		all = append(all, sqlrun.Args{"id": m["id"], "due": m["due"], "upcoming": m["upcoming"], "noted": "x"})
 	}
 	return all
 }

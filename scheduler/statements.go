@@ -58,7 +58,7 @@ var (
 	move = sqlrun.PerDialect("scheduler.move", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}schedule", []string{"id"},
 			`due_at = picked.new_due, next_exec = picked.new_next, reason = '', fence = fence + picked.begun, update_time = {now}`, "",
-			`SELECT id, {time due} AS new_due, {time next} AS new_next, begun FROM {records rows: id int, due int, next int, begun int}`)
+			`SELECT id, {time due} AS new_due, {time upcoming} AS new_next, begun FROM {records rows: id int, due int, upcoming int, begun int}`)
 	})
 
 	// plan gives a slot to locked schedules that have none, and records the spec it is based
@@ -66,7 +66,7 @@ var (
 	plan = sqlrun.PerDialect("scheduler.plan", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}schedule", []string{"id"},
 			`due_at = picked.new_due, next_exec = picked.new_next, reason = '', planned = picked.noted, update_time = {now}`, "",
-			`SELECT id, {time due} AS new_due, {time next} AS new_next, noted FROM {records rows: id int, due int, next int, noted text}`)
+			`SELECT id, {time due} AS new_due, {time upcoming} AS new_next, noted FROM {records rows: id int, due int, upcoming int, noted text}`)
 	})
 
 	// unplan removes the slot from schedules whose spec, zone or DST rule was changed by other
@@ -178,10 +178,10 @@ var (
 	// since they were read are not there.
 	lengthen = sqlrun.PerDialect("scheduler.lengthen", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}run", []string{"id"}, `
-			due_to = {time picked.until}, slots = slots + picked.more, finished_at = {now},
+			due_to = {time picked.upto}, slots = slots + picked.more, finished_at = {now},
 			purge_at = CASE WHEN picked.keep < 0 THEN NULL ELSE {now + picked.keep} END`,
 			`state = picked.outcome`+byID(d, "{prefix}run"),
-			freeRuns(d, `outcome, until, more, keep`, `outcome text, until int, more int, keep int`))
+			freeRuns(d, `outcome, upto, more, keep`, `outcome text, upto int, more int, keep int`))
 	})
 
 	// free locks those of some runs that are there and that no other transaction has locked, and returns whose they are.
@@ -192,8 +192,8 @@ var (
 	// pass inserts ranges of slots that do not run, with the reason.
 	pass = sqlrun.SQL("scheduler.pass", `
 		INSERT INTO {prefix}run (schedule, lane, due_at, attempt, state, due_to, slots, finished_at, error, purge_at)
-		SELECT name, path, {time since}, 1, outcome, {time until}, more, {now}, why, CASE WHEN keep < 0 THEN NULL ELSE {now + keep} END
-		FROM {records rows: name text, path text, outcome text, since int, until int, more int, why text, keep int}
+		SELECT name, path, {time since}, 1, outcome, {time upto}, more, {now}, why, CASE WHEN keep < 0 THEN NULL ELSE {now + keep} END
+		FROM {records rows: name text, path text, outcome text, since int, upto int, more int, why text, keep int}
 		WHERE more > 0 {ignore_duplicate attempt}`)
 
 	// expired locks the runs of a lane whose lease has expired or whose time to begin has come.

@@ -242,8 +242,8 @@ func scanText(rows *sql.Rows) (string, error) {
 // stopClock replaces the clock by a table row, set to a whole second.
 func (db *DB) stopClock(t *testing.T) {
 	t.Helper()
-	db.Do(t, `CREATE TABLE {prefix}test_clock AS SELECT {time :us} AS now`, sqlrun.Args{"us": Start.UnixMicro()})
-	db.DB = db.WithNow("(SELECT now FROM " + db.Prefix() + "test_clock)")
+	db.Do(t, `CREATE TABLE {prefix}test_clock AS SELECT {time :us} AS reading`, sqlrun.Args{"us": Start.UnixMicro()})
+	db.DB = db.WithNow("(SELECT reading FROM " + db.Prefix() + "test_clock)")
 }
 
 // Start is the time at which EachClock stops the clock.
@@ -253,7 +253,7 @@ var Start = time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC)
 func (db *DB) Advance(t *testing.T, d time.Duration) {
 	t.Helper()
 	// In terms of the column, since MySQL cannot read a table in a subquery of its own UPDATE.
-	db.Do(t, `UPDATE {prefix}test_clock SET now = `+db.Dialect.Add("now", ":us"), sqlrun.Args{"us": d.Microseconds()})
+	db.Do(t, `UPDATE {prefix}test_clock SET reading = `+db.Dialect.Add("reading", ":us"), sqlrun.Args{"us": d.Microseconds()})
 }
 
 // ShiftClock adds a difference to the database's clock, 0 at first, which Shift changes. Sessions
