@@ -171,6 +171,9 @@ func TestLostConnectionsAreUnavailable(t *testing.T) {
 		&mysqldriver.MySQLError{Number: 3100, Message: "Error on observer while running replication hook 'before_commit'."},
 		&mysqldriver.MySQLError{Number: 1180, Message: "Got error 6 'No such device or address' during COMMIT"},
 		&mysqldriver.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"},
+		&mysqldriver.MySQLError{Number: 1105, Message: "target: app.0.primary: no healthy tablet available for 'keyspace:\"app\" shard:\"0\" tablet_type:PRIMARY'"},
+		&mysqldriver.MySQLError{Number: 1105, Message: "target: app.0.primary: primary is not serving, there may be a reparent operation in progress"},
+		&mysqldriver.MySQLError{Number: 1105, Message: "target: app.0.primary: vttablet: rpc error: code = Unavailable desc = error reading from server: EOF"},
 		&pgconn.PgError{Code: "57P05"},
 	} {
 		if !engines.Unavailable(fmt.Errorf("a statement: %w", err)) {
@@ -216,6 +219,17 @@ func TestCommitsThatAClusterRefuses(t *testing.T) {
 		{
 			err:       mysqldriver.MySQLError{Number: 3100, Message: "Error on observer while running replication hook 'before_commit'."},
 			uncertain: true,
+		},
+		{
+			err:       mysqldriver.MySQLError{Number: 1105, Message: "target: app.0.primary: vttablet: rpc error: code = Unavailable desc = EOF"},
+			uncertain: true,
+		},
+		{
+			err: mysqldriver.MySQLError{
+				Number:  1317,
+				Message: "target: app.0.primary: vttablet: rpc error: code = Aborted desc = transaction 17: ended at 2026-11-27 20:00:00 UTC (exceeded timeout: 30s)",
+			},
+			retryable: true,
 		},
 		{err: mysqldriver.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"}},
 		{err: mysqldriver.MySQLError{

@@ -19,17 +19,19 @@ const idleSeconds = 5
 // MariaDB has a setting for idle transactions. MySQL only has wait_timeout, which ends idle
 // connections in and outside of transactions. The pool closes its idle connections earlier, and
 // reconnects if it was too late. But a session lock would end with its connection, so the limit is
-// off while the connection may hold one.
+// off while the connection may hold one: then it is what MySQL begins with, as a number, since not all that speak its protocol know
+// DEFAULT.
 type idleLimit struct {
 	variable string
+	off      string // the variable's value if there is no limit
 	on       bool
 }
 
 func newIdleLimit(ctx context.Context, c driver.Conn) (*idleLimit, error) {
-	l := &idleLimit{variable: "idle_transaction_timeout"}
+	l := &idleLimit{variable: "idle_transaction_timeout", off: "DEFAULT"}
 	err := l.set(ctx, c, true)
 	if numbered(1193)(err) { // MySQL does not know it
-		*l, err = idleLimit{variable: "wait_timeout"}, nil
+		*l, err = idleLimit{variable: "wait_timeout", off: "28800"}, nil
 	}
 	return l, err
 }
@@ -46,7 +48,7 @@ func (l *idleLimit) before(ctx context.Context, c driver.Conn, op string) error 
 }
 
 func (l *idleLimit) set(ctx context.Context, c driver.Conn, on bool) error {
-	value := "DEFAULT"
+	value := l.off
 	if on {
 		value = fmt.Sprint(idleSeconds)
 	}

@@ -98,10 +98,12 @@ var Dialect = &sqlrun.Dialect{
 	Duplicate: numbered(1062),
 	Missing:   numbered(1146),
 	Denied:    numbered(1044, 1142, 1143, 1227, 1370, 1419),
-	Retryable: func(err error) bool { return numbered(1205, 1213, 1020, 3101)(err) || commitConflict(err) },
+	Retryable: func(err error) bool {
+		return numbered(1205, 1213, 1020, 3101)(err) || commitConflict(err) || endedTx(err)
+	},
 	Unavailable: func(err error) bool {
 		return sqlrun.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || numbered(1040, 1053, 1927, 3032, 3169, 4031)(err) ||
-			readOnly(err) || halfCommitted(err)
+			readOnly(err) || halfCommitted(err) || noPrimary(err)
 	},
 	LockTimeout: numbered(1205),
 	Briefly:     briefly,
@@ -111,9 +113,9 @@ var Dialect = &sqlrun.Dialect{
 		return errors.As(err, &e) && !temporary(err)
 	},
 
-	Temporary: func(err error) bool { return temporary(err) },
+	Temporary: temporary,
 
-	SyntaxError: numbered(1064),
+	SyntaxError: func(err error) bool { return numbered(1064)(err) || misread(err) },
 
 	Connector: connector,
 	IdleLife:  idleSeconds * time.Second * 3 / 5, // MySQL closes connections that are idle for longer: see idleLimit
@@ -137,7 +139,9 @@ var Dialect = &sqlrun.Dialect{
 // on connections, a shutdown, lack of space, memory or threads, the network, statements that were
 // interrupted or took too long, and a read-only server, one that is not the primary, or one whose
 // group or cluster prevents a commit.
-var temporary = numbered(1205, 1213, 1020, 3572, 1180, 3101, 3032, 3169,
+func temporary(err error) bool { return temporaries(err) || noPrimary(err) }
+
+var temporaries = numbered(1205, 1213, 1020, 3572, 1180, 3101, 3032, 3169,
 	1040, 1047, 1053, 1203, 1226,
 	1021, 1037, 1038, 1041, 1114, 1135,
 	1158, 1159, 1160, 1161, 1927, 4031,

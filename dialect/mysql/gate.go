@@ -1,0 +1,37 @@
+package mysql
+
+import (
+	"errors"
+	"regexp"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// What Vitess's gate says where a server of MySQL's own would not be asked: with the number of an unknown error, or of an interrupted
+// statement. The texts are those of version 24.
+
+var (
+	gateDown = regexp.MustCompile(`no healthy tablet|primary is not serving|primary is serving but|operation not allowed in state|` +
+		`being resharded|code = Unavailable|connection refused|tx engine can't accept`)
+	gateSyntax = regexp.MustCompile(`syntax error at position`)
+	gateEnded  = regexp.MustCompile(`transaction \d+: (ended at|not found)`)
+)
+
+// gated returns a check for errors with a number whose message matches.
+func gated(number uint16, message *regexp.Regexp) func(error) bool {
+	return func(err error) bool {
+		var e *mysql.MySQLError
+		return errors.As(err, &e) && e.Number == number && message.MatchString(e.Message)
+	}
+}
+
+var (
+	// noPrimary reports that the gate has no server that takes writes, or has lost the way to it: it may have done what it was asked for.
+	noPrimary = gated(1105, gateDown)
+
+	// misread reports a statement that the gate's own parser does not take.
+	misread = gated(1105, gateSyntax)
+
+	// endedTx reports that a transaction was ended, and so rolled back, because it took too long, or that its server is gone.
+	endedTx = gated(1317, gateEnded)
+)
