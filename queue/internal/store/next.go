@@ -14,7 +14,9 @@ var (
 
 	// HoldersOfKeys lists the jobs of a block that run, or wait for their retries, and have one of some keys. One that is due is as good as ready.
 	HoldersOfKeys = sqlrun.SQL("queue.holders-of-keys", `
-		SELECT CASE WHEN run_at > {now} THEN 'delayed' ELSE 'ready' END, id, hold_key FROM {prefix}job_delayed WHERE queue_id = :queue AND divided = :divided AND hold_key IN (:keys)
+		SELECT (SELECT CASE WHEN run_at > {now} THEN 'delayed' ELSE 'ready' END FROM {prefix}job_delayed
+				WHERE {prefix}job_delayed.queue_id = :queue AND {prefix}job_delayed.divided = :divided AND {prefix}job_delayed.id = h.id), h.id, h.hold_key
+			FROM {prefix}job_delayed AS h WHERE h.queue_id = :queue AND h.divided = :divided AND h.hold_key IN (:keys)
 		UNION ALL SELECT 'running', id, job_key FROM {prefix}job_running WHERE queue_id = :queue AND divided = :divided AND job_key IN (:keys)`)
 
 	// HolderInLine is that of the block of a FIFO queue, where one job holds all others.
