@@ -168,7 +168,7 @@ var blockRules = []mutant{
 	{
 		"block: the average of payloads is not kept", "", "queue/internal/block/trip.go",
 		`	b.sized(p.Room)
-`, ``, "TestModel", 0,
+`, ``, "TestReadsAsMuchAsFits", 0,
 	},
 	{
 		"block: what is behind a refusal is written at once", "", "queue/internal/block/trip.go",
@@ -232,7 +232,7 @@ var blockRules = []mutant{
 	},
 	{
 		"block: an earlier job is skipped", "", "queue/internal/block/keyqueue.go",
-		`	if q.skipped == 0 || id < q.skipped {`, `	if q.skipped == 0 {`, "TestModel", 0,
+		`	if q.skipped == 0 || id < q.skipped {`, `	if q.skipped == 0 {`, "TestSkipsOnlyWhatIsBehind", 0,
 	},
 	{
 		"block: withheld acks stay counted", "", "queue/internal/block/owed.go",

@@ -50,3 +50,20 @@ func TestLateForItsPayload(t *testing.T) {
 		}
 	}
 }
+
+// A read is of no more rows than there is memory for, if they are as large as those that were read before.
+func TestReadsAsMuchAsFits(t *testing.T) {
+	b := newBlock(1000)
+	b.terms.Size, b.terms.Held = 1_000_000, 0
+	if n := b.rowsAtOnce(); n != 1000 {
+		t.Errorf("it reads %d rows, and knows nothing of their sizes", n)
+	}
+	p := &Plan{Room: b.terms.Allow()}
+	for range 10 {
+		p.Room.Takes(4000)
+	}
+	b.Take(p, &Found{}, 1, 0)
+	if n := b.rowsAtOnce(); n < 250 || n > 600 {
+		t.Errorf("with room for 250 rows like the last ones, it reads %d", n)
+	}
+}

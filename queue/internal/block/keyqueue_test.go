@@ -385,3 +385,14 @@ func TestPutBackLeavesTurns(t *testing.T) {
 		t.Errorf("%d wait, and %d is the first that was put back", q.Len(), q.Skipped())
 	}
 }
+
+// Behind a job that was put back those with later ids are, and none with earlier ones.
+func TestSkipsOnlyWhatIsBehind(t *testing.T) {
+	var q KeyQueue[*Job]
+	q.SkipFrom(10)
+	for id, skips := range map[int64]bool{9: false, 10: true, 11: true} {
+		if q.Skips(id, 20, false) != skips {
+			t.Errorf("whether %d stays in the table, behind 10: %v", id, !skips)
+		}
+	}
+}
