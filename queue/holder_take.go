@@ -331,7 +331,7 @@ func (h *holder) holdBusyKeys(ctx context.Context, all []*tenure) error {
 		return err
 	}
 	for _, b := range holding {
-		waiting, err := h.readHeld(ctx, b)
+		waiting, err := h.readHeld(ctx, b, heldPage)
 		if err != nil {
 			return err
 		}
@@ -346,11 +346,28 @@ func (h *holder) holdBusyKeys(ctx context.Context, all []*tenure) error {
 	return nil
 }
 
-func (h *holder) readHeld(ctx context.Context, b *tenure) ([]block.HeldKey, error) {
-	return sqlrun.Select(ctx, &h.db.Session, store.HeldKeys, sqlrun.Args{"queue": b.q.id, "divided": b.divided},
-		func(rows *sql.Rows) (h block.HeldKey, err error) {
-			return h, rows.Scan(&h.ID, &h.Line)
-		})
+// heldPage is how many rows a statement reads of them. Some engines refuse results of more than 10,000.
+const heldPage = 5000
+
+// readHeld reads them in parts, whose rows of the last key are left to the next one: it may have more.
+func (h *holder) readHeld(ctx context.Context, b *tenure, limit int) (all []block.HeldKey, err error) {
+	for after := ""; ; {
+		rows, err := sqlrun.Select(ctx, &h.db.Session, store.HeldKeys,
+			sqlrun.Args{"queue": b.q.id, "divided": b.divided, "after": after, "limit": limit},
+			func(rows *sql.Rows) (h block.HeldKey, err error) {
+				return h, rows.Scan(&h.ID, &h.Line)
+			})
+		if err != nil || len(rows) < limit {
+			return append(all, rows...), err
+		}
+		last := rows[len(rows)-1].Line
+		n := slices.IndexFunc(rows, func(h block.HeldKey) bool { return h.Line == last })
+		if n == 0 {
+			limit *= 2
+			continue
+		}
+		all, after = append(all, rows[:n]...), rows[n-1].Line
+	}
 }
 
 // holding lists those of some blocks in which jobs wait for a retry, and others of their keys for them.

@@ -226,7 +226,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 		}
 	}
 	var after any = ids[0]
-	if stmt == store.ListQueues || stmt == store.ListRoutes || stmt == store.ListLimits || stmt == store.ListShares {
+	if stmt == store.ListQueues || stmt == store.ListRoutes || stmt == store.ListLimits || stmt == store.ListShares || stmt == store.HeldKeys {
 		after = "a"
 	}
 	return sqlrun.Args{

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/queue/internal/block"
 )
@@ -293,6 +294,37 @@ func TestBatchInPieces(t *testing.T) {
 		for line, want := range map[string][]block.Turn{"k": {away(42), away(43), away(44)}, "l": {away(41)}} {
 			if got := b.Turns(line); !slices.Equal(got, want) {
 				t.Errorf("line %s is %+v", line, got)
+			}
+		}
+	})
+}
+
+// Jobs that hold their keys are read in parts of any size, each once, those of one key together.
+func TestHeldInPages(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		ctx, cancel := context.WithTimeout(t.Context(), longWait)
+		defer cancel()
+		c := client(t, db, Options{Blocks: 1})
+		edit(t, c, func(*admin.Queue) {})
+		want := map[int64]string{}
+		for i, key := range []string{"b", "a", "a", "c", "b", "", "b", "d"} {
+			db.Do(t, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, kind, job_key, hold_key)
+				VALUES (1, 0, :id, {now}, 'x', :key, CASE WHEN :key = '' THEN NULL ELSE :key END)`, sqlrun.Args{"id": i + 1, "key": key})
+			if key != "" {
+				want[int64(i+1)] = key
+			}
+		}
+		w := worker(t, c, WorkerOptions{})
+		b := newTenure(&workQueue{h: &w.holder, id: 1})
+		for limit := 1; limit < 9; limit++ {
+			got := map[int64]string{}
+			rows, err := w.readHeld(ctx, b, limit)
+			must(t, err)
+			for _, h := range rows {
+				got[h.ID] = h.Line
+			}
+			if !maps.Equal(got, want) || len(rows) != len(want) {
+				t.Errorf("with %d at a time it reads %v, not %v", limit, rows, want)
 			}
 		}
 	})

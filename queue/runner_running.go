@@ -197,7 +197,7 @@ func (box *outbox) cleared(b *tenure) bool {
 // letGo releases keys whose jobs are neither running nor waiting for a retry any
 // more. The running ones were read first; see holdBusyKeys.
 func (run *runner) letGo(ctx context.Context, b *tenure, keys map[string]block.Turn, running []runningRow) error {
-	waiting, err := run.readHeld(ctx, b)
+	waiting, err := run.readHeld(ctx, b, heldPage)
 	if err != nil {
 		return err
 	}

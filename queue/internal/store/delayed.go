@@ -20,9 +20,10 @@ var (
 			(SELECT {us run_at} FROM {prefix}job_delayed WHERE queue_id = queue AND divided = block AND run_at >= {time since} AND `+notSentinel+` ORDER BY queue_id, divided, run_at, id LIMIT 1)
 		FROM {records rows: queue int, block int, since int}`)
 
-	// HeldKeys lists the jobs of a block that wait for their retry, and so block their keys.
+	// HeldKeys lists the next jobs of a block that wait for their retry, and so block their keys, in the order of those.
 	HeldKeys = sqlrun.SQL("queue.held", `
-		SELECT id, hold_key FROM {prefix}job_delayed WHERE queue_id = :queue AND divided = :divided AND hold_key > ''`)
+		SELECT id, hold_key FROM {prefix}job_delayed WHERE queue_id = :queue AND divided = :divided AND hold_key > :after
+		ORDER BY queue_id, divided, hold_key LIMIT :limit`)
 
 	// HoldingBlocks lists which of some blocks have such jobs. For its order see LookFor.
 	HoldingBlocks = sqlrun.SQL("queue.holding", `
