@@ -503,7 +503,7 @@ var blockRules = []mutant{
 		`		l.batch.full = nil
 		full()
 `, `		l.batch.full = nil
-`, "TestModel", 0,
+`, "TestGather", 0,
 	},
 	{
 		"block: jobs of other kinds begin in a batch", "", "queue/internal/block/keys.go",
