@@ -26,7 +26,8 @@ func (f *flusher) aheadSteps(t *trip) (steps []*sqlrun.Step) {
 	if p := t.plan.Pick; p != nil {
 		r := f.reader(store.FetchTenants, t.b, p.Limit, &t.plan.Room)
 		steps = append(steps, &sqlrun.Step{Stmt: store.FetchTenants, Args: sqlrun.Args{
-			"queue": t.b.q.id, "divided": t.b.divided, "priority": p.Priority, "after": p.After, "upto": p.Upto, "tenants": p.Tenants, "limit": p.Limit,
+			"queue": t.b.q.id, "divided": t.b.divided, "priority": p.Priority, "after": p.After, "upto": p.Upto,
+			"tenants": p.Tenants, "limit": p.Limit,
 		}, Scan: func(row *sqlrun.Row) error {
 			t.picked = append(t.picked, r.ready(row))
 			return nil

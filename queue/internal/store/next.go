@@ -12,7 +12,8 @@ var (
 		SELECT `+nextColumns+`, {us run_at} FROM {prefix}job_delayed
 		WHERE queue_id = :queue AND divided = :divided AND run_at <= {now} AND `+notSentinel+` ORDER BY queue_id, divided, run_at, id LIMIT :limit`)
 
-	// HoldersOfKeys lists the jobs of a block that run, or wait for their retries, and have one of some keys. One that is due is as good as ready.
+	// HoldersOfKeys lists the jobs of a block that run, or wait for their retries, and have one of some keys. One that is due is as
+	// good as ready.
 	HoldersOfKeys = sqlrun.SQL("queue.holders-of-keys", `
 		SELECT (SELECT CASE WHEN run_at > {now} THEN 'delayed' ELSE 'ready' END FROM {prefix}job_delayed
 				WHERE {prefix}job_delayed.queue_id = :queue AND {prefix}job_delayed.divided = :divided AND {prefix}job_delayed.id = h.id), h.id, h.hold_key
