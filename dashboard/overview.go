@@ -104,6 +104,8 @@ func (data *overviewData) found(all []health.Problem) {
 		p := &all[i]
 		shown := problem{p.Bad, p.What(), "", p.Why, p.Do, p.Since}
 		switch {
+		case p.Of == health.Schedules && p.Name == "":
+			shown.Link = "schedules"
 		case p.Of == health.Schedules:
 			shown.Link = link("schedule", "name", p.Name)
 		case p.Of == health.Runs && p.Run != 0:
@@ -112,6 +114,8 @@ func (data *overviewData) found(all []health.Problem) {
 			shown.Link = link("runs", "state", "failed")
 		case p.Dead:
 			shown.Link = link("jobs", "queue", p.Name, "state", "dead")
+		case p.Of == health.Queues && p.Name == "":
+			shown.Link = "queues"
 		case p.Of == health.Queues, p.Of == health.Endpoints:
 			shown.Link = link("queue", "name", p.Name)
 		case p.Of == health.Processes:

@@ -23,6 +23,7 @@ func Work(ctx context.Context, db *dialect.DB) (rows []health.Check) {
 	if err != nil {
 		return []health.Check{warning("work", err.Error(), "try again when the database answers")}
 	}
+	idle := false // no daemon is at work, as another check says
 	for _, part := range []struct {
 		name string
 		look func() (fine string, wrong []health.Problem, err error)
@@ -32,6 +33,7 @@ func Work(ctx context.Context, db *dialect.DB) (rows []health.Check) {
 			if err != nil {
 				return "", wrong, err
 			}
+			idle = slices.ContainsFunc(wrong, func(p health.Problem) bool { return p.Of == health.Processes })
 			tags, err := health.OfTags(ctx, db)
 			if err != nil {
 				return "", wrong, err
@@ -61,6 +63,9 @@ func Work(ctx context.Context, db *dialect.DB) (rows []health.Check) {
 		}},
 		{"processes", func() (string, []health.Problem, error) {
 			wrong, live, err := health.OfProcesses(ctx, db, now)
+			if live == 0 && idle {
+				return "", wrong, err
+			}
 			if live == 0 {
 				return "no daemon or worker is at work", wrong, err
 			}

@@ -26,6 +26,7 @@ const (
 	back        = 24 * time.Hour   // age up to which ended runs are considered
 	maxNodes    = 1000
 	maxFiles    = 1000
+	maxListed   = 1000 // problems of a kind that are counted
 )
 
 // A Problem is something that is wrong.
@@ -40,6 +41,8 @@ type Problem struct {
 	Since time.Time // zero: unknown
 
 	what string // with %s for the name
+
+	unclaimed bool // it is about a schedule of which no daemon has tried to claim the slot
 }
 
 // A Subject is the kind of thing that has a problem.

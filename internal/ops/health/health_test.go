@@ -2,6 +2,7 @@ package health
 
 import (
 	"database/sql"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -48,6 +49,7 @@ func TestSchedulesAndRuns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, tags) VALUES ('host:1:x', 'live', {now + 3600000000}, 'default')`, nil)
 		for _, name := range []string{"late", "given up"} {
 			db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec) VALUES (:name, '@every 1h', 'true', {now}, {now})`,
 				sqlrun.Args{"name": name})
@@ -94,6 +96,48 @@ func TestSchedulesAndRuns(t *testing.T) {
 		}
 		all, err = OfRuns(t.Context(), db.DB, now.Add(25*time.Hour))
 		wants(t, all, err, "!The work of deafi does not end: it took longer than 1s; …has not returned…dbcron schedule explain deafi")
+	})
+}
+
+// That no daemon is at work comes first. What follows from it is counted in one line, and lists that are cut say how many more there are.
+func TestCausesFirst(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		now, err := scheduler.Clock(t.Context(), db.DB)
+		dbtest.Must(t, err)
+		all, _, err := OfSchedules(t.Context(), db.DB, now, 5)
+		wants(t, all, err)
+		add := func(name, state, reason string) {
+			db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec, state, reason) VALUES (:name, '@every 1h', 'true', {now}, {now}, :state, :reason)`,
+				sqlrun.Args{"name": name, "state": state, "reason": reason})
+		}
+		add("denied", "active", "permission denied")
+		for i := range 14 {
+			add(fmt.Sprint("s", i), "active", "")
+		}
+		for i := range 12 {
+			add(fmt.Sprint("given up ", i), "failed", "no such zone")
+			add(fmt.Sprint("paused ", i), "paused", "")
+		}
+		all, next, err := OfSchedules(t.Context(), db.DB, now, 5)
+		if wants(t, all[:1], err, "!No daemon is at work: there are active schedules, which nobody runs; start one: dbcron serve"); len(next) != 5 {
+			t.Errorf("next are %v", next)
+		}
+		now = now.Add(time.Hour)
+		all, _, err = OfSchedules(t.Context(), db.DB, now, 5)
+		if len(all) != 13 {
+			t.Errorf("%d problems: %+v", len(all), all)
+		}
+		wants(t, []Problem{all[0], all[11], all[12]}, err, "!No daemon is at work: 14 schedules are late because of it; start one: dbcron serve",
+			"!2 more schedules were given up: ; see all: dbcron schedule list --state failed", "!Schedule denied is late: daemons cannot claim it: permission denied")
+
+		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, tags) VALUES ('host:1:x', 'live', {now + 3600000000}, 'default')`, nil)
+		all, _, err = OfSchedules(t.Context(), db.DB, now, 5)
+		wants(t, all[21:], err, "!5 more schedules are late: ; see all: dbcron schedule list")
+		all, err = OfPaused(t.Context(), db.DB)
+		wants(t, all[10:], err, "2 more schedules are paused: ; see all: dbcron schedule list --state paused")
+		db.Do(t, `UPDATE {prefix}node SET drained_at = {now}`, nil)
+		all, _, err = OfSchedules(t.Context(), db.DB, now, 5)
+		wants(t, all[:1], err, "!No daemon is at work: 14 schedules are late because of it")
 	})
 }
 

@@ -112,6 +112,12 @@ func versions(nodes []scheduler.Node) (all []Problem) {
 	}}
 }
 
+// withoutDaemon reports whether no live daemon takes work.
+func withoutDaemon(ctx context.Context, db *dialect.DB) (bool, error) {
+	nodes, err := scheduler.Nodes(ctx, db, "", maxNodes)
+	return !slices.ContainsFunc(nodes, func(n scheduler.Node) bool { return n.Live && n.Drained.IsZero() && n.Tags != "" }), err
+}
+
 // OfTags finds tags of active schedules that no live daemon runs, while other tags do have
 // daemons. Drained nodes do not count. If no daemon is left at all, late schedules show that.
 func OfTags(ctx context.Context, db *dialect.DB) (all []Problem, err error) {

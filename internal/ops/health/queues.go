@@ -145,9 +145,12 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 		}
 	}
 	slices.SortStableFunc(behind, func(a, b Problem) int { return a.Since.Compare(b.Since) })
-	behind = behind[:min(len(behind), Most)]
+	behind = cut(behind, "queue is behind", "queues are behind", "see all: dbcron queue list")
 	for i := range behind {
 		p := &behind[i]
+		if p.Name == "" {
+			continue
+		}
 		of := slices.IndexFunc(depths, func(d Depth) bool { return d.Name == p.Name })
 		alone, err := unattended(ctx, c, p)
 		if err == nil && !alone {
@@ -157,10 +160,11 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 			return nil, err
 		}
 	}
-	for _, some := range []*[]Problem{&held, &stuck, &died, &paused} {
-		*some = (*some)[:min(len(*some), Most)]
-	}
-	return slices.Concat(behind, held, stuck, suspects, died, paused), nil
+	return slices.Concat(behind,
+		cut(held, "queue has jobs that are held up", "queues have jobs that are held up", "see all: dbcron queue list"),
+		cut(stuck, "queue has handlers that do not return", "queues have handlers that do not return", "see all: dbcron queue list"), suspects,
+		cut(died, "queue has jobs that died in the last day", "queues have jobs that died in the last day", "see all: dbcron queue list"),
+		cut(paused, "queue is paused", "queues are paused", "see all: dbcron queue list")), nil
 }
 
 // suspiciousJobs finds queues with jobs that may stop their workers.

@@ -11,10 +11,10 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// OfSchedules finds schedules that have failed and schedules that are late. It examines the schedules
-// with the next slots, up to limit.
+// OfSchedules finds schedules that have failed and schedules that are late, and that no daemon is at work while there are schedules. It
+// examines the schedules with the next slots, up to limit.
 func OfSchedules(ctx context.Context, db *dialect.DB, now time.Time, limit int) (all []Problem, next []scheduler.Planned, err error) {
-	failed, err := scheduler.InState(ctx, db, "failed", Most)
+	failed, err := upTo(func(limit int) ([]scheduler.Schedule, error) { return scheduler.InState(ctx, db, "failed", limit) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -25,22 +25,82 @@ func OfSchedules(ctx context.Context, db *dialect.DB, now time.Time, limit int) 
 			Do: "fix what it says, then: dbcron schedule resume " + argument(s.Name),
 		})
 	}
+	all = cut(all, "schedule was given up", "schedules were given up", "see all: dbcron schedule list --state failed")
 	planned, err := scheduler.Upcoming(ctx, db, Most+limit)
 	if err != nil {
 		return nil, nil, err
 	}
+	if late := lateOf(planned, now); len(late) >= Most { // to say how many there are
+		if planned, err = scheduler.Upcoming(ctx, db, maxListed); err != nil {
+			return nil, nil, err
+		}
+	}
+	late, unclaimed := lateOf(planned, now), 0
+	idle := false
+	if len(planned) > 0 {
+		if idle, err = withoutDaemon(ctx, db); err != nil {
+			return nil, nil, err
+		}
+	}
+	if idle { // it is the cause of all that nobody has tried to claim
+		unclaimed = len(late)
+		late = slices.DeleteFunc(late, func(p Problem) bool { return p.unclaimed })
+		unclaimed -= len(late)
+		p := Problem{
+			Of: Processes, Bad: true, what: "No daemon is at work", Why: "there are active schedules, which nobody runs",
+			Do: "start one: dbcron serve; dbcron node list shows those that were there",
+		}
+		if unclaimed > 0 {
+			p.Why = plain.Plural(unclaimed, "schedule is", "schedules are") + " late because of it"
+		}
+		if len(planned) == maxListed && unclaimed > 0 {
+			p.Why = "at least " + p.Why
+		}
+		all = slices.Insert(all, 0, p)
+	}
+	all = append(all, cut(late, "schedule is late", "schedules are late", "see all: dbcron schedule list")...)
 	for i := range planned {
-		s := &planned[i]
-		if why := Lateness(s, now); why != "" {
-			all = append(all, Problem{
-				Of: Schedules, Name: s.Name, Bad: true, what: "Schedule %s is late", Why: why, Since: s.Due,
-				Do: "find the reason: dbcron schedule explain " + argument(s.Name),
-			})
-		} else if len(next) < limit {
-			next = append(next, *s)
+		if Lateness(&planned[i], now) == "" && len(next) < limit {
+			next = append(next, planned[i])
 		}
 	}
 	return all, next, nil
+}
+
+// lateOf returns those of some schedules that are late.
+func lateOf(planned []scheduler.Planned, now time.Time) (late []Problem) {
+	for i := range planned {
+		s := &planned[i]
+		if why := Lateness(s, now); why != "" {
+			late = append(late, Problem{
+				Of: Schedules, Name: s.Name, Bad: true, what: "Schedule %s is late", Why: why, Since: s.Due,
+				Do: "find the reason: dbcron schedule explain " + argument(s.Name), unclaimed: s.Reason == "",
+			})
+		}
+	}
+	return late
+}
+
+// upTo reads a list that is shown up to Most. If it is longer, it reads more, to tell how many there are.
+func upTo[T any](read func(limit int) ([]T, error)) ([]T, error) {
+	all, err := read(Most + 1)
+	if err == nil && len(all) > Most {
+		all, err = read(maxListed)
+	}
+	return all, err
+}
+
+// cut shortens a list of problems, and says how many more there are.
+func cut(all []Problem, one, many, see string) []Problem {
+	if len(all) <= Most {
+		return all
+	}
+	more := len(all) - Most
+	what := plain.Plural(more, "more "+one, "more "+many)
+	if len(all) >= maxListed {
+		what = "At least " + what
+	}
+	return append(all[:Most:Most], Problem{Of: all[0].Of, Bad: all[0].Bad, what: what, Do: see})
 }
 
 // Lateness returns why a schedule is late, or "" if it is not.
@@ -129,7 +189,7 @@ func ofUnheeding(ctx context.Context, db *dialect.DB) (all []Problem, err error)
 
 // OfPaused finds schedules that are paused.
 func OfPaused(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
-	paused, err := scheduler.InState(ctx, db, "paused", Most)
+	paused, err := upTo(func(limit int) ([]scheduler.Schedule, error) { return scheduler.InState(ctx, db, "paused", limit) })
 	for i := range paused {
 		s := &paused[i]
 		all = append(all, Problem{
@@ -137,5 +197,5 @@ func OfPaused(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
 			Do: "when it may run again: dbcron schedule resume " + argument(s.Name),
 		})
 	}
-	return all, err
+	return cut(all, "schedule is paused", "schedules are paused", "see all: dbcron schedule list --state paused"), err
 }
