@@ -99,6 +99,25 @@ func TestSchedulesAndRuns(t *testing.T) {
 	})
 }
 
+// A slot whose later attempt was ok, or that is tried again, did not fail; one whose last attempt failed did, once.
+func TestSlotsNotAttempts(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		now, err := scheduler.Clock(t.Context(), db.DB)
+		dbtest.Must(t, err)
+		for name, states := range map[string][]string{
+			"mended": {"failed", "ok"}, "taken over": {"lost", "ok"}, "goes on": {"timeout", "running"}, "in vain": {"failed", "timeout", "failed"},
+		} {
+			for i, state := range states {
+				db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, exec_by, error)
+					VALUES (:name, {time :due}, :attempt, :state, {now}, CASE WHEN :state = 'running' THEN NULL ELSE {now} END, 'host:1:x', '')`,
+					sqlrun.Args{"name": name, "due": now.UnixMicro(), "attempt": i + 1, "state": state})
+			}
+		}
+		all, err := OfRuns(t.Context(), db.DB, now)
+		wants(t, all, err, "!A run of in vain failed: failed; see what it printed")
+	})
+}
+
 // That no daemon is at work comes first. What follows from it is counted in one line, and lists that are cut say how many more there are.
 func TestCausesFirst(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {

@@ -31,6 +31,11 @@ var (
 		WHERE schedule = :name AND next_exec > {time 0} AND next_exec < {time 253402300799000000}
 		ORDER BY due_at, attempt LIMIT :limit`)
 
+	// followed lists those of some runs after which their slots were tried again.
+	followed = sqlrun.SQL("health.followed", `
+		SELECT r.id FROM {prefix}run AS r WHERE r.id IN (:ids) AND EXISTS (SELECT 1 FROM {prefix}run AS n
+			WHERE n.schedule = r.schedule AND n.due_at = r.due_at AND n.attempt > r.attempt) ORDER BY r.id`)
+
 	// planOf reads when a schedule may be claimed, and its lane.
 	planOf = sqlrun.SQL("health.plan-of", `
 		SELECT COALESCE({us next_exec}, 0), lane, {us {now}} FROM {prefix}schedule WHERE name = :name`)

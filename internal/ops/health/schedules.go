@@ -2,12 +2,14 @@ package health
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -114,10 +116,14 @@ func Lateness(s *scheduler.Planned, now time.Time) string {
 	return "no daemon has claimed its slot; it takes one with the tag " + plain.Cut(s.Tag, 60) + " that has a place free"
 }
 
-// OfRuns finds the failures of the last day, by schedule.
+// OfRuns finds the slots of the last day that failed, by schedule: the last attempt at a slot counts, and no attempt after which it was tried
+// again.
 func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, err error) {
 	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"failed", "timeout", "lost"}, Limit: 200})
 	if err != nil {
+		return nil, err
+	}
+	if runs, err = lastAttempts(ctx, db, runs); err != nil {
 		return nil, err
 	}
 	type failures struct {
@@ -171,6 +177,18 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 		})
 	}
 	return all, nil
+}
+
+// lastAttempts leaves out runs after which their slots were tried again.
+func lastAttempts(ctx context.Context, db *dialect.DB, runs []scheduler.Run) ([]scheduler.Run, error) {
+	ids := []int64{0} // a list has at least one
+	for i := range runs {
+		ids = append(ids, runs[i].ID)
+	}
+	again, err := sqlrun.Select(ctx, &db.Session, followed, sqlrun.Args{"ids": ids}, func(rows *sql.Rows) (id int64, err error) {
+		return id, rows.Scan(&id)
+	})
+	return slices.DeleteFunc(runs, func(r scheduler.Run) bool { return slices.Contains(again, r.ID) }), err
 }
 
 // ofUnheeding finds runs whose work has not returned though it was told to end.
