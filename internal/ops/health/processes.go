@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
@@ -71,6 +72,9 @@ func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err
 func OfWorkers(ctx context.Context, c *admin.Client) (all []Problem, err error) {
 	found, err := c.Surplus(ctx, Most)
 	for _, s := range found {
+		if jobfield.Reserved(s.Queue) { // each daemon is its worker, and nobody waits for it
+			continue
+		}
 		all = append(all, Problem{
 			Of: Queues, Name: s.Queue, what: "Queue %s has more workers than blocks",
 			Why: fmt.Sprintf("%d workers share %s, so that some stand idle", s.Workers, plain.Plural(s.Blocks, "block", "blocks")),

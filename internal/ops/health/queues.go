@@ -100,7 +100,7 @@ func (d *Depth) look(ctx context.Context, c *admin.Client, now time.Time) error 
 func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []admin.Minute, dead map[string]int,
 	now time.Time,
 ) ([]Problem, error) {
-	var behind, held, stuck, died, paused []Problem
+	var behind, held, stuck, died, paused, lost []Problem
 	unreturned, err := c.Stuck(ctx)
 	if err != nil {
 		return nil, err
@@ -120,6 +120,13 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 			continue
 		}
 		p := Problem{Of: Queues, Name: q.Name}
+		if q.Name == notifications && q.State != "paused" {
+			if lost, err = ofNotifications(ctx, c, dead[q.Name] > 0, now); err != nil {
+				return nil, err
+			}
+			stuck = append(stuck, ofHandlers(q.Name, unreturned[q.Name], starved[q.Name])...)
+			continue // it is nobody's backlog
+		}
 		switch {
 		case q.State == "paused":
 			p.what, p.Do = "Queue %s is paused", "when its jobs may go on: dbcron queue resume "+argument(q.Name)
@@ -146,6 +153,18 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 	}
 	slices.SortStableFunc(behind, func(a, b Problem) int { return a.Since.Compare(b.Since) })
 	behind = cut(behind, "queue is behind", "queues are behind", "see all: dbcron queue list")
+	if err := addReasons(ctx, c, behind, depths); err != nil {
+		return nil, err
+	}
+	return slices.Concat(lost, behind,
+		cut(held, "queue has jobs that are held up", "queues have jobs that are held up", "see all: dbcron queue list"),
+		cut(stuck, "queue has handlers that do not return", "queues have handlers that do not return", "see all: dbcron queue list"), suspects,
+		cut(died, "queue has jobs that died in the last day", "queues have jobs that died in the last day", "see all: dbcron queue list"),
+		cut(paused, "queue is paused", "queues are paused", "see all: dbcron queue list")), nil
+}
+
+// addReasons adds to queues that lag behind what may be the reason.
+func addReasons(ctx context.Context, c *admin.Client, behind []Problem, depths []Depth) error {
 	for i := range behind {
 		p := &behind[i]
 		if p.Name == "" {
@@ -157,14 +176,10 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 			err = flooded(ctx, c, &depths[of].Queue, p)
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return slices.Concat(behind,
-		cut(held, "queue has jobs that are held up", "queues have jobs that are held up", "see all: dbcron queue list"),
-		cut(stuck, "queue has handlers that do not return", "queues have handlers that do not return", "see all: dbcron queue list"), suspects,
-		cut(died, "queue has jobs that died in the last day", "queues have jobs that died in the last day", "see all: dbcron queue list"),
-		cut(paused, "queue is paused", "queues are paused", "see all: dbcron queue list")), nil
+	return nil
 }
 
 // suspiciousJobs finds queues with jobs that may stop their workers.

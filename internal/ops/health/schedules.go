@@ -116,8 +116,8 @@ func Lateness(s *scheduler.Planned, now time.Time) string {
 	return "no daemon has claimed its slot; it takes one with the tag " + plain.Cut(s.Tag, 60) + " that has a place free"
 }
 
-// OfRuns finds the slots of the last day that failed, by schedule: the last attempt at a slot counts, and no attempt after which it was tried
-// again.
+// OfRuns finds the slots of the last day that failed, by schedule: the last attempt at a slot counts, and none after which it was
+// tried again.
 func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, err error) {
 	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"failed", "timeout", "lost"}, Limit: 200})
 	if err != nil {
