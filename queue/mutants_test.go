@@ -253,7 +253,6 @@ var mutants = append(deaf(), []mutant{
 	{store.LockDelayed, movedBlock, "", ""},
 	{store.LockDelayed, movedID, always, ""},
 	{store.HeldKeys, " AND hold_key > :after", " AND hold_key > ''", "TestHeldInPages" + onSQLite},
-	{store.HeldKeys, "ORDER BY queue_id, divided, hold_key", "", "TestHeldInPages" + onSQLite},
 	{store.HoldingBlocks, " AND hold_key > ''", "", "TestHolding" + onSQLite},
 	{store.HoldingBlocks, "queue_id = queue AND ", "", ""},
 	{store.HoldingBlocks, "divided = block AND ", "", ""},
