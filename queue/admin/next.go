@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"maps"
@@ -346,7 +347,7 @@ func (c *Client) workersOf(ctx context.Context, queue int) ([]NextWorker, error)
 		var kinds sql.NullString
 		err = rows.Scan(&id, &w.Node, &busy, &inTime, &drained, &by, &kinds)
 		if w.Kinds, w.All = store.Kinds(kinds.String); drained {
-			w.Drained = by
+			w.Drained = cmp.Or(by, "somebody")
 		}
 		w.All = !w.All
 		return w, err

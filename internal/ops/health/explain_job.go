@@ -293,8 +293,8 @@ func (e *jobExplainer) ofTurns(ctx context.Context, q *admin.Queue, p *admin.Pla
 		at := slices.IndexFunc(tenants.Tenants, func(t admin.Tenant) bool { return t.Name == i.Tenant })
 		if at >= 0 && len(tenants.Tenants) > 1 {
 			t := &tenants.Tenants[at]
-			e.add(Cause{Why: fmt.Sprintf("the tenants of its queue take turns: %s that are next are of its own, which has %s of %d in a round",
-				plain.Plural(t.Ready, "job", "jobs"), plain.Plural(t.Weight, "turn", "turns"), turns(tenants.Tenants))})
+			e.add(Cause{Why: fmt.Sprintf("the tenants of its queue take turns: of %d jobs that are next %d are of its own, which has %s of %d in a round",
+				tenants.Looked, t.Ready, plain.Plural(t.Weight, "turn", "turns"), turns(tenants.Tenants))})
 		}
 	}
 	if p.Before == 0 {

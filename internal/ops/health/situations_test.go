@@ -236,7 +236,7 @@ var situations = []situation{
 		dbtest.Must(s.T, adminOf(s.c).SetShare(s.Context(), s.queue, "acme", 5))
 		s.enqueue(queue.Job{Tenant: "acme"})
 		return s.enqueue(queue.Job{Tenant: "small"})
-	}, "the tenants of its queue take turns: 1 job that are next are of its own, which has 1 turn of 6 in a round", func(s *scene) {
+	}, "the tenants of its queue take turns: of 2 jobs that are next 1 are of its own, which has 1 turn of 6 in a round", func(s *scene) {
 		_, err := adminOf(s.c).Bulk(s.Context(), admin.BulkCancel, admin.Filter{Queue: s.queue, Tenant: "acme"}, admin.BulkOptions{})
 		dbtest.Must(s.T, err)
 	}, ""},
