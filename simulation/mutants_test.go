@@ -116,7 +116,7 @@ var mutants = []mutant{
 	},
 	{
 		"tenants of a fair queue take no turns", "tenant", "queue/internal/block/fair.go",
-		"		j.Turn = b.fair.turns.Give(j.Tenant, j.Priority)", "		j.Turn = b.fair.turns.Give(\"\", j.Priority)", "unfair", 60,
+		"		j.Turn = b.fair.turns.Give(j.Tenant, j.Priority)", "		j.Turn = b.fair.turns.Give(\"\", j.Priority)", "TestWeights", 0,
 	},
 	// Locks.
 	{
