@@ -229,7 +229,7 @@ var mutants = []mutant{
 	},
 	{
 		"a job that replaces another one does not take its key", "unique", "queue/internal/store/replace.go",
-		"job = picked.taker, wait_until", "job = picked.holder, wait_until", "draft", 20,
+		"job = picked.taker, wait_until", "job = picked.holder, wait_until", "held", 20,
 	},
 	{
 		"a dead job comes back though another one has its key", "unique", "queue/admin/bulk.go",
