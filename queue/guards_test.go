@@ -229,7 +229,7 @@ var reaches = []struct {
 	{store.BuryReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
 	{store.CheckOutReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
 	{store.FetchDelayed, inDelayed, 3, "queue, divided, since", nil},
-	{store.HeldKeys, inDelayed, 2, "queue, divided", nil},
+	{store.HeldKeys, inDelayed, 2, "queue, divided", sqlrun.Args{"after": ""}},
 	{store.HoldingBlocks, inDelayed, 2, "row's queue, row's block", nil}, // the same one, for two rows
 	{store.PresentDelayed, inDelayed, 2, "queue, divided, ids", nil},
 	{store.LoadReady, inReady, 2, "queue, divided, priority, ids", nil},

@@ -75,10 +75,10 @@ func depthOf(ctx context.Context, c *admin.Client, q *admin.Queue, opt admin.Bac
 	if !b.Oldest.IsZero() {
 		d.Age = max(0, now.Sub(b.Oldest))
 	}
-	if d.Lag = d.Age; d.Behind() {
-		err = d.look(ctx, c, now)
+	if d.Lag = d.Age; !d.Behind() {
+		return d, nil
 	}
-	return d, err
+	return d, d.look(ctx, c, now)
 }
 
 // look finds out which jobs of a queue are held.
