@@ -145,7 +145,7 @@ var blockRules = []mutant{
 	},
 	{
 		"block: a job of a key that comes late does not have the block read whole", "", "queue/internal/block/trip.go",
-		`!b.terms.AtMostOnce && slices.ContainsFunc(f.Fresh, b.comesLate) {`, `!b.terms.AtMostOnce && false {`, "TestMarks", 0,
+		`&& slices.ContainsFunc(f.Fresh, b.comesLate) {`, `&& false {`, "TestMarks", 0,
 	},
 	{
 		"block: due jobs of a block with keys are not read from the horizon", "", "queue/internal/block/dues.go",
@@ -181,7 +181,7 @@ var blockRules = []mutant{
 	},
 	{
 		"block: the first keys are taken as they come", "", "queue/internal/block/trip.go",
-		`&& !b.terms.AtMostOnce && slices.ContainsFunc(f.Fresh, hasKey) {`, `&& false && hasKey(nil) {`, "TestModel", 0,
+		`&& slices.ContainsFunc(f.Fresh, hasKey) {`, `&& false && hasKey(nil) {`, "TestModel", 0,
 	},
 	{
 		"block: what is read is never skipped", "", "queue/internal/block/trip.go",
@@ -306,11 +306,11 @@ var blockRules = []mutant{
 	},
 	{
 		"block: a mark has the block read whole that is being read whole", "", "queue/internal/block/trip.go",
-		`	if p.Reads && !p.Read.Whole && !p.Read.Back && !b.terms.AtMostOnce && slices`, `	if p.Reads && !p.Read.Back && !b.terms.AtMostOnce && slices`, "TestMarks", 0,
+		`	if p.Reads && !p.Read.Whole && !p.Read.Back && slices`, `	if p.Reads && !p.Read.Back && slices`, "TestMarks", 0,
 	},
 	{
 		"block: a mark of a job that was put back has the block read whole", "", "queue/internal/block/trip.go",
-		`!p.Read.Whole && !p.Read.Back && !b.terms`, `!p.Read.Whole && !b.terms`, "TestMarks", 0,
+		`!p.Read.Whole && !p.Read.Back && slices`, `!p.Read.Whole && slices`, "TestMarks", 0,
 	},
 	{
 		"block: a job that was taken over, and lost before its payload came, is not told", "", "queue/internal/block/trip.go",
