@@ -231,6 +231,10 @@ func TestCommitsThatAClusterRefuses(t *testing.T) {
 			},
 			retryable: true,
 		},
+		{err: mysqldriver.MySQLError{
+			Number:  1317,
+			Message: "target: app.0.primary: vttablet: rpc error: code = Aborted desc = transaction 17: ended at 2026-11-27 20:00:00 UTC (transaction committed)",
+		}},
 		{err: mysqldriver.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"}},
 		{err: mysqldriver.MySQLError{
 			Number:  1290,

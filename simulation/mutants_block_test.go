@@ -423,28 +423,28 @@ var blockRules = []mutant{
 `, ``, "TestPutBackIsPickedInOrder", 0,
 	},
 	{
-		"block: a pick is taken in that was planned before its key was read again", "", "queue/internal/block/look.go",
+		"block: a pick is taken in that was planned before its key was read again", "", "queue/internal/block/pick.go",
 		`ended || b.from(of, b.tenant(of)) < p.After || `, `ended || `, "TestPutBackIsPickedInOrder", 0,
 	},
 	{
-		"block: the next pick goes on behind one that was not taken in", "", "queue/internal/block/look.go",
+		"block: the next pick goes on behind one that was not taken in", "", "queue/internal/block/pick.go",
 		`		if b.from(of, tenant) >= p.After {`, `		if true {`, "TestPutBackIsPickedInOrder", 0,
 	},
 	{
-		"block: jobs with keys are picked behind one that follows a late one", "", "queue/internal/block/look.go",
+		"block: jobs with keys are picked behind one that follows a late one", "", "queue/internal/block/pick.go",
 		`t.left == 0 && b.barred(j.ID) || `, ``, "TestMarkOfAnotherTenant", 0,
 	},
 	{
-		"block: picks go on behind what was left to the reads", "", "queue/internal/block/look.go",
+		"block: picks go on behind what was left to the reads", "", "queue/internal/block/pick.go",
 		`t.left, t.upto = 0, min(t.upto, t.left-1)`, `t.left = 0`, "TestMarkOfAnotherTenant", 0,
 	},
 	{
-		"block: the jobs of one tenant are picked ahead of themselves", "", "queue/internal/block/look.go",
+		"block: the jobs of one tenant are picked ahead of themselves", "", "queue/internal/block/pick.go",
 		`		n += t.brought
 `, ``, "TestEqualTenantsAreNotPicked", 0,
 	},
 	{
-		"block: jobs of tenants are picked whose turns come by the reads", "", "queue/internal/block/look.go",
+		"block: jobs of tenants are picked whose turns come by the reads", "", "queue/internal/block/pick.go",
 		`n += b.ready.Upto(priority, turn); b.HasRoom()`, `n += b.ready.Upto(priority, turn); false`, "TestEqualTenantsAreNotPicked", 0,
 	},
 	{
@@ -536,7 +536,7 @@ var blockRules = []mutant{
 `, "TestFoundEmptyForgets", 0,
 	},
 	{
-		"block: a pick begins behind the first jobs of some tenants", "", "queue/internal/block/look.go",
+		"block: a pick begins behind the first jobs of some tenants", "", "queue/internal/block/pick.go",
 		`len(p.Tenants) == 1 || from < p.After {`, `len(p.Tenants) == 1 {`, "TestPicksAllThatIsAhead", 0,
 	},
 	{

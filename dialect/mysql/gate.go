@@ -14,7 +14,7 @@ var (
 	gateDown = regexp.MustCompile(`no healthy tablet|primary is not serving|primary is serving but|operation not allowed in state|` +
 		`being resharded|code = Unavailable|connection refused|tx engine can't accept`)
 	gateSyntax = regexp.MustCompile(`syntax error at position`)
-	gateEnded  = regexp.MustCompile(`transaction \d+: (ended at|not found)`)
+	gateEnded  = regexp.MustCompile(`transaction \d+: ended at [^(]*\(exceeded timeout`)
 )
 
 // gated returns a check for errors with a number whose message matches.
@@ -32,6 +32,7 @@ var (
 	// misread reports a statement that the gate's own parser does not take.
 	misread = gated(1105, gateSyntax)
 
-	// endedTx reports that a transaction was ended, and so rolled back, because it took too long, or that its server is gone.
+	// endedTx reports that a transaction was ended, and so rolled back, because it took too long. One that is not found, or has ended for
+	// another reason, may have been committed.
 	endedTx = gated(1317, gateEnded)
 )

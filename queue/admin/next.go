@@ -55,10 +55,20 @@ type NextWorker struct {
 }
 
 const (
-	nextBlocks = 64   // so many blocks of a queue are looked at
+	someBlocks = 64   // so many blocks of a queue are looked at
 	nextRows   = 2000 // and so many jobs of a priority in all of them
 	placeRows  = 1000 // and so many of a priority in the block of one job
+	namesRows  = 1000 // so many keys or tenants are asked about by a statement: SQLite takes 32,766 arguments
 )
+
+// someBlocks returns a queue's first blocks, and whether it has more.
+func (c *Client) someBlocks(ctx context.Context, queue string) (q *store.Queue, blocks []store.BlockRow, more bool, err error) {
+	if q, err = c.read(ctx, cmpName(queue)); err != nil {
+		return nil, nil, false, err
+	}
+	blocks, err = c.blocks(ctx, q.ID)
+	return q, blocks[:min(len(blocks), someBlocks)], len(blocks) > someBlocks, err
+}
 
 // nextJob is a job as these statements list it.
 type nextJob struct {
@@ -71,21 +81,15 @@ type nextJob struct {
 // Next looks at the jobs that are next in each block of a queue: up to 2000 of each priority, in 64 blocks, so that what it reads is
 // bounded however many there are.
 func (c *Client) Next(ctx context.Context, queue string) (n Next, err error) {
-	q, err := c.read(ctx, cmpName(queue))
-	if err != nil {
-		return n, err
-	}
-	blocks, err := c.blocks(ctx, q.ID)
+	q, blocks, many, err := c.someBlocks(ctx, queue)
 	if err != nil || len(blocks) == 0 {
 		return n, err
 	}
-	n.More = len(blocks) > nextBlocks
-	blocks = blocks[:min(len(blocks), nextBlocks)]
 	parts, more, err := c.nextOf(ctx, blocks, nextRows/len(blocks))
 	if err != nil {
 		return n, err
 	}
-	n.More = n.More || more
+	n.More = many || more
 	limits, err := c.limitsOn(ctx, q, slices.Concat(parts...))
 	if err != nil {
 		return n, err
@@ -212,17 +216,18 @@ func (c *Client) aheadOf(ctx context.Context, blocks []store.BlockRow, parts [][
 		if len(a.first) == 0 {
 			continue
 		}
-		stmt, args := store.HoldersOfKeys, sqlrun.Args{"queue": blocks[i].Queue, "divided": blocks[i].Divided}
+		stmt := store.HoldersOfKeys
 		if a.fifo {
 			stmt = store.HolderInLine
-		} else {
-			args["keys"] = slices.Sorted(maps.Keys(a.first))
 		}
-		steps = append(steps, &sqlrun.Step{Stmt: stmt, Args: args, Scan: func(row *sqlrun.Row) error {
-			key := string(row.Bytes(2))
-			a.holders[key] = append(a.holders[key], Hold{State: State(row.Bytes(0)), Job: row.Int(1), Line: a.fifo})
-			return nil
-		}})
+		for keys := range slices.Chunk(slices.Sorted(maps.Keys(a.first)), namesRows) {
+			args := sqlrun.Args{"queue": blocks[i].Queue, "divided": blocks[i].Divided, "keys": keys}
+			steps = append(steps, &sqlrun.Step{Stmt: stmt, Args: args, Scan: func(row *sqlrun.Row) error {
+				key := string(row.Bytes(2))
+				a.holders[key] = append(a.holders[key], Hold{State: State(row.Bytes(0)), Job: row.Int(1), Line: a.fifo})
+				return nil
+			}})
+		}
 	}
 	return all, c.db.Pipeline(ctx, steps...)
 }
@@ -290,8 +295,25 @@ func (c *Client) limitsOn(ctx context.Context, q *store.Queue, jobs []nextJob) (
 			names = append(names, name)
 		}
 	}
-	args := sqlrun.Args{"queue": q.ID, "names": names}
-	_, err = sqlrun.Select(ctx, &c.db.Session, store.LimitUse, args, func(rows *sql.Rows) (u limitUse, err error) {
+	for part := range slices.Chunk(names, namesRows) {
+		if err = c.addLimits(ctx, q, &l, part); err != nil {
+			return l, err
+		}
+	}
+	if len(l.tenants) == 0 {
+		return l, nil
+	}
+	for part := range slices.Chunk(names, namesRows) {
+		if err = c.addUse(ctx, q, &l, part); err != nil {
+			return l, err
+		}
+	}
+	return l, nil
+}
+
+// addLimits adds the limits of a queue, its kinds, and some tenants.
+func (c *Client) addLimits(ctx context.Context, q *store.Queue, l *limitsOn, names []string) error {
+	_, err := sqlrun.Select(ctx, &c.db.Session, store.LimitUse, sqlrun.Args{"queue": q.ID, "names": names}, func(rows *sql.Rows) (u limitUse, err error) {
 		var per string
 		if err = rows.Scan(&u.Kind, &u.Tenant, &u.Running, &u.Rate, &per, &u.Burst, &u.now, &u.drawn, &u.permits); err == nil {
 			u.Queue = q.Name
@@ -304,10 +326,12 @@ func (c *Client) limitsOn(ctx context.Context, q *store.Queue, jobs []nextJob) (
 		}
 		return u, err
 	})
-	if err != nil || len(l.tenants) == 0 {
-		return l, err
-	}
-	_, err = sqlrun.Select(ctx, &c.db.Session, store.TenantUse, args, func(rows *sql.Rows) (none struct{}, err error) {
+	return err
+}
+
+// addUse adds what some tenants use of their limits.
+func (c *Client) addUse(ctx context.Context, q *store.Queue, l *limitsOn, names []string) error {
+	_, err := sqlrun.Select(ctx, &c.db.Session, store.TenantUse, sqlrun.Args{"queue": q.ID, "names": names}, func(rows *sql.Rows) (none struct{}, err error) {
 		var name string
 		var drawn int64
 		var permits int
@@ -316,7 +340,7 @@ func (c *Client) limitsOn(ctx context.Context, q *store.Queue, jobs []nextJob) (
 		}
 		return none, err
 	})
-	return l, err
+	return err
 }
 
 // of returns the limits that a job is at.

@@ -27,25 +27,18 @@ type Tenants struct {
 	More    bool     // there may be more
 }
 
-const (
-	tenantBlocks = 64     // so many blocks of a queue are looked at
-	tenantRows   = 20_000 // and so many jobs of a priority in all of them
-)
+// tenantRows is how many jobs of a priority are looked at, in all blocks.
+const tenantRows = 20_000
 
 // Tenants says whose jobs are ready in a queue, and returns the tenants with the most, up to limit. It looks at the jobs that are
 // next in each block: up to 20,000 of each priority in 64 blocks, so that what it reads is bounded however many there are.
 // Delayed jobs that are due are not among them.
 func (c *Client) Tenants(ctx context.Context, queue string, limit int) (t Tenants, err error) {
-	q, err := c.read(ctx, cmpName(queue))
-	if err != nil {
-		return t, err
-	}
-	blocks, err := c.blocks(ctx, q.ID)
+	q, blocks, more, err := c.someBlocks(ctx, queue)
 	if err != nil || len(blocks) == 0 {
 		return t, err
 	}
-	t.More = len(blocks) > tenantBlocks
-	blocks = blocks[:min(len(blocks), tenantBlocks)]
+	t.More = more
 	each := tenantRows / len(blocks)
 	found := map[string]*Tenant{}
 	var steps []*sqlrun.Step
