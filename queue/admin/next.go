@@ -313,7 +313,8 @@ func (c *Client) limitsOn(ctx context.Context, q *store.Queue, jobs []nextJob) (
 
 // addLimits adds the limits of a queue, its kinds, and some tenants.
 func (c *Client) addLimits(ctx context.Context, q *store.Queue, l *limitsOn, names []string) error {
-	_, err := sqlrun.Select(ctx, &c.db.Session, store.LimitUse, sqlrun.Args{"queue": q.ID, "names": names}, func(rows *sql.Rows) (u limitUse, err error) {
+	args := sqlrun.Args{"queue": q.ID, "names": names}
+	_, err := sqlrun.Select(ctx, &c.db.Session, store.LimitUse, args, func(rows *sql.Rows) (u limitUse, err error) {
 		var per string
 		if err = rows.Scan(&u.Kind, &u.Tenant, &u.Running, &u.Rate, &per, &u.Burst, &u.now, &u.drawn, &u.permits); err == nil {
 			u.Queue = q.Name
@@ -331,7 +332,8 @@ func (c *Client) addLimits(ctx context.Context, q *store.Queue, l *limitsOn, nam
 
 // addUse adds what some tenants use of their limits.
 func (c *Client) addUse(ctx context.Context, q *store.Queue, l *limitsOn, names []string) error {
-	_, err := sqlrun.Select(ctx, &c.db.Session, store.TenantUse, sqlrun.Args{"queue": q.ID, "names": names}, func(rows *sql.Rows) (none struct{}, err error) {
+	args := sqlrun.Args{"queue": q.ID, "names": names}
+	_, err := sqlrun.Select(ctx, &c.db.Session, store.TenantUse, args, func(rows *sql.Rows) (none struct{}, err error) {
 		var name string
 		var drawn int64
 		var permits int
