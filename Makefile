@@ -120,7 +120,7 @@ sim: ## simulate SEEDS=50 lives, from FROM=1 on, of MINUTES=1 of each workload i
 		go test -c -vet=off -overlay=$$(go run ./simulation/overlay) -o $$bin ./simulation && cd simulation && $$bin -test.run '^TestSimulation$$' -test.timeout 0 \
 		-across $$(getconf _NPROCESSORS_ONLN) $(SIM)
 
-sim-mutants: ## put faults into copies of the product, and see after how many seeds a simulation finds each; ARGS='-mutant fence'
+sim-mutants: ## put faults into copies of the product, and see after how many seeds a simulation finds each that TOTALS=file does not tell of this commit; ARGS='-mutant fence'
 	@go test -count=1 -timeout 0 -vet=off -v ./simulation -run '^TestMutants$$' -mutants -minutes 1 -across $$(getconf _NPROCESSORS_ONLN) $(if $(TOTALS),-totals $(abspath $(TOTALS))) $(ARGS)
 
 bench: ## run the measurements behind docs/benchmarks.md and decisions; ARGS='-run LockPairs'

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 var (
@@ -242,30 +243,22 @@ var mutants = []mutant{
 }
 
 // TestMutants puts each fault into a copy of the product, and looks after how many seeds a simulation
-// finds it.
+// finds it. What a file of totals says of the commit that is checked out is not done again.
 func TestMutants(t *testing.T) {
 	if !*flagMutants {
 		t.Skip("make sim-mutants does this")
 	}
-	dice := overlay(t)
+	var all []mutant
 	for _, m := range slices.Concat(mutants, blockRules) {
-		if !strings.Contains(m.name, *flagMutant) {
-			continue
+		if strings.Contains(m.name, *flagMutant) {
+			all = append(all, m)
 		}
+	}
+	h := newHunt(t, len(all))
+	for _, m := range all {
 		t.Run(strings.ReplaceAll(m.name, " ", "_"), func(t *testing.T) {
-			c := caught{m.name, m.workload, m.kind, 0, min(m.within, *flagWithin)}
-			if m.within == 0 {
-				c.Seed = m.fails(t)
-			} else {
-				c.Seed = m.find(t, dice)
-			}
-			fmt.Printf("%s: %s: %s: seed %d of %d\n", c.Name, c.Workload, c.Kind, c.Seed, c.Within)
-			if c.Seed == 0 {
-				t.Errorf("%s: not found as %q", m.name, m.kind)
-			}
-			if *flagTotals != "" {
-				c.add(t, *flagTotals)
-			}
+			t.Parallel() // as many as there are processors
+			h.mutant(t, &m)
 		})
 	}
 }
@@ -274,40 +267,135 @@ func TestMutants(t *testing.T) {
 type caught struct {
 	Name, Workload, Kind string
 	Seed, Within         int
+	Commit               string
 }
 
-// add writes it to a file, in place of what the file says of the same mutant.
-func (c *caught) add(t *testing.T, file string) {
-	t.Helper()
-	var all struct {
+// A hunt looks for mutants, several at a time.
+type hunt struct {
+	commit string
+	dice   string                     // the overlay that fixes what Go's runtime draws
+	lives  chan struct{}              // one for each life that may go on at a time
+	sound  map[[2]string]func() error // by package and test: whether it passes without a mutant
+
+	mu     sync.Mutex
+	totals struct {
 		Runs    []made
 		Mutants []caught
 	}
-	text, err := os.ReadFile(file)
+	place      map[string]int // of a mutant in the table, by name
+	began      time.Time
+	done, most int
+}
+
+// newHunt reads the file of totals, if there is one.
+func newHunt(t *testing.T, most int) *hunt {
+	t.Helper()
+	h := &hunt{
+		commit: commit(t), dice: overlay(t), lives: make(chan struct{}, max(1, *flagAcross)),
+		sound: map[[2]string]func() error{}, place: map[string]int{}, began: time.Now(), most: most, //nolint:forbidigo // how long it takes
+	}
+	for i, m := range slices.Concat(mutants, blockRules) {
+		h.place[m.name] = i
+		if m.within == 0 && h.sound[m.where()] == nil {
+			h.sound[m.where()] = sync.OnceValue(func() error {
+				out, err := m.test(t)
+				if err != nil {
+					return fmt.Errorf("%s fails without a mutant: %w: %s", m.kind, err, out)
+				}
+				return nil
+			})
+		}
+	}
+	if *flagTotals == "" {
+		return h
+	}
+	text, err := os.ReadFile(*flagTotals)
 	if err == nil {
-		err = json.Unmarshal(text, &all)
+		err = json.Unmarshal(text, &h.totals)
 	}
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
-	if run := (made{"make sim-mutants", commit(t)}); !slices.Contains(all.Runs, run) {
-		all.Runs = append(all.Runs, run)
+	h.totals.Mutants = slices.DeleteFunc(h.totals.Mutants, func(c caught) bool {
+		_, still := h.place[c.Name]
+		return !still
+	})
+	return h
+}
+
+// mutant looks for one, unless that was done at this commit.
+func (h *hunt) mutant(t *testing.T, m *mutant) {
+	t.Helper()
+	c := caught{m.name, m.workload, m.kind, 0, min(m.within, *flagWithin), h.commit}
+	known := h.known(c)
+	switch {
+	case known != nil:
+		c = *known
+	case m.within == 0:
+		c.Seed = h.fails(t, m)
+	default:
+		c.Seed = h.find(t, m)
 	}
-	all.Mutants = slices.DeleteFunc(all.Mutants, func(o caught) bool { return o.Name == c.Name })
-	all.Mutants = append(all.Mutants, *c)
-	writeJSON(t, file, &all)
+	h.note(t, &c, known != nil)
+	if c.Seed == 0 {
+		t.Errorf("%s: not found as %q", m.name, m.kind)
+	}
+}
+
+// known returns what the totals say of a mutant at this commit; nil if nothing, or if files differ from the commit's.
+func (h *hunt) known(c caught) *caught {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.commit == "unknown" || strings.HasSuffix(h.commit, "-dirty") {
+		return nil
+	}
+	for _, was := range h.totals.Mutants {
+		c.Seed = was.Seed
+		if was == c {
+			return &c
+		}
+	}
+	return nil
+}
+
+// note prints what came of a mutant, and writes it to the file of totals, in place of what that says of the same mutant.
+func (h *hunt) note(t *testing.T, c *caught, known bool) {
+	t.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.done++
+	when := time.Since(h.began).Round(time.Second).String() //nolint:forbidigo // how long it takes
+	if known {
+		when = "earlier"
+	}
+	fmt.Printf("%d of %d, %s: %s: %s: %s: seed %d of %d\n", h.done, h.most, when, c.Name, c.Workload, c.Kind, c.Seed, c.Within)
+	if known || *flagTotals == "" {
+		return
+	}
+	if run := (made{"make sim-mutants", h.commit}); !slices.Contains(h.totals.Runs, run) {
+		h.totals.Runs = append(h.totals.Runs, run)
+	}
+	h.totals.Mutants = slices.DeleteFunc(h.totals.Mutants, func(o caught) bool { return o.Name == c.Name })
+	h.totals.Mutants = append(h.totals.Mutants, *c)
+	slices.SortFunc(h.totals.Mutants, func(a, b caught) int { return h.place[a.Name] - h.place[b.Name] })
+	writeJSON(t, *flagTotals+".new", &h.totals)
+	if err := os.Rename(*flagTotals+".new", *flagTotals); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // find returns after how many seeds a promise is broken, beginning with the first one; 0: not at all.
-func (m *mutant) find(t *testing.T, runtime string) int {
+func (h *hunt) find(t *testing.T, m *mutant) int {
 	t.Helper()
-	a := newAcross(t, build(t, m.overlay(t, runtime)))
-	most, across := min(m.within, *flagWithin), max(1, *flagAcross)
+	a := newAcross(t, build(t, m.overlay(t, h.dice)))
+	most, across := min(m.within, *flagWithin), cap(h.lives)
 	for first := 1; first <= most; first += across {
 		found := make([]bool, across)
 		var group sync.WaitGroup
 		for i := range found {
 			group.Go(func() {
+				h.lives <- struct{}{}
+				defer func() { <-h.lives }()
 				o, _, _ := a.live(t.Context(), scenario{m.workload, uint64(first + i), *flagMinutes, nil})
 				found[i] = slices.ContainsFunc(o.Broken, func(v violation) bool { return v.Kind == m.kind })
 			})
@@ -321,16 +409,10 @@ func (m *mutant) find(t *testing.T, runtime string) int {
 }
 
 // fails runs the test that is to find the mutant, and returns 1 if it does. A test that fails without it finds nothing.
-func (m *mutant) fails(t *testing.T) int {
+func (h *hunt) fails(t *testing.T, m *mutant) int {
 	t.Helper()
-	if _, known := sound[m.kind]; !known {
-		out, err := m.test(t)
-		sound[m.kind] = err == nil
-		if err != nil {
-			t.Errorf("%s fails without a mutant: %v: %s", m.kind, err, out)
-		}
-	}
-	if !sound[m.kind] {
+	if err := h.sound[m.where()](); err != nil {
+		t.Error(err)
 		return 0
 	}
 	if out, err := m.test(t, "-overlay", m.overlay(t, "")); err == nil || !strings.Contains(string(out), "--- FAIL: "+m.kind) {
@@ -340,8 +422,8 @@ func (m *mutant) fails(t *testing.T) int {
 	return 1
 }
 
-// sound says of each test that is to find mutants whether it passes without one.
-var sound = map[string]bool{}
+// where is the package and the test that is to find the mutant.
+func (m *mutant) where() [2]string { return [2]string{filepath.Dir(m.file), m.kind} }
 
 // test runs the test that is to find the mutant.
 func (m *mutant) test(t *testing.T, flags ...string) ([]byte, error) {
