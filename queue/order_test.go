@@ -409,7 +409,8 @@ func TestStrays(t *testing.T) {
 
 // A queue that has no keys when it is resized may have one before the new blocks begin. Jobs of that key are in the old
 // blocks then, and those of the new ones have to wait for them: so nobody takes a block of a generation that has not
-// begun, as one that was taken is read.
+// begun, as one that was taken is read. Nor is the old one retired, though it is empty, before all know of the next one, by
+// clocks that they have read since it was set.
 func TestResizeBeforeTheFirstKey(t *testing.T) {
 	memory(t, func(t *testing.T, db *dbtest.DB) {
 		db.ShiftClock(t)
@@ -418,31 +419,29 @@ func TestResizeBeforeTheFirstKey(t *testing.T) {
 		must(t, w.tryBegin(t.Context()))
 		must(t, adminOf(c).Resize(t.Context(), defaultQueue, 3))
 		rows := []store.BlockRow{{Divided: 0, Generation: 1}, {Divided: 1, Generation: 1}, {Divided: 2, Generation: 2}, {Divided: 4, Generation: 2}}
-		current := func() int {
+		takes := func(when string, want ...int) {
 			t.Helper()
 			some, err := w.current(t.Context(), w.queues[0], rows)
 			must(t, err)
-			return len(some)
+			var got []int
+			for _, r := range some {
+				got = append(got, r.Generation)
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s it takes blocks of the generations %v, not %v", when, got, want)
+			}
 		}
-		if n := current(); n != 2 {
-			t.Errorf("it takes %d blocks before the new ones have begun, not 2", n)
-		}
+		takes("before the new ones have begun", 1, 1)
 		db.Shift(t, store.ResizeAfter+2*Window)
 		must(t, c.clock.read(t.Context(), &db.Session))
-		if n := current(); n != 2 {
-			t.Errorf("it takes %d blocks while others may not have noticed that the clock was set forward, not 2", n)
-		}
+		takes("while others may not have noticed that the clock was set forward", 1, 1)
 		c.clock.mu.Lock()
 		c.clock.until = instant.Now()
 		c.clock.mu.Unlock()
-		if n := current(); n != 4 {
-			t.Errorf("it takes %d blocks afterwards, not 4", n)
-		}
+		takes("afterwards", 1, 1, 2, 2)
 		must(t, w.c.bells.flush(t.Context()))
 		_, err := c.Enqueue(t.Context(), Job{Kind: "x", Key: "k"})
 		must(t, err)
-		if n := current(); n != 2 {
-			t.Errorf("it takes %d blocks of a queue with keys, not 2", n)
-		}
+		takes("of a queue with keys", 1, 1)
 	})
 }

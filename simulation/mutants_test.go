@@ -89,13 +89,16 @@ var mutants = []mutant{
 		"blocks of a generation that has not begun are taken", "queue", "queue/holder_generation.go",
 		"return r.Generation > max(begun, oldest) })", "return r.Generation > max(begun, 1000) })", "TestResizeBeforeTheFirstKey", 0,
 	},
+	// Of these two, jobs come out of order only if one of a key is enqueued into the old blocks by a process that
+	// has not heard of the new ones, within a second or two, and another one after it.
 	{
 		"a generation is retired while jobs of it may come", "queue", "queue/holder_generation.go",
-		"if empty && passed && time.Duration(age)*time.Microsecond > store.ResizeAfter+2*Window {", "if _, _ = time.Duration(age), passed; empty {", "order", 200,
+		"if empty && passed && time.Duration(age)*time.Microsecond > store.ResizeAfter+2*Window {", "if _, _ = time.Duration(age), passed; empty {",
+		"TestResizeBeforeTheFirstKey", 0,
 	},
 	{
 		"a clock that was set forward retires a generation", "queue", "queue/holder_generation.go",
-		"	closed := h.c.clock.closed(instant.Now())\n", "	_ = instant.Now\n	closed := h.c.clock.now() + int64(time.Hour)\n", "order", 200,
+		"	closed := h.c.clock.closed(instant.Now())\n", "	_ = instant.Now\n	closed := h.c.clock.now() + int64(time.Hour)\n", "TestResizeBeforeTheFirstKey", 0,
 	},
 	// Queues: jobs that are found.
 	{
