@@ -13,7 +13,7 @@ const bellKeyBytes = 32
 
 // A doorbell is the socket on which a worker hears of new jobs.
 type doorbell struct {
-	conn *net.UDPConn
+	conn net.PacketConn
 	at   string
 	key  []byte
 	hung instant.Instant

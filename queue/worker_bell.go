@@ -3,11 +3,11 @@ package queue
 import (
 	"context"
 	"crypto/rand"
-	"net"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/datagram"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/queue/internal/bell"
 )
@@ -68,7 +68,7 @@ func (w *Worker) answer(ctx context.Context, d *doorbell) {
 	defer context.AfterFunc(ctx, func() { _ = d.conn.SetReadDeadline(time.Unix(0, 1)) })()
 	packet := make([]byte, bell.LongestPacket+1)
 	for ctx.Err() == nil {
-		n, _, err := d.conn.ReadFromUDPAddrPort(packet)
+		n, _, err := d.conn.ReadFrom(packet)
 		if err != nil {
 			if ctx.Err() == nil { // such as an ICMP answer to an unrelated datagram
 				<-time.After(10 * time.Millisecond)
@@ -86,12 +86,12 @@ func (w *Worker) hang(ctx context.Context) *doorbell {
 	if !w.c.bells.rings() {
 		return nil
 	}
-	conn, err := (&net.ListenConfig{}).ListenPacket(ctx, "udp", w.c.opt.Doorbell)
+	conn, err := datagram.Net().Listen(ctx, w.c.opt.Doorbell)
 	if err != nil {
 		w.log.Warn("no doorbell: new jobs of other processes are found by polling", "err", err)
 		return nil
 	}
 	key := make([]byte, bellKeyBytes)
 	_, _ = rand.Read(key) // never fails
-	return &doorbell{conn: conn.(*net.UDPConn), at: conn.LocalAddr().String(), key: key, hung: instant.Now()}
+	return &doorbell{conn: conn, at: conn.LocalAddr().String(), key: key, hung: instant.Now()}
 }

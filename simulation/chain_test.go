@@ -18,6 +18,8 @@ import (
 type chainWork struct {
 	scheduleWork
 	boots     boots
+	poll      time.Duration
+	notice    time.Duration        // how long a cancellation, a pause or a drain may go unnoticed
 	started   map[int64]string     // runs that were started by hand, and of what
 	cancelled map[int64]time.Time  // runs, and since when they are
 	paused    map[string]time.Time // schedules, and since when everybody knows
@@ -45,8 +47,6 @@ const (
 	chainFrail  = "frail"  // must not begin twice
 	chainBoot   = "boot"   // when a host has started, and fails at first
 	chainDeadly = "deadly" // stops its daemon
-	chainPoll   = time.Second
-	chainNotice = 5 * time.Second // how long a cancellation, a pause or a drain may go unnoticed
 )
 
 func (c *chainWork) Claims() []string {
@@ -61,6 +61,8 @@ func (c *chainWork) Begin(w *World) error {
 	c.given, c.started, c.cancelled = map[string]*simSchedule{}, map[int64]string{}, map[int64]time.Time{}
 	c.boots = boots{}
 	c.paused, c.drained, c.filled = map[string]time.Time{}, map[*Process]time.Time{}, map[time.Time]bool{}
+	c.poll = time.Duration(w.Knob("poll.ms", 1000, 1000, 200, 3000)) * time.Millisecond
+	c.notice = 4*time.Second + c.poll
 	c.lease = time.Duration(w.Knob("lease", 3, 6, 30)) * time.Second
 	ends := w.server.now().Add(time.Duration(w.minutes * float64(time.Minute)))
 	d := w.Dice("schedules")
@@ -122,7 +124,7 @@ func (c *chainWork) serve(p *Process) error {
 		return err
 	}
 	daemon, err := scheduler.New(db, scheduler.Options{
-		Node: p.Name, Lease: c.lease, Poll: chainPoll, MaxRuns: oneOf(p.Dice, 2, 64), MaxCrashes: 100,
+		Node: p.Name, Lease: c.lease, Poll: c.poll, MaxRuns: oneOf(p.Dice, 2, 64), MaxCrashes: 100,
 		Kinds: []string{scheduler.Functions, scheduler.Jobs, scheduler.Commands}, BootID: c.boots.of(p),
 		Grace: oneOf(p.Dice, -1, time.Second, 30*time.Second), Logger: p.Log,
 	})
@@ -167,12 +169,12 @@ func (c *chainWork) begins(b *body, run *scheduler.Running) {
 	c.bodies = append(c.bodies, b)
 	p := b.p
 	known := func(at time.Time, is bool) bool {
-		return is && time.Since(at) > chainNotice && p.sound(at) && !p.w.steppedLocked()
+		return is && time.Since(at) > c.notice && p.sound(at) && !p.w.steppedLocked()
 	}
 	if at, is := c.drained[p]; known(at, is) {
 		p.w.violate("drained", []string{b.of + " ", b.of + ":"}, "run %d of %s begins on %s, drained %v ago", run.ID, b.of, p.who(), time.Since(at))
 	}
-	if at, is := c.cancelled[run.ID]; is && time.Since(at) > chainNotice && p.sound(at) {
+	if at, is := c.cancelled[run.ID]; is && time.Since(at) > c.notice && p.sound(at) {
 		p.w.violate("cancelled", []string{b.of + " ", b.of + ":"}, "run %d of %s begins on %s, %v after it was cancelled", run.ID, b.of, p.who(), time.Since(at))
 	}
 	if at, is := c.paused[b.of]; run.Attempt == 1 && known(at, is) {
@@ -316,7 +318,7 @@ func (c *chainWork) cancel(p *Process) {
 func (c *chainWork) Left(w *World) string {
 	w.mu.Lock()
 	for _, b := range c.bodies {
-		if at, is := c.cancelled[b.id]; is && time.Since(at) > chainNotice && b.ctx.Err() == nil && b.p.sound(at) {
+		if at, is := c.cancelled[b.id]; is && time.Since(at) > c.notice && b.ctx.Err() == nil && b.p.sound(at) {
 			w.violate("deaf", []string{b.of + " ", b.of + ":"}, "run %d of %s goes on on %s, %v after it was cancelled", b.id, b.of, b.p.who(), time.Since(at))
 		}
 	}

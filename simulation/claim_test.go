@@ -24,6 +24,8 @@ type claimWork struct {
 	left    []int
 	offices []*office // by number; nil: there is none
 	tries   map[string]*tries
+	lease   time.Duration // of a claim
+	wait    time.Duration // of a request for the first job
 }
 
 // An office is a daemon's API. Its process may have died.
@@ -36,7 +38,14 @@ type office struct {
 // tries are the requests to complete a job.
 type tries struct {
 	sent int
+	last given
 	done time.Time // when an answer first said that it is done
+}
+
+// given is a claim that a claimer has got, and about which it has told nobody anything.
+type given struct {
+	by    *Process // the daemon; nil: there is none
+	asked time.Time
 }
 
 const claimQueue = "claimed"
@@ -45,12 +54,14 @@ func (c *claimWork) Claims() []string {
 	return []string{
 		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "written, and the answer lost", "jobs are claimed", "nobody answers",
 		"a claim is completed at another daemon", "a claim fails", "a claim is given back", "a claim is abandoned", "a claim is extended",
-		"a claim does not count any more", "a job is claimed again", "a key goes on",
+		"a claim does not count any more", "a job is claimed again", "a key goes on", "a claim's lease ends before its job",
 	}
 }
 
 func (c *claimWork) Begin(w *World) error {
-	if err := c.begin(w, 40*time.Second); err != nil {
+	c.lease = time.Duration(w.Knob("claim.lease", 5, 5, 1, 20)) * time.Second
+	c.wait = time.Duration(w.Knob("claim.wait.ms", 2000, 0, 10_000)) * time.Millisecond
+	if err := c.begin(w, c.lease+35*time.Second); err != nil {
 		return err
 	}
 	c.tries = map[string]*tries{}
@@ -86,7 +97,7 @@ func (c *claimWork) produce(p *Process, me int) error {
 	if err != nil {
 		return err
 	}
-	client, err := queue.New(db, queue.Options{Logger: p.Log})
+	client, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
 	if err != nil {
 		return err
 	}
@@ -121,7 +132,7 @@ func (c *claimWork) serve(p *Process, me int) error {
 	if err != nil {
 		return err
 	}
-	api, err := httpapi.New(db, httpapi.Options{Node: p.Name, Logger: p.Log, Stopping: p.ctx.Done()})
+	api, err := httpapi.New(db, httpapi.Options{Node: p.Name, Logger: p.Log, Doorbell: p.doorbell(), Stopping: p.ctx.Done()})
 	if err != nil {
 		return err
 	}
@@ -178,11 +189,17 @@ func (c *claimWork) call(p *Process, at int, path string, body, answer any) (sta
 func (c *claimWork) claim(p *Process) error {
 	for p.ctx.Err() == nil {
 		at := p.Dice.IntN(len(c.offices))
+		var by *Process
+		p.Act(func() {
+			if o := c.offices[at]; o != nil {
+				by = o.p
+			}
+		})
 		var got struct{ Jobs []wire.Claim }
 		asked := time.Now() //nolint:forbidigo // virtual
-		c.call(p, at, "/queues/"+claimQueue+"/claim", map[string]any{"max": 1 + p.Dice.IntN(3), "lease": "5s", "wait": "2s"}, &got)
+		c.call(p, at, "/queues/"+claimQueue+"/claim", map[string]any{"max": 1 + p.Dice.IntN(3), "lease": c.lease.String(), "wait": c.wait.String()}, &got)
 		for i := range got.Jobs {
-			c.begins(p, &got.Jobs[i], asked)
+			c.begins(p, &got.Jobs[i], given{by, asked})
 		}
 		if len(got.Jobs) > 0 {
 			c.do(p, at, got.Jobs)
@@ -195,7 +212,7 @@ func (c *claimWork) claim(p *Process) error {
 }
 
 // begins checks a job that was given out.
-func (c *claimWork) begins(p *Process, g *wire.Claim, asked time.Time) {
+func (c *claimWork) begins(p *Process, g *wire.Claim, now given) {
 	name := strings.Trim(string(g.Payload), `"`)
 	p.Act(func() {
 		c.stirs()
@@ -208,7 +225,11 @@ func (c *claimWork) begins(p *Process, g *wire.Claim, asked time.Time) {
 		if j.begins++; j.begins > 1 {
 			p.w.Reached("a job is claimed again")
 		}
-		switch late := asked.Sub(tried.done); {
+		if was := tried.last; was.by != nil && time.Since(was.asked) < c.lease && was.by.sound(was.asked) {
+			p.w.violate("given twice", j.words(), "%s was given out again, before %v, for which it had been claimed, were over", name, c.lease)
+		}
+		tried.last = now
+		switch late := now.asked.Sub(tried.done); {
 		case tried.done.IsZero() || late < 0:
 		case late < 2*time.Second: // another daemon had read it before, and looks each second whether it is still there
 			p.w.Reached("a job is given out that another daemon has just completed")
@@ -243,18 +264,32 @@ func (c *claimWork) do(p *Process, at int, jobs []wire.Claim) {
 		tokens[i] = map[string]string{"token": jobs[i].Token}
 	}
 	body := map[string]any{"claims": tokens}
+	tell := func() {
+		p.w.mu.Lock()
+		defer p.w.mu.Unlock()
+		for i := range jobs {
+			if t := c.tries[strings.Trim(string(jobs[i].Payload), `"`)]; t != nil {
+				t.last = given{}
+			}
+		}
+	}
 	said := func(what, path string, at int) {
 		var answer wire.SettledClaims
 		if status := c.call(p, at, path, body, &answer); status == http.StatusOK && answer.Done > 0 {
 			p.Act(func() { p.w.Reached(what) })
 		}
 	}
-	_ = p.Sleep(p.ctx, p.Dice.about(500*time.Millisecond))
+	took := p.Dice.about(500 * time.Millisecond)
+	if took > c.lease {
+		p.Act(func() { p.w.Reached("a claim's lease ends before its job") })
+	}
+	_ = p.Sleep(p.ctx, took)
 	switch p.Dice.IntN(12) {
 	case 0:
 		p.Act(func() { p.w.Reached("a claim is abandoned") })
 		return
 	case 1:
+		tell()
 		failed := make([]map[string]string, len(tokens))
 		for i := range tokens {
 			failed[i] = map[string]string{"token": jobs[i].Token, "error": "it rains"}
@@ -263,6 +298,7 @@ func (c *claimWork) do(p *Process, at int, jobs []wire.Claim) {
 		said("a claim fails", "/claims/fail", at)
 		return
 	case 2:
+		tell()
 		said("a claim is given back", "/claims/release", at)
 		return
 	case 3:
@@ -273,11 +309,12 @@ func (c *claimWork) do(p *Process, at int, jobs []wire.Claim) {
 }
 
 // complete completes claims, at any daemon.
-func (c *claimWork) complete(p *Process, given int, jobs []wire.Claim, body any) {
+func (c *claimWork) complete(p *Process, from int, jobs []wire.Claim, body any) {
 	p.Act(func() {
 		for i := range jobs {
 			if t := c.tries[strings.Trim(string(jobs[i].Payload), `"`)]; t != nil {
 				t.sent++
+				t.last = given{}
 			}
 		}
 	})
@@ -291,7 +328,7 @@ func (c *claimWork) complete(p *Process, given int, jobs []wire.Claim, body any)
 		if status != http.StatusOK {
 			return
 		}
-		if at != given {
+		if at != from {
 			p.w.Reached("a claim is completed at another daemon")
 		}
 		lost := map[string]bool{}

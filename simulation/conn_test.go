@@ -16,7 +16,11 @@ import (
 // A connector connects a process to the simulated server.
 type connector struct{ p *Process }
 
-func (k connector) Driver() driver.Driver { return nil }
+// Driver says whose pool it is: see postman.
+func (k connector) Driver() driver.Driver { return k }
+
+// Open is not called.
+func (k connector) Open(string) (driver.Conn, error) { return nil, errRefused }
 
 func (k connector) Connect(ctx context.Context) (driver.Conn, error) {
 	c := &conn{p: k.p, ctx: ctx, cut: make(chan struct{})}

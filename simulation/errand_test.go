@@ -156,6 +156,13 @@ func enter(ctx context.Context, p *Process, db *dialect.DB, all ...*queue.Delive
 	return nil
 }
 
+// tune draws options of a worker that its workload does not.
+func (p *Process) tune(opt queue.WorkerOptions) queue.WorkerOptions {
+	d := p.w.Dice("worker", p.Name, p.Life)
+	opt.Connections, opt.ReadAhead = oneOf(d, 0, 1, 4), oneOf(d, 0, 0, 1000)
+	return opt
+}
+
 // leftOf says which programs and which jobs have not ended, and looks for what must never be.
 func (e *errands) leftOf(w *World) string {
 	ready, left, err := leftJobs(w)

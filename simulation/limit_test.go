@@ -168,7 +168,7 @@ func (l *limitWork) produce(p *Process, me int) error {
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log})
+	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
 	if err != nil {
 		return err
 	}
@@ -225,14 +225,14 @@ func (l *limitWork) work(p *Process, lease time.Duration, all bool) error {
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log})
+	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log, Doorbell: p.doorbell()})
 	if err != nil {
 		return err
 	}
-	w, err := c.Worker(queue.WorkerOptions{
+	w, err := c.Worker(p.tune(queue.WorkerOptions{
 		Queues: []string{limitQueue}, Lease: lease, Logger: p.Log, Concurrency: oneOf(p.Dice, 1, 4, 16), Batch: oneOf(p.Dice, 0, 1, 10),
 		AckEach: p.Dice.once(4), Isolated: p.Dice.once(3), Grace: oneOf(p.Dice, -1, time.Second, 10*time.Second),
-	})
+	}))
 	if err != nil {
 		return err
 	}

@@ -46,6 +46,17 @@ func (l *lockWork) checkBeliefs(w *World, name string) {
 			w.Violate("limit", []string{name}, "there is a slot %d of %d of %s", slot, poolSize, name)
 		}
 		slices.SortStableFunc(all, func(a, b *belief) int { return a.from.Compare(b.from) })
+		for i, a := range all {
+			if held := a.to.Sub(a.from); l.opt.MaxHold > 0 && held > l.opt.MaxHold {
+				w.Violate("max hold", []string{name}, "%s held %s for %v, with fence %d", a.who, name, held, a.fence)
+			}
+			if i == 0 {
+				continue
+			}
+			if o := all[i-1]; o.released && name != simLeader && a.from.Sub(o.asked) < l.opt.MinHold { // a leader's lease began before
+				w.Violate("min hold", []string{name}, "%s got %s with fence %d, %v after %s had asked for it", a.who, name, a.fence, a.from.Sub(o.asked), o.who)
+			}
+		}
 		for i := 1; i < len(all); i++ {
 			if a, b := all[i-1], all[i]; b.from.Before(a.to) {
 				w.Violate("two holders", []string{name}, "%s (fence %d) and %s (fence %d) held %s at a time, for %v",

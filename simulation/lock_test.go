@@ -15,6 +15,7 @@ import (
 // a register, in transactions that its lease guards.
 type lockWork struct {
 	ttl     time.Duration
+	opt     lock.Options         // of all lockers
 	beliefs map[string][]*belief // by lock
 	writes  map[string][]*write
 	waiting map[*Process]wait
@@ -28,6 +29,7 @@ type belief struct {
 	fence       int64
 	asked, from time.Time
 	to          time.Time // zero: it still does
+	released    bool
 }
 
 // A wait is that of a process for a lock.
@@ -58,11 +60,17 @@ func (l *lockWork) Claims() []string {
 		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "down", "flap", "readonly", "wall", "clock", "a lock is taken over",
 		"a lease is lost", "a lease ends since its host's clock was set", "a lock is held by another", "a holder dawdles", "a waiter gets the lock", "a guarded write is refused",
 		"a guarded write has an unknown outcome", "a leader is followed by another", "a leader's work stands still", "both slots of the pool are held",
+		"a lease has lasted for as long as it may", "a lock is released that stays taken for a while",
 	}
 }
 
 func (l *lockWork) Begin(w *World) error {
 	l.ttl = time.Duration(w.Knob("ttl.ms", 500, 2000, 5000, 10000)) * time.Millisecond
+	l.opt = lock.Options{
+		TTL: l.ttl, Margin: l.ttl * time.Duration(w.Knob("margin.percent", 10, 10, 2, 50)) / 100,
+		MinHold: time.Duration(w.Knob("min.hold.ms", 0, 0, 0, 1000)) * time.Millisecond, MaxHold: l.ttl * time.Duration(w.Knob("max.hold", 0, 0, 0, 1, 3)),
+	}
+	l.opt.Heartbeat = (l.ttl - l.opt.Margin) / time.Duration(w.Knob("heartbeat", 3, 3, 2, 6))
 	l.beliefs, l.writes, l.waiting, l.granted = map[string][]*belief{}, map[string][]*write{}, map[*Process]wait{}, map[string]time.Time{}
 	for _, text := range []string{
 		`CREATE TABLE sim_register (name TEXT PRIMARY KEY, value TEXT NOT NULL)`,
@@ -93,7 +101,8 @@ func (l *lockWork) locker(p *Process, stalls bool) (*lock.Locker, *dialect.DB, e
 	if err != nil {
 		return nil, nil, err
 	}
-	opt := lock.Options{Owner: p.who(), TTL: l.ttl, Logger: p.Log}
+	opt := l.opt
+	opt.Owner, opt.Logger = p.who(), p.Log
 	if stalls {
 		opt.Stall = stallsAfter * l.ttl
 	}
@@ -202,6 +211,8 @@ func (l *lockWork) believes(p *Process, name string, b *belief, le *lock.Lease) 
 			case !errors.Is(why, lock.ErrLost):
 			case strings.Contains(why.Error(), "its clock was set"):
 				p.w.Reached("a lease ends since its host's clock was set")
+			case errors.Is(why, lock.ErrMaxHold):
+				p.w.Reached("a lease has lasted for as long as it may")
 			default:
 				p.w.Reached("a lease is lost")
 			}
@@ -285,6 +296,11 @@ func (l *lockWork) letGo(p *Process, name string, b *belief, le *lock.Lease) {
 	l.ends(p, name, b, "it releases it")
 	err := le.Release(p.ctx)
 	p.Note("releases %s: fence %d, %v", name, b.fence, err)
+	p.Act(func() {
+		if b.released = err == nil; b.released && time.Since(b.from) < l.opt.MinHold {
+			p.w.Reached("a lock is released that stays taken for a while")
+		}
+	})
 }
 
 // stand takes part in an election.
@@ -335,7 +351,7 @@ func (l *lockWork) stall(ctx context.Context, p *Process, le *lock.Lease) {
 // Left notices waiters for a lock that nobody has, and says which locks nobody got since the last fault.
 func (l *lockWork) Left(w *World) string {
 	quiet := w.Quiet()
-	patience := l.ttl + 2*time.Second
+	patience := l.ttl + l.opt.MinHold + 2*time.Second
 	var stuck, left []string
 	w.mu.Lock()
 	for p, wait := range l.waiting {

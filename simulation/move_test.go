@@ -85,7 +85,7 @@ func (m *moveWork) produce(p *Process, me int) error {
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log})
+	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
 	if err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (m *moveWork) work(p *Process, lease time.Duration, both bool) error {
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log})
+	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log, Doorbell: p.doorbell()})
 	if err != nil {
 		return err
 	}
@@ -142,10 +142,10 @@ func (m *moveWork) work(p *Process, lease time.Duration, both bool) error {
 	if at := p.Dice.IntN(4); at < 2 && !both {
 		queues = queues[at : at+1]
 	}
-	w, err := c.Worker(queue.WorkerOptions{
+	w, err := c.Worker(p.tune(queue.WorkerOptions{
 		Queues: queues, Lease: lease, Logger: p.Log, Concurrency: oneOf(p.Dice, 1, 4, 16), Batch: oneOf(p.Dice, 0, 1, 10),
 		AckEach: p.Dice.once(4), Isolated: p.Dice.once(3), Grace: oneOf(p.Dice, -1, time.Second, 10*time.Second),
-	})
+	}))
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (m *moveWork) move(p *Process, sheltered bool) error {
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log})
+	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log, Doorbell: p.doorbell()})
 	if err != nil {
 		return err
 	}

@@ -240,6 +240,34 @@ var mutants = []mutant{
 		"		if keys[i].Holder != 0 {\n			inUse", "		if keys[i].Holder < 0 {\n			inUse", "twins", 60,
 	},
 	{
+		"a job begins although its row may not have been removed", "once", "queue/outbox_flusher.go",
+		"		err = f.consume(ctx, t)\n", "		_ = f.consume(ctx, t)\n", "twice", 100,
+	},
+	{
+		"a worker goes on though none of its handlers returns", "progress", "queue/runner_stuck.go",
+		"	if at.Sub(run.allStuck) >= run.opt.EndStuck {", "	if at.Sub(run.allStuck) >= time.Hour {", "hopeless", 200,
+	},
+	{
+		"a worker that has a doorbell does not poll", "queue", "queue/holder_poll.go",
+		"		most = max(most, waitingLook, n*lookCostHeard/3)\n", "		return time.Hour\n", "stuck", 200,
+	},
+	{
+		"a claim that is abandoned stays so", "claim", "httpapi/given.go",
+		"time.AfterFunc(lease, func() { p.expire(g) })", "time.AfterFunc(lease+time.Hour, func() { p.expire(g) })", "stuck", 20,
+	},
+	{
+		"a claim ends early", "claim", "httpapi/given.go",
+		"		g.until = instant.Now().Add(lease)\n		g.timer = time.AfterFunc(lease,", "		g.until = instant.Now().Add(lease / 2)\n		g.timer = time.AfterFunc(lease/2,", "given twice", 100,
+	},
+	{
+		"a lock that was held for a moment is free at once", "lock", "lock/lease.go",
+		"	kept := le.begun.Add(le.opt.MinHold).Sub(instant.Now())", "	kept := le.begun.Sub(instant.Now())", "min hold", 100,
+	},
+	{
+		"a lock may be held for ever", "lock", "lock/keeper.go",
+		"	if le.opt.MaxHold > 0 {\n		left", "	if le.opt.MaxHold < 0 {\n		left", "max hold", 40,
+	},
+	{
 		"a handler begins before the key of its job is free", "unique", "queue/runner_dispatch.go",
 		"run.stillMine(run.announced(unit))", "run.stillMine(unit)", "change", 20,
 	},

@@ -26,12 +26,13 @@ type Process struct {
 	Dice dice         // of this life
 	Log  *slog.Logger // into the history
 
-	w     *World
-	clock *instant.Host // the wall clock of its host
-	began time.Time
-	ctx   context.Context
-	stop  context.CancelFunc
-	done  chan struct{} // closed when its program has returned
+	w      *World
+	clock  *instant.Host // the wall clock of its host
+	began  time.Time
+	number int // of all lives
+	ctx    context.Context
+	stop   context.CancelFunc
+	done   chan struct{} // closed when its program has returned
 
 	mu      sync.Mutex
 	conns   map[*conn]bool

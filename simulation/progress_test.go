@@ -23,6 +23,11 @@ type progressWork struct {
 	open  []*stint
 	gone  map[*errand]time.Time // when somebody was told that it is cancelled
 	lease time.Duration
+
+	hung     map[*Process][]time.Time // since when its handlers have not returned
+	slots    map[*Process]int         // its concurrency
+	deaf     int                      // one of so many handlers does not return when its time is over
+	endStuck time.Duration            // until a worker ends none of whose handlers does
 }
 
 // steps is what is known of a job's progress.
@@ -48,14 +53,17 @@ func (g *progressWork) Claims() []string {
 		"kill", "restart", "stop", "lose", "mute", "slow", "hangup", "deaf", "news is lost while a listener reconnects", "news goes down a dead path", "written, and the answer lost", "an attempt continues", "an attempt continues elsewhere",
 		"progress is refused", "the answer to progress is lost", "progress after a rollback", "a job's time is over", "a job stalls", "a job is given more time",
 		"a job cannot be decoded", "a job has failed hundreds of times", "a dead job continues", "a running job is cancelled",
+		"a handler does not return when its time is over", "a worker ends, since none of its handlers returns",
 	}
 }
 
 func (g *progressWork) Begin(w *World) (err error) {
 	g.lease = time.Duration(w.Knob("lease", 8, 4, 2)) * time.Second
+	g.deaf, g.endStuck = w.Knob("deaf", 0, 0, 2), time.Duration(w.Knob("end.stuck", 1, 5))*time.Second
 	if err := g.begin(w, g.lease+maxDelay+15*time.Second); err != nil {
 		return err
 	}
+	g.hung, g.slots = map[*Process][]time.Time{}, map[*Process]int{}
 	g.steps, g.gone = map[*errand]*steps{}, map[*errand]time.Time{}
 	if g.admin, err = admin.New(w.Operator, admin.Options{}); err != nil {
 		return err
@@ -88,7 +96,7 @@ func (g *progressWork) produce(p *Process, me int) error {
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log})
+	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
 	if err != nil {
 		return err
 	}
@@ -130,14 +138,19 @@ func (g *progressWork) work(p *Process) error {
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log})
+	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log, Doorbell: p.doorbell()})
 	if err != nil {
 		return err
 	}
-	w, err := c.Worker(queue.WorkerOptions{
+	opt := queue.WorkerOptions{
 		Queues: []string{progressQueue}, Lease: g.lease, Logger: p.Log, Concurrency: oneOf(p.Dice, 1, 4, 16), Batch: oneOf(p.Dice, 0, 1, 10),
 		AckEach: p.Dice.once(4), Isolated: p.Dice.once(3), Grace: oneOf(p.Dice, -1, time.Second, 10*time.Second),
-	})
+	}
+	if g.deaf > 0 {
+		opt.EndStuck = g.endStuck
+		p.Act(func() { g.slots[p] = opt.Concurrency })
+	}
+	w, err := c.Worker(p.tune(opt))
 	if err != nil {
 		return err
 	}
@@ -153,7 +166,11 @@ func (g *progressWork) work(p *Process) error {
 	if err != nil {
 		return err
 	}
-	return w.Run(p.ctx)
+	err = w.Run(p.ctx)
+	if errors.Is(err, queue.ErrStuck) {
+		p.Act(func() { p.w.Reached("a worker ends, since none of its handlers returns") })
+	}
+	return err
 }
 
 // enters notes that a handler is at work, and returns what notes its end.
@@ -220,6 +237,7 @@ func (g *progressWork) do(ctx context.Context, p *Process, db *dialect.DB, d *qu
 					p.w.Reached("a job stalls")
 				}
 			})
+			g.hang(context.Cause(ctx), p, j)
 			return err
 		}
 		if dice.once(12) {
@@ -257,6 +275,36 @@ func (g *progressWork) do(ctx context.Context, p *Process, db *dialect.DB, d *qu
 		}
 	}
 	return enter(ctx, p, db, d)
+}
+
+// hang is what a handler does that does not return, though its time is over.
+func (g *progressWork) hang(why error, p *Process, j *errand) {
+	d := p.w.Dice("deaf", j.name, j.begins)
+	if !errors.Is(why, queue.ErrTimeout) && !errors.Is(why, queue.ErrStalled) || !d.once(g.deaf) {
+		return
+	}
+	p.Act(func() {
+		p.w.Reached("a handler does not return when its time is over")
+		p.Note("%s goes on, deaf", j.name)
+		g.hung[p] = append(g.hung[p], time.Now()) //nolint:forbidigo // virtual
+	})
+	_ = p.Sleep(context.Background(), d.between(20*time.Second, 2*time.Minute))
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	g.hung[p] = g.hung[p][1:] // of two, it may be the other one's time: they have been longer at it than this says
+}
+
+// noticeStuck looks for workers that go on although none of their handlers returns. The world's mutex is held.
+func (g *progressWork) noticeStuck(w *World) {
+	for p, all := range g.hung {
+		if len(all) == 0 || len(all) < g.slots[p] {
+			continue
+		}
+		const most = 10*time.Second + 10*time.Second + 5*time.Second // until they count as stuck, its grace, and what it writes
+		if last := all[len(all)-1]; time.Since(last) > g.endStuck+most && p.sound(last) {
+			w.violate("hopeless", []string{p.who()}, "none of the %d handlers of %s returns, for %v", len(all), p.who(), time.Since(last).Round(time.Second))
+		}
+	}
 }
 
 // rollBack writes something that must not stay.
@@ -346,6 +394,7 @@ func (g *progressWork) Left(w *World) string {
 		w.Violate("backoff", nil, "%d jobs are delayed for more than %v", late, maxDelay)
 	}
 	w.mu.Lock()
+	g.noticeStuck(w)
 	for _, s := range g.open {
 		if at, is := g.gone[s.j]; is && time.Since(at) > 6*time.Second && s.ctx.Err() == nil && s.p.sound(at.Add(-g.lease)) {
 			w.violate("deaf", s.j.words(), "%s goes on on %s, %v after it was cancelled", s.j.name, s.p.who(), time.Since(at).Round(time.Second))

@@ -23,8 +23,9 @@ type queueWork struct {
 	jobs  map[string]*simJob
 	order []*simJob // as enqueued
 
-	long     int // one of so many attempts runs for seconds
-	running  int // handlers at work
+	few      bool // kinds that some workers know
+	long     int  // one of so many attempts runs for seconds
+	running  int  // handlers at work
 	losses   map[*Process]int
 	progress time.Time
 	max      queueSettings
@@ -33,6 +34,7 @@ type queueWork struct {
 // queueSettings are settings that the checks need.
 type queueSettings struct {
 	lease, retry time.Duration
+	poll         time.Duration // the longest
 	crashes      int
 	strict       bool // later jobs of a key wait for retries
 }
@@ -84,6 +86,8 @@ const (
 	ledgerKind = "ledger" // writes an entry, and completes in that transaction
 	batchKind  = "batch"  // the same for several jobs of a key
 	plainKind  = "plain"  // only returns
+
+	fullWorker = "worker-0" // knows all kinds
 )
 
 func (q *queueWork) Claims() []string {
@@ -92,7 +96,7 @@ func (q *queueWork) Claims() []string {
 		"a lease is lost", "a job fails", "a job panics", "a job fails at its commit", "a batch of several jobs",
 		"an entry of a handler that was not told", "a job is done twice, without an entry", "an order that is rolled back", "the queue is resized",
 		"the queue is paused", "a job is delayed", "a job runs for long", "a job moves to another process", "a job is taken over that has just ended",
-		"a handler goes on after its job was lost", "a batch is completed again after a rollback", "an answer to an enqueueing is lost", "the schema is of the next version",
+		"a handler goes on after its job was lost", "a batch is completed again after a rollback", "an answer to an enqueueing is lost", "a doorbell is rung", "a doorbell is rung in vain", "a worker does not know all kinds", "the schema is of the next version",
 	}
 }
 
@@ -106,12 +110,14 @@ func (q *queueWork) Begin(w *World) (err error) {
 	q.max = queueSettings{
 		lease:   time.Duration(w.Knob("lease", 8, 8, 8, 2, 4)) * time.Second,
 		retry:   time.Duration(w.Knob("retry.max.ms", 200, 1000, 4000)) * time.Millisecond,
+		poll:    time.Duration(w.Knob("poll.max.ms", 250, 250, 20, 8000)) * time.Millisecond,
 		crashes: w.Knob("crashes", 3, 1, 100), strict: w.Knob("key.hold", 1, 1, 0) == 1,
 	}
 	_, err = q.admin.Edit(w.Free(), simQueue, func(s *admin.Queue) {
 		s.MaxAttempts, s.MaxCrashes = 100_000, q.max.crashes
 		s.RetryDelay, s.RetryMaxDelay = 100*time.Millisecond, q.max.retry
 		s.KeyRetry = map[bool]string{true: "hold", false: "pass"}[q.max.strict]
+		s.PollMax = q.max.poll
 		s.KeepDone = time.Duration(w.Knob("keep.done", 0, 0, 1)) * time.Hour
 	})
 	if err != nil {
@@ -134,6 +140,7 @@ func (q *queueWork) Begin(w *World) (err error) {
 		q.left = append(q.left, jobs/producers)
 		w.StartOnce(fmt.Sprint("producer-", i), func(p *Process) error { return q.produce(p, i, producers) })
 	}
+	q.few = w.Knob("kinds.few", 0, 0, 1) == 1
 	for i := range w.Knob("workers", 1, 2, 3, 4) {
 		w.Start(fmt.Sprint("worker-", i), q.work)
 	}
@@ -149,7 +156,7 @@ func (q *queueWork) produce(p *Process, me, producers int) error {
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log})
+	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
 	if err != nil {
 		return err
 	}
@@ -350,8 +357,13 @@ func (q *queueWork) noticeStandstill(w *World, ready int) {
 	running, since := q.running, time.Since(q.progress)
 	w.mu.Unlock()
 	// A lost lease ends, its job waits for a retry, and a verdict for those who come back (runner_return.go).
-	patience := q.max.lease + 2*time.Second + q.max.retry + 5*time.Second
-	if ready > 0 && running == 0 && since > patience && w.Quiet() > patience && w.Healthy("worker", patience) {
+	who := "worker"
+	var turns time.Duration // until a block is handed to one that knows the kinds
+	if q.few {
+		who, turns = fullWorker, 10*time.Second
+	}
+	patience := turns + q.max.lease + 2*time.Second + q.max.retry + q.max.poll + 5*time.Second
+	if ready > 0 && running == 0 && since > patience && w.Quiet() > patience && w.Healthy(who, patience) {
 		w.Violate("stuck", nil, "%d jobs are ready, a worker is well, and nothing has begun or ended for %v", ready, patience)
 	}
 }

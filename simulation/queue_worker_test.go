@@ -17,7 +17,7 @@ func (q *queueWork) work(p *Process) error {
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log, LeaseLost: func(string) {
+	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log, Doorbell: p.doorbell(), LeaseLost: func(string) {
 		p.Act(func() { p.w.Reached("a lease is lost"); q.losses[p]++ })
 	}})
 	if err != nil {
@@ -57,7 +57,16 @@ func (q *queueWork) work(p *Process) error {
 			})
 		},
 	}
+	lacks := -1
+	if q.few && p.Name != fullWorker {
+		lacks = p.w.Dice("kinds", p.Name, p.Life).IntN(len(handles))
+		p.Note("does not know %s", []string{plainKind, ledgerKind, batchKind}[lacks])
+		p.Act(func() { p.w.Reached("a worker does not know all kinds") })
+	}
 	for _, i := range p.Dice.Perm(len(handles)) {
+		if i == lacks {
+			continue
+		}
 		if err := handles[i](); err != nil {
 			return err
 		}

@@ -110,7 +110,7 @@ func (t *takerWork) produce(p *Process, me int) error {
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log})
+	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
 	if err != nil {
 		return err
 	}
@@ -152,14 +152,14 @@ func (t *takerWork) work(p *Process, lease time.Duration) error {
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log})
+	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log, Doorbell: p.doorbell()})
 	if err != nil {
 		return err
 	}
-	w, err := c.Worker(queue.WorkerOptions{
+	w, err := c.Worker(p.tune(queue.WorkerOptions{
 		Queues: []string{takerQueue}, Lease: lease, Logger: p.Log, Concurrency: oneOf(p.Dice, 1, 4), Isolated: p.Dice.once(3),
 		Grace: oneOf(p.Dice, -1, time.Second),
-	})
+	}))
 	if err != nil {
 		return err
 	}

@@ -77,7 +77,7 @@ func (s *tenantWork) produce(p *Process, me int) error {
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log})
+	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (s *tenantWork) work(p *Process) error {
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log})
+	c, err := queue.New(db, queue.Options{Node: p.Name, Logger: p.Log, Doorbell: p.doorbell()})
 	if err != nil {
 		return err
 	}

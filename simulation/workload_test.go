@@ -37,5 +37,6 @@ var workloads = []struct {
 	{"notice", func() Workload { return &noticeWork{} }},
 	{"claim", func() Workload { return &claimWork{} }},
 	{"unique", func() Workload { return &uniqueWork{} }},
+	{"once", func() Workload { return &onceWork{} }},
 	{"tenant", func() Workload { return &tenantWork{} }},
 }

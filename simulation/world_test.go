@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/datagram"
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
@@ -36,6 +37,7 @@ type World struct {
 	gate    *gate
 	history *history
 	faults  *nemesis
+	postman *postman
 	ctx     context.Context // of the hosts
 	end     context.CancelFunc
 	all     sync.WaitGroup // of hosts and processes
@@ -81,6 +83,7 @@ func run(t *testing.T, s scenario) (r report) {
 	synctest.Test(t, func(t *testing.T) {
 		w, err := newWorld(s, dir)
 		if err == nil {
+			defer datagram.Virtual(w.postman)()
 			err = w.live()
 		}
 		if err != nil {
@@ -100,7 +103,7 @@ func newWorld(s scenario, dir string) (w *World, err error) {
 		clocks: map[string]*instant.Host{}, knobs: map[string]int{}, plain: map[string]int{}, strikes: map[string]int{}, done: map[string]int{}, reached: map[string]int{},
 	}
 	w.ctx, w.end = context.WithCancel(context.Background())
-	w.gate = newGate(w)
+	w.gate, w.postman = newGate(w), newPostman(w)
 	w.server, err = newServer(w, dir)
 	return w, err
 }
@@ -118,6 +121,7 @@ func (w *World) live() error {
 		return fmt.Errorf("there is no workload %q", w.workload)
 	}
 	w.dialect = engine(w.Knob("notes", 0, 1) == 1 && w.workload != "lock") // locks' notifications need arrays
+	w.postman.every = w.Knob("bells.lost", 0, 0, 5, 1)
 	w.trip = w.Knob("trip", 50, 300, 300, 1000, 4000)
 	w.row = w.Knob("row", 0, 0, 30, 300)
 	operator := w.newProcess("operator", 1)
@@ -398,6 +402,7 @@ func (w *World) newProcess(name string, life int) *Process {
 		p.ctx, p.stop = context.WithCancel(context.Background())
 	}
 	w.mu.Lock()
+	p.number = len(w.lives)
 	w.lives = append(w.lives, p)
 	w.mu.Unlock()
 	return p

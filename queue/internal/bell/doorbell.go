@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/datagram"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -166,7 +167,7 @@ func (r *Ringer) ringOnce(ctx context.Context, db *dialect.DB, payloads map[int]
 		}
 		if ok && p.key != nil {
 			told[p.at] = true
-			err = errors.Join(err, r.send(ctx, p, payload))
+			err = errors.Join(err, r.send(ctx, db, p, payload))
 		}
 	}
 	return err
@@ -174,11 +175,11 @@ func (r *Ringer) ringOnce(ctx context.Context, db *dialect.DB, payloads map[int]
 
 // send sends one datagram. It keeps the connected socket: when nobody listens any more the
 // peer's host says so, and the next datagram fails.
-func (r *Ringer) send(ctx context.Context, p peer, payload string) error {
+func (r *Ringer) send(ctx context.Context, db *dialect.DB, p peer, payload string) error {
 	line := r.lines[p.at]
 	if line == nil {
 		var err error
-		if line, err = (&net.Dialer{}).DialContext(ctx, "udp", p.at.String()); err != nil {
+		if line, err = datagram.Net().Dial(ctx, db.Pool(), p.at.String()); err != nil {
 			return err
 		}
 		if r.lines == nil {
