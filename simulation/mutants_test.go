@@ -395,7 +395,7 @@ func (h *hunt) note(t *testing.T, c *caught, known bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.done++
-	when := time.Since(h.began).Round(time.Second).String() //nolint:forbidigo // how long it takes
+	when := time.Since(h.began).Round(time.Second).String()
 	if known {
 		when = "earlier"
 	}
