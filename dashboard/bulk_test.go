@@ -200,6 +200,15 @@ func TestTimeline(t *testing.T) {
 			3, func(i *admin.Job) { i.Crashes = 1 }),
 		"Enqueued; Attempts 1 to 4 failed; Attempt 5 failed, and it died: why": job(admin.StateDead, 5, nil),
 		"Enqueued; It died: why": job(admin.StateDead, 0, nil),
+		"Enqueued; Attempts 1 to 2 failed; Attempt 3 failed: third; Attempt 4 failed, and it died: fourth, given up": job(admin.StateDead, 4,
+			func(i *admin.Job) {
+				i.Errors = []admin.AttemptError{{Attempt: 4, Error: "fourth, given up"}, {Attempt: 3, Error: "third"}}
+			}),
+		"Enqueued; Attempt 1 failed: first; Attempt 2 failed: second; Attempt 3 of 5 (ahead): due": job(admin.StateDelayed, 2,
+			func(i *admin.Job) {
+				i.At = now.Add(time.Minute)
+				i.Errors = []admin.AttemptError{{Attempt: 2, Error: "second"}, {Attempt: 1, Error: "first"}}
+			}),
 		"Enqueued; Attempt 1 failed; Attempt 2 began; Done: 30s": job(admin.StateDone, 2,
 			func(i *admin.Job) { i.Started, i.Error = at(90*time.Second), "" }),
 		"Enqueued; Cancelled":                       job(admin.StateDone, 0, func(i *admin.Job) { i.Cancelled = true }),

@@ -2,6 +2,7 @@ package dashboard
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/plain"
@@ -17,8 +18,8 @@ type moment struct {
 	Ahead bool   // in the future
 }
 
-// timelineOf returns the history of a job as far as its row shows it: the row has the error of
-// the last failed attempt, and the number of attempts.
+// timelineOf returns the history of a job as far as its row shows it: the row has the number of
+// attempts, and the errors of the newest that failed.
 func timelineOf(i *admin.Job, limit int, now time.Time) (all []moment) {
 	all = append(all, moment{At: i.Enqueued, What: "Enqueued", State: "ready"})
 	failed := i.Attempts
@@ -28,13 +29,24 @@ func timelineOf(i *admin.Job, limit int, now time.Time) (all []moment) {
 	if i.Discarded {
 		failed = max(0, i.Attempts-1)
 	}
-	if failed > 1 {
+	kept := i.Errors
+	if len(kept) > 0 && i.State == admin.StateDead {
+		kept = kept[1:] // see lastMoments
+	}
+	oldest := failed
+	if len(i.Errors) > 0 {
+		oldest = i.Errors[len(i.Errors)-1].Attempt
+	}
+	if oldest > 1 {
 		all = append(all, moment{
-			What: earlier(failed - 1), Why: "Their errors are not kept; see the workers' logs.",
+			What: earlier(oldest - 1), Why: "Their errors are not kept; see the workers' logs.",
 			State: "failed",
 		})
 	}
-	if failed > 0 && i.State != admin.StateDead {
+	for _, e := range slices.Backward(kept) {
+		all = append(all, moment{At: e.At, What: fmt.Sprintf("Attempt %d failed", e.Attempt), Why: plain.Cut(e.Error, 300), State: "failed"})
+	}
+	if len(i.Errors) == 0 && failed > 0 && i.State != admin.StateDead {
 		m := moment{What: fmt.Sprintf("Attempt %d failed", failed), Why: plain.Cut(i.Error, 300), State: "failed"}
 		if i.State == admin.StateDone {
 			m.Why = ""
@@ -73,7 +85,11 @@ func lastMoments(i *admin.Job, failed, limit int, now time.Time) []moment {
 		if failed > 0 {
 			what = fmt.Sprintf("Attempt %d failed, and it died", failed)
 		}
-		return []moment{{At: i.At, What: what, Why: plain.Cut(i.Error, 300), State: "dead"}}
+		why := i.Error
+		if len(i.Errors) > 0 {
+			why = i.Errors[0].Error
+		}
+		return []moment{{At: i.At, What: what, Why: plain.Cut(why, 300), State: "dead"}}
 	case admin.StateDone:
 		end := moment{At: i.At, What: "Done", Why: "It took " + plain.Span(i.At.Sub(i.Started)) + ".", State: "done"}
 		if i.Discarded {

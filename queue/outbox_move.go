@@ -30,8 +30,9 @@ type move struct {
 	err      error
 	reason   string // the error's text, and further details
 	detail   string
-	here     bool  // its row existed
-	keep     int64 // retention of a dead job
+	ended    string // why there are no further attempts, though the job has some left
+	here     bool   // its row existed
+	keep     int64  // retention of a dead job
 }
 
 // Of and Out make it a [block.Move].
@@ -164,8 +165,11 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, by blockLease, f *moveG
 		m.here = true
 		row := sqlrun.Args{
 			"queue": by.Queue, "block": by.Divided, "job": m.d.ID, "priority": m.d.Priority, "tries": m.attempts,
-			"died": m.crashes, "charge": m.charge, "why": m.reason, "more": m.detail,
+			"died": m.crashes, "charge": m.charge, "why": m.reason, "failed": nil, "more": m.detail,
 			"later": m.delay.Microseconds(), "holds": nil, "halts": m.stops,
+		}
+		if m.verdict != snoozed && m.verdict != handed && !m.out {
+			row["failed"] = store.FailedAttempt(m.attempts, m.reason, m.ended)
 		}
 		if m.holds {
 			row["holds"] = cmp.Or(m.d.Key, block.FIFO)

@@ -29,6 +29,10 @@ func newMove(d *Delivery, q *store.Queue, p RetryPolicy, ordered bool, end *resu
 	switch end.what {
 	case snoozed, handed:
 		m.attempts--
+	case buried:
+		if d.Attempt < p.MaxAttempts {
+			m.ended = fmt.Sprintf("its handler gave the job up after attempt %d of %d", d.Attempt, p.MaxAttempts)
+		}
 	case failed, retryIn:
 		if d.Attempt >= p.MaxAttempts {
 			m.verdict = buried

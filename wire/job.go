@@ -59,12 +59,20 @@ type Job struct {
 	Worker       string          `json:"worker,omitempty" doc:"The worker that does the job, or did it."`
 	Block        int             `json:"block" doc:"The block of the queue that the job is in. One worker at a time has a block."`
 	Error        string          `json:"error,omitempty" doc:"Why the last attempt failed."`
+	Errors       []AttemptError  `json:"errors,omitempty" doc:"The errors of the newest failed attempts, the newest first: the beginnings of those that have room in 4000 characters. Lists leave them out."`
 	Detail       string          `json:"detail,omitempty" doc:"The stack of the panic by which a dead job failed."`
 	Result       json.RawMessage `json:"result,omitempty" doc:"The result of a job that is done: what its handler has made of it. Lists leave it out."`
 	Refused      *Refusal        `json:"refused,omitempty" doc:"The database refuses to store what became of the job, and its worker keeps trying. Lists leave it out."`
 	PayloadBytes int             `json:"payload_bytes" doc:"The length of the payload, in bytes."`
 	Payload      json.RawMessage `json:"payload,omitempty" doc:"The input of the job, without blanks between its parts. Lists of the API leave it out if it has more than 64 KiB."`
 	Binary       []byte          `json:"payload_base64,omitempty" doc:"The input of the job if it is not JSON, in base64."`
+}
+
+// An AttemptError is the error of an attempt at a job.
+type AttemptError struct {
+	Attempt int     `json:"attempt" doc:"The number of the attempt."`
+	At      Instant `json:"at" doc:"When its failure was recorded."`
+	Error   string  `json:"error" doc:"The error, up to 500 characters."`
 }
 
 // A Progress is how far a job's handler has come.

@@ -138,7 +138,12 @@ func jobFacts(j *wire.Job) []fact {
 	if j.MaxAttempts > 0 {
 		facts = append(facts, fact{"max attempts", fmt.Sprint(j.MaxAttempts)})
 	}
-	var snapshot, refused string
+	var snapshot, refused, errors string
+	if len(j.Errors) > 1 || len(j.Errors) == 1 && j.Errors[0].Error != j.Error { // otherwise error says it
+		for _, e := range j.Errors {
+			errors += fmt.Sprintf("attempt %d, %s: %s\n", e.Attempt, shown(e.At.Time, time.UTC), e.Error)
+		}
+	}
 	if j.Progress != nil {
 		snapshot = string(j.Progress.State)
 		if b := j.Progress.Binary; utf8.Valid(b) {
@@ -157,7 +162,7 @@ func jobFacts(j *wire.Job) []fact {
 		fact{"worker", j.Worker},
 		fact{"progress", howFar(j.Progress)}, fact{"snapshot", beginning(snapshot, "-o json")},
 		fact{"block", fmt.Sprint(j.Block)}, fact{map[bool]string{true: "discarded", false: "error"}[j.Discarded], j.Error},
-		fact{"detail", j.Detail}, fact{"result", beginning(string(j.Result), "-o json")}, fact{"refused", refused},
+		fact{"errors", errors}, fact{"detail", j.Detail}, fact{"result", beginning(string(j.Result), "-o json")}, fact{"refused", refused},
 		fact{"payload", beginning(payloadText(j), "--payload")})
 }
 

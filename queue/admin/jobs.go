@@ -47,16 +47,17 @@ type Job struct {
 	ID        int64
 	State     State
 	Enqueued  time.Time
-	Attempts  int       // so far, including the current one of a running job
-	Crashes   int       // workers that died while running it
-	At        time.Time // delayed: when it is due; running: since when; dead: when it died; done: when its end was recorded
-	Error     string    // the last error
-	Detail    string    // of a dead job: the stack of a panic
-	Worker    string    // of a running or done job
-	Started   time.Time // of a done job: when its last attempt began
-	Discarded bool      // of a done job: it was discarded, and Error says why
-	Cancelled bool      // of a done job: it was cancelled, and so not done
-	Result    []byte    // of a done job, JSON; nil: none. [Client.Jobs] leaves it out
+	Attempts  int            // so far, including the current one of a running job
+	Crashes   int            // workers that died while running it
+	At        time.Time      // delayed: when it is due; running: since when; dead: when it died; done: when its end was recorded
+	Error     string         // the last error
+	Errors    []AttemptError // of the newest failed attempts, the newest first; [Client.Jobs] leaves them out
+	Detail    string         // of a dead job: the stack of a panic
+	Worker    string         // of a running or done job
+	Started   time.Time      // of a done job: when its last attempt began
+	Discarded bool           // of a done job: it was discarded, and Error says why
+	Cancelled bool           // of a done job: it was cancelled, and so not done
+	Result    []byte         // of a done job, JSON; nil: none. [Client.Jobs] leaves it out
 	Block     int
 	Callback  int64    // the group whose callback the job is
 	Progress  Progress // as stored by its handler; [Client.Jobs] leaves its State out
@@ -65,6 +66,13 @@ type Job struct {
 	Refused *Refusal
 
 	PayloadBytes int // the length of Payload, even where [Client.Jobs] leaves it out
+}
+
+// An AttemptError is the error of an attempt at a job.
+type AttemptError struct {
+	Attempt int
+	At      time.Time // when the failure was recorded
+	Error   string    // its beginning, up to 500 characters
 }
 
 // A Progress is a job's progress as its handler has stored it.
@@ -81,6 +89,9 @@ func jobOf(j *store.Job, queue string, state State) Job {
 		Priority: store.PriorityOf(j), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant,
 		ID: j.ID, State: state, Enqueued: store.TimeOf(j.ID), Block: j.Divided, Callback: j.Callback,
 		Attempts: j.Attempt, Crashes: j.Crashes, Error: j.Error, Detail: j.Detail, Worker: j.Worker, PayloadBytes: len(j.Payload),
+	}
+	for _, e := range j.Errors {
+		i.Errors = append(i.Errors, AttemptError{e.Attempt, time.UnixMicro(e.At).UTC(), e.Error})
 	}
 	if j.Progress != nil {
 		i.Progress = Progress(*j.Progress)

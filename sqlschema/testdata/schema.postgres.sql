@@ -77,6 +77,7 @@ CREATE TABLE dbcron_job_dead (
     attempt integer NOT NULL DEFAULT 0 -- How many attempts there were
     crashes integer NOT NULL DEFAULT 0 -- How many workers died with it
     error text NOT NULL DEFAULT ''::text -- Why
+    errors text -- Why attempts failed, the newest first: µs since 1970, the number of the attempt, its error
     detail text NOT NULL DEFAULT ''::text -- The stack of a panic, or what the worker said
     snapshot bytea -- What its handler has stored for the next attempt
     percent smallint -- How much of it is done, as its handler says: 1 to 100
@@ -111,6 +112,7 @@ CREATE TABLE dbcron_job_delayed (
     stopped_at timestamp with time zone -- When the last of them handed it back; NULL: none did
     hold_key character varying(200) COLLATE "C" -- The key whose other jobs wait for this one
     error text NOT NULL DEFAULT ''::text -- Why it failed last
+    errors text -- Why attempts failed, the newest first: µs since 1970, the number of the attempt, its error
     snapshot bytea -- What its handler has stored for the next attempt
     percent smallint -- How much of it is done, as its handler says: 1 to 100
     message text -- How far it is, in its handler's words
@@ -141,6 +143,7 @@ CREATE TABLE dbcron_job_done (
     crashes integer NOT NULL -- How many workers died with it
     outcome character varying(16) NOT NULL -- done, discarded (its handler said that it need not be done) or cancelled
     error text NOT NULL -- Why it was discarded
+    errors text -- Why attempts failed, the newest first: µs since 1970, the number of the attempt, its error
     snapshot bytea -- What its handler has stored last
     percent smallint -- How much of it was done then, as its handler said: 1 to 100
     message text -- How far it was then, in its handler's words
@@ -222,6 +225,7 @@ CREATE TABLE dbcron_job_running (
     started_at timestamp(6) with time zone -- When the attempt began
     expire_at timestamp(6) with time zone -- When others may take it; NULL: when its worker is lost
     error text NOT NULL DEFAULT ''::text -- Why it failed last
+    errors text -- Why attempts failed, the newest first: µs since 1970, the number of the attempt, its error
     snapshot bytea -- What its handler has stored for the next attempt
     percent smallint -- How much of it is done, as its handler says: 1 to 100
     message text -- How far it is, in its handler's words

@@ -31,6 +31,9 @@ func Job(i *admin.Job) wire.Job {
 		Unique: i.Unique, UniqueUntil: i.UniqueUntil, Group: wire.ID(i.Group), CallbackOf: wire.ID(i.Callback), Trace: i.Trace, Endpoint: i.Endpoint, Tenant: i.Tenant,
 		Progress: progress(&i.Progress), Worker: i.Worker, Block: i.Block, Error: text(i.Error), Detail: text(i.Detail), PayloadBytes: i.PayloadBytes,
 	}
+	for _, e := range i.Errors {
+		j.Errors = append(j.Errors, wire.AttemptError{Attempt: e.Attempt, At: wire.At(e.At), Error: text(e.Error)})
+	}
 	if i.Refused != nil {
 		r := Refusal(i.Refused)
 		r.Job, r.Kind = "", "" // it is this one

@@ -39,7 +39,8 @@ type Job struct {
 	Stops    int  // of its workers, of a delayed job
 	Holds    bool // its key waits for its retry
 	Error    string
-	Progress *Progress // nil: none is stored
+	Errors   []AttemptError // of its attempts, the newest first
+	Progress *Progress      // nil: none is stored
 	Worker   string
 	Detail   string
 	Outcome  string
@@ -168,6 +169,7 @@ var others = []column{
 	{"ended_at", func(r *Reader, row *sqlrun.Row, at int) { r.job.Ended = row.Int(at) }},
 	{"hold_key", func(r *Reader, row *sqlrun.Row, at int) { r.job.Holds = !row.Null(at) }},
 	{"error", func(r *Reader, row *sqlrun.Row, at int) { r.job.Error = text(row, at) }},
+	{"errors", func(r *Reader, row *sqlrun.Row, at int) { r.job.Errors = parseErrors(text(row, at)) }},
 	{"snapshot", func(r *Reader, row *sqlrun.Row, at int) {
 		if !row.Null(at) {
 			r.progress()

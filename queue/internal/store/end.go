@@ -151,7 +151,7 @@ func (e *End) keep(ctx context.Context, tx *sqlrun.Session, from JobTable, here 
 		d := byID[id]
 		rows[i] = sqlrun.Args{
 			"queue": e.Queue, "block": e.Divided, "job": id, "priority": d.Priority, "tries": d.Attempt, "died": d.Crashes,
-			"why": "", "more": OutcomeDone, "made": nil, "later": -d.Began.Microseconds(), "holds": nil,
+			"why": "", "failed": nil, "more": OutcomeDone, "made": nil, "later": -d.Began.Microseconds(), "holds": nil,
 		}
 		switch {
 		case d.Cancelled:

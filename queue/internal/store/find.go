@@ -48,7 +48,7 @@ var (
 )
 
 func findIn(name, table, at, more, key string) *sqlrun.Stmt {
-	columns := readyColumns + `, attempt, crashes, COALESCE({us ` + at + `}, 0), error, ` + progressColumns + `, divided` + more
+	columns := readyColumns + `, attempt, crashes, COALESCE({us ` + at + `}, 0), error, errors, ` + progressColumns + `, divided` + more
 	return reading(columns, sqlrun.SQL(name, `SELECT `+columns+`
 		FROM {prefix}`+table+` WHERE queue_id = :queue `+key+` AND id = :id`))
 }

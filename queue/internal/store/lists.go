@@ -39,8 +39,8 @@ var (
 	// ReviveDead copies dead jobs, whose rows are locked, into the table of delayed jobs, due
 	// at once. Their ids are old: workers would not look for them among the ready ones.
 	ReviveDead = sqlrun.SQL("queue.revive", `
-		INSERT INTO {prefix}job_delayed (queue_id, divided, run_at, priority, id, `+BodyColumns+`, `+progressColumns+`)
-		SELECT j.queue_id, record.target, {now}, j.priority, j.id, `+bodyOfJ+`, `+progressOfJ+`
+		INSERT INTO {prefix}job_delayed (queue_id, divided, run_at, priority, id, `+BodyColumns+`, `+progressColumns+`, errors)
+		SELECT j.queue_id, record.target, {now}, j.priority, j.id, `+bodyOfJ+`, `+progressOfJ+`, j.errors
 		FROM {records rows: queue int, block int, job int, target int}
 		{join_by_key {prefix}job_dead AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
 

@@ -1,6 +1,12 @@
 package store
 
-import "github.com/dbcron/dbcron/internal/sqlrun"
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/dbcron/dbcron/internal/sqlrun"
+)
 
 // Moves from one table to another. The rows of :rows are locked in the table that they leave.
 var (
@@ -11,9 +17,9 @@ var (
 	Redelay = sqlrun.PerDialect("queue.redelay", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}job_delayed", []string{"queue_id", "divided", "id"},
 			`run_at = {now + picked.later}, attempt = picked.tries, crashes = picked.died, error = picked.why, hold_key = picked.holds,
-				stops = picked.halts, stopped_at = CASE WHEN picked.halts > 0 THEN {now} END`, "",
-			`SELECT {int :queue} AS queue_id, {int :divided} AS divided, job AS id, later, tries, died, why, holds, halts
-			FROM {records rows: job int, tries int, died int, why text, later int, holds text, halts int}`)
+				errors = `+errorsWith("picked.failed", "errors")+`, stops = picked.halts, stopped_at = CASE WHEN picked.halts > 0 THEN {now} END`, "",
+			`SELECT {int :queue} AS queue_id, {int :divided} AS divided, job AS id, later, tries, died, why, failed, holds, halts
+			FROM {records rows: job int, tries int, died int, why text, failed text, later int, holds text, halts int}`)
 	})
 
 	// LockLater and DivideAnew move jobs that are not due soon to other blocks, which may be in
@@ -26,8 +32,8 @@ var (
 		ORDER BY run_at, id LIMIT :limit {skip_locked}`)
 
 	DivideAnew = sqlrun.SQL("queue.divide-anew", `
-		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+BodyColumns+`, `+progressColumns+`, attempt, crashes, error, run_at, hold_key, stops, stopped_at)
-		SELECT {int :to}, record.target, j.id, j.priority, `+bodyOfJ+`, `+progressOfJ+`, j.attempt, j.crashes, j.error, j.run_at, j.hold_key, j.stops, j.stopped_at
+		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+BodyColumns+`, `+progressColumns+`, attempt, crashes, error, errors, run_at, hold_key, stops, stopped_at)
+		SELECT {int :to}, record.target, j.id, j.priority, `+bodyOfJ+`, `+progressOfJ+`, j.attempt, j.crashes, j.error, j.errors, j.run_at, j.hold_key, j.stops, j.stopped_at
 		FROM {records rows: queue int, block int, job int, target int}
 		{join_by_key {prefix}job_delayed AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
 
@@ -44,12 +50,16 @@ var (
 // a record is known: engines would read the block once for each record.
 func moveTo(to, from string, ready bool) string {
 	key := "j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job"
-	columns := "queue_id, divided, id, priority, " + BodyColumns + ", attempt, crashes, error"
-	died, records := "record.died", "queue int, block int, job int, priority int, tries int, died int, why text, more text, later int, holds text"
+	columns := "queue_id, divided, id, priority, " + BodyColumns + ", attempt, crashes, error, errors"
+	died, records := "record.died", "queue int, block int, job int, priority int, tries int, died int, why text, failed text, more text, later int, holds text"
 	if from == "job_running" {
 		died = "j.crashes" // a process that lives may have taken its charge back
 	}
-	values := "j.queue_id, j.divided, j.id, j.priority, " + bodyOfJ + ", record.tries, " + died + ", record.why"
+	had := "j.errors"
+	if ready {
+		had = "NULL"
+	}
+	values := "j.queue_id, j.divided, j.id, j.priority, " + bodyOfJ + ", record.tries, " + died + ", record.why, " + errorsWith("record.failed", had)
 	if ready {
 		key += " AND j.priority = record.priority"
 	} else {
@@ -76,4 +86,53 @@ func moveTo(to, from string, ready bool) string {
 		SELECT ` + values + `
 		FROM {records rows: ` + records + `}
 		{join_by_key {prefix}` + from + ` AS j} ON ` + key
+}
+
+const (
+	longestErrors = 4000 // of all errors of a job, in characters
+	longestError  = 500  // of each of them
+)
+
+// errorsWith returns an expression: the errors of a job's attempts, with that of one more in front, unless that is NULL. It needs no read, and
+// the oldest fall off its end.
+func errorsWith(one, had string) string {
+	return fmt.Sprintf(`CASE WHEN %s IS NULL THEN %s ELSE SUBSTR(CONCAT({us {now}}, ' ', %[1]s, COALESCE(%[2]s, '')), 1, %d) END`, one, had, longestErrors)
+}
+
+// An AttemptError is why an attempt at a job failed.
+type AttemptError struct {
+	At      int64 // when that was written
+	Attempt int
+	Error   string // the beginning of it
+}
+
+// FailedAttempt returns what errorsWith puts in front: an error, and what else is to be said, if it is not empty. Lines after
+// the first one begin with a tab.
+func FailedAttempt(attempt int, err, more string) string {
+	err = sqlrun.CleanText(err, longestError)
+	if more != "" {
+		err += "\n" + more
+	}
+	return fmt.Sprintf("%d %s\n", attempt, strings.ReplaceAll(err, "\n", "\n\t"))
+}
+
+// parseErrors returns the errors of a job's attempts, the newest first. The last one may have been cut, and is left
+// out if its beginning is missing.
+func parseErrors(column string) (all []AttemptError) {
+	for line := range strings.Lines(column) {
+		line, whole := strings.CutSuffix(line, "\n")
+		if more, ok := strings.CutPrefix(line, "\t"); ok && len(all) > 0 {
+			all[len(all)-1].Error += "\n" + more
+			continue
+		}
+		at, rest, _ := strings.Cut(line, " ")
+		attempt, err, spaced := strings.Cut(rest, " ")
+		us, bad := strconv.ParseInt(at, 10, 64)
+		n, worse := strconv.Atoi(attempt)
+		if !spaced && !whole || bad != nil || worse != nil {
+			continue
+		}
+		all = append(all, AttemptError{us, n, err})
+	}
+	return all
 }

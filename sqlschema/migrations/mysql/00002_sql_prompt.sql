@@ -209,8 +209,10 @@ BEGIN
     DECLARE v_us BIGINT;
     SELECT keep_dead INTO v_keep FROM {prefix}queue WHERE queue_id = v_queue;
     CALL {prefix}sql_us(NULLIF(v_keep, 'forever'), v_us);
-    INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, detail, snapshot, percent, message, died_at, purge_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
-    SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt, x.crashes, p_why, '', x.snapshot, x.percent, x.message, UTC_TIMESTAMP(6),
+    INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, errors, detail, snapshot, percent, message, died_at, purge_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
+    SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt, x.crashes, p_why,
+        LEFT(CONCAT(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ' ', x.attempt, ' ', REPLACE(LEFT(p_why, 500), CHAR(10), CONCAT(CHAR(10), CHAR(9))), CHAR(10), COALESCE(x.errors, '')), 4000),
+        '', x.snapshot, x.percent, x.message, UTC_TIMESTAMP(6),
         TIMESTAMPADD(MICROSECOND, v_us, UTC_TIMESTAMP(6)), x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
     FROM {prefix}job_running AS x WHERE x.queue_id = v_queue AND x.divided = v_block AND x.id = v_job;
     CALL {prefix}sql_count(v_queue, v_block, v_job, 0, 0, 1);
@@ -272,8 +274,8 @@ BEGIN
         SELECT keep_done INTO v_keep FROM {prefix}queue WHERE queue_id = v_queue;
         CALL {prefix}sql_us(v_keep, v_us);
         IF v_us > 0 THEN
-            INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, snapshot, percent, message, result, worker, started_at, ended_at, purge_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
-            SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt, x.crashes, 'done', '', x.snapshot, x.percent, x.message, p_result, p_token, x.started_at, UTC_TIMESTAMP(6),
+            INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, errors, snapshot, percent, message, result, worker, started_at, ended_at, purge_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
+            SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt, x.crashes, 'done', '', x.errors, x.snapshot, x.percent, x.message, p_result, p_token, x.started_at, UTC_TIMESTAMP(6),
                 TIMESTAMPADD(MICROSECOND, v_us, UTC_TIMESTAMP(6)), x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
             FROM {prefix}job_running AS x WHERE x.queue_id = v_queue AND x.divided = v_block AND x.id = p_job;
         END IF;
@@ -329,10 +331,12 @@ BEGIN
                 SET v_delay = LEAST(v_longest, v_delay * POW(2, LEAST(v_attempt - 1, 60)));
             END IF;
             SET v_delay = COALESCE(p_retry_in * 1000000, v_delay / 2 + RAND() * v_delay / 2);
-            INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, priority, attempt, crashes, hold_key, error, snapshot, percent, message, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
+            INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, priority, attempt, crashes, hold_key, error, errors, snapshot, percent, message, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
             SELECT x.queue_id, x.divided, x.id, TIMESTAMPADD(MICROSECOND, v_delay, UTC_TIMESTAMP(6)), x.priority, x.attempt, x.crashes,
                 IF(v_key_retry = 'hold', COALESCE(x.job_key, (SELECT ' fifo' FROM {prefix}queue_block AS k WHERE k.queue_id = x.queue_id AND k.divided = x.divided AND k.fifo = 'yes')), NULL),
-                p_error, x.snapshot, x.percent, x.message, x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
+                p_error,
+                LEFT(CONCAT(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ' ', x.attempt, ' ', REPLACE(LEFT(p_error, 500), CHAR(10), CONCAT(CHAR(10), CHAR(9))), CHAR(10), COALESCE(x.errors, '')), 4000),
+                x.snapshot, x.percent, x.message, x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
             FROM {prefix}job_running AS x WHERE x.queue_id = v_queue AND x.divided = v_block AND x.id = p_job;
             CALL {prefix}sql_count(v_queue, v_block, p_job, 0, 1, 0);
             DELETE FROM {prefix}job_running WHERE queue_id = v_queue AND divided = v_block AND id = p_job;
@@ -547,8 +551,8 @@ take: BEGIN
                     SET v_n = ROW_COUNT();
                     DELETE FROM {prefix}job WHERE queue_id = v_queue AND divided = v_block AND priority = v_priority AND id = v_job AND v_n = 1;
                 ELSE
-                    INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, crashes, error, snapshot, percent, message, state, lock_by, fence, started_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
-                    SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt + 1, x.crashes, x.error, x.snapshot, x.percent, x.message, 'alone', v_token, v_fence + 1, UTC_TIMESTAMP(6), x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
+                    INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, crashes, error, errors, snapshot, percent, message, state, lock_by, fence, started_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
+                    SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt + 1, x.crashes, x.error, x.errors, x.snapshot, x.percent, x.message, 'alone', v_token, v_fence + 1, UTC_TIMESTAMP(6), x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
                     FROM {prefix}job_delayed AS x WHERE x.queue_id = v_queue AND x.divided = v_block AND x.id = v_job FOR UPDATE SKIP LOCKED;
                     SET v_n = ROW_COUNT();
                     DELETE FROM {prefix}job_delayed WHERE queue_id = v_queue AND divided = v_block AND id = v_job AND v_n = 1;

@@ -582,6 +582,7 @@ CREATE TABLE {prefix}job_delayed (
     stopped_at   TIMESTAMPTZ,
     hold_key     VARCHAR(200) COLLATE "C",
     error        TEXT NOT NULL DEFAULT '',
+    errors       TEXT,
     snapshot     BYTEA,
     percent      SMALLINT,
     message      TEXT,
@@ -614,6 +615,7 @@ COMMENT ON COLUMN {prefix}job_delayed.stops IS 'How many workers in a row were s
 COMMENT ON COLUMN {prefix}job_delayed.stopped_at IS 'When the last of them handed it back; NULL: none did';
 COMMENT ON COLUMN {prefix}job_delayed.hold_key IS 'The key whose other jobs wait for this one';
 COMMENT ON COLUMN {prefix}job_delayed.error IS 'Why it failed last';
+COMMENT ON COLUMN {prefix}job_delayed.errors IS 'Why attempts failed, the newest first: µs since 1970, the number of the attempt, its error';
 COMMENT ON COLUMN {prefix}job_delayed.snapshot IS 'What its handler has stored for the next attempt';
 COMMENT ON COLUMN {prefix}job_delayed.percent IS 'How much of it is done, as its handler says: 1 to 100';
 COMMENT ON COLUMN {prefix}job_delayed.message IS 'How far it is, in its handler''s words';
@@ -645,6 +647,7 @@ CREATE TABLE {prefix}job_running (
     started_at   TIMESTAMPTZ(6),
     expire_at    TIMESTAMPTZ(6),
     error        TEXT NOT NULL DEFAULT '',
+    errors       TEXT,
     snapshot     BYTEA,
     percent      SMALLINT,
     message      TEXT,
@@ -677,6 +680,7 @@ COMMENT ON COLUMN {prefix}job_running.fence IS 'Of the block, when it was taken'
 COMMENT ON COLUMN {prefix}job_running.started_at IS 'When the attempt began';
 COMMENT ON COLUMN {prefix}job_running.expire_at IS 'When others may take it; NULL: when its worker is lost';
 COMMENT ON COLUMN {prefix}job_running.error IS 'Why it failed last';
+COMMENT ON COLUMN {prefix}job_running.errors IS 'Why attempts failed, the newest first: µs since 1970, the number of the attempt, its error';
 COMMENT ON COLUMN {prefix}job_running.snapshot IS 'What its handler has stored for the next attempt';
 COMMENT ON COLUMN {prefix}job_running.percent IS 'How much of it is done, as its handler says: 1 to 100';
 COMMENT ON COLUMN {prefix}job_running.message IS 'How far it is, in its handler''s words';
@@ -703,6 +707,7 @@ CREATE TABLE {prefix}job_dead (
     attempt      INT NOT NULL DEFAULT 0,
     crashes      INT NOT NULL DEFAULT 0,
     error        TEXT NOT NULL DEFAULT '',
+    errors       TEXT,
     detail       TEXT NOT NULL DEFAULT '',
     snapshot     BYTEA,
     percent      SMALLINT,
@@ -732,6 +737,7 @@ COMMENT ON COLUMN {prefix}job_dead.priority IS '1 (urgent), 2 (normal), 3 (low) 
 COMMENT ON COLUMN {prefix}job_dead.attempt IS 'How many attempts there were';
 COMMENT ON COLUMN {prefix}job_dead.crashes IS 'How many workers died with it';
 COMMENT ON COLUMN {prefix}job_dead.error IS 'Why';
+COMMENT ON COLUMN {prefix}job_dead.errors IS 'Why attempts failed, the newest first: µs since 1970, the number of the attempt, its error';
 COMMENT ON COLUMN {prefix}job_dead.detail IS 'The stack of a panic, or what the worker said';
 COMMENT ON COLUMN {prefix}job_dead.snapshot IS 'What its handler has stored for the next attempt';
 COMMENT ON COLUMN {prefix}job_dead.percent IS 'How much of it is done, as its handler says: 1 to 100';
@@ -760,6 +766,7 @@ CREATE TABLE {prefix}job_done (
     crashes      INT NOT NULL,
     outcome      VARCHAR(16) NOT NULL,
     error        TEXT NOT NULL,
+    errors       TEXT,
     snapshot     BYTEA,
     percent      SMALLINT,
     message      TEXT,
@@ -792,6 +799,7 @@ COMMENT ON COLUMN {prefix}job_done.attempt IS 'How many attempts there were';
 COMMENT ON COLUMN {prefix}job_done.crashes IS 'How many workers died with it';
 COMMENT ON COLUMN {prefix}job_done.outcome IS 'done, discarded (its handler said that it need not be done) or cancelled';
 COMMENT ON COLUMN {prefix}job_done.error IS 'Why it was discarded';
+COMMENT ON COLUMN {prefix}job_done.errors IS 'Why attempts failed, the newest first: µs since 1970, the number of the attempt, its error';
 COMMENT ON COLUMN {prefix}job_done.snapshot IS 'What its handler has stored last';
 COMMENT ON COLUMN {prefix}job_done.percent IS 'How much of it was done then, as its handler said: 1 to 100';
 COMMENT ON COLUMN {prefix}job_done.message IS 'How far it was then, in its handler''s words';

@@ -242,9 +242,9 @@ BEGIN
                     x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
                 FROM {prefix}job AS x WHERE x.queue_id = q.queue_id AND x.divided = b.divided AND x.priority = j.priority AND x.id = j.id FOR UPDATE SKIP LOCKED;
             ELSE
-                INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, crashes, error, snapshot, percent, message, state, lock_by, fence, started_at,
+                INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, crashes, error, errors, snapshot, percent, message, state, lock_by, fence, started_at,
                     kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
-                SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt + 1, x.crashes, x.error, x.snapshot, x.percent, x.message, 'alone', ours, h.fence + 1, statement_timestamp(),
+                SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt + 1, x.crashes, x.error, x.errors, x.snapshot, x.percent, x.message, 'alone', ours, h.fence + 1, statement_timestamp(),
                     x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
                 FROM {prefix}job_delayed AS x WHERE x.queue_id = q.queue_id AND x.divided = b.divided AND x.id = j.id FOR UPDATE SKIP LOCKED;
             END IF;
@@ -299,9 +299,11 @@ RETURNS VOID LANGUAGE plpgsql AS $bury$
 DECLARE
     keep BIGINT := {prefix}sql_us(NULLIF(q.keep_dead, 'forever'));
 BEGIN
-    INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, snapshot, percent, message, died_at, purge_at,
+    INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, errors, snapshot, percent, message, died_at, purge_at,
         kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
-    VALUES (r.queue_id, r.divided, r.id, r.priority, tries, r.crashes, why, r.snapshot, r.percent, r.message, statement_timestamp(), statement_timestamp() + keep * INTERVAL '1 microsecond',
+    VALUES (r.queue_id, r.divided, r.id, r.priority, tries, r.crashes, why,
+        left(concat((EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT, ' ', r.attempt, ' ', replace(left(why, 500), E'\n', E'\n\t'), E'\n', r.errors), 4000),
+        r.snapshot, r.percent, r.message, statement_timestamp(), statement_timestamp() + keep * INTERVAL '1 microsecond',
         r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.unique_until, r.group_id, r.endpoint, r.tenant);
     PERFORM {prefix}sql_end(r, 'dead', NULL, why);
 END
@@ -352,9 +354,9 @@ BEGIN
     END IF;
     SELECT {prefix}sql_us(q.keep_done) INTO keep FROM {prefix}queue AS q WHERE q.queue_id = r.queue_id;
     IF keep > 0 THEN
-        INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, snapshot, percent, message, result, worker, started_at, ended_at, purge_at,
+        INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, errors, snapshot, percent, message, result, worker, started_at, ended_at, purge_at,
             kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
-        VALUES (r.queue_id, r.divided, r.id, r.priority, r.attempt, r.crashes, 'done', '', r.snapshot, r.percent, r.message, result::TEXT, token, r.started_at, statement_timestamp(),
+        VALUES (r.queue_id, r.divided, r.id, r.priority, r.attempt, r.crashes, 'done', '', r.errors, r.snapshot, r.percent, r.message, result::TEXT, token, r.started_at, statement_timestamp(),
             statement_timestamp() + keep * INTERVAL '1 microsecond',
             r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.unique_until, r.group_id, r.endpoint, r.tenant);
     END IF;
@@ -398,11 +400,12 @@ BEGIN
         delay := LEAST(most, delay * 2.0 ^ LEAST(r.attempt - 1, 60));
     END IF;
     delay := COALESCE(EXTRACT(EPOCH FROM retry_in) * 1000000, delay / 2 + random() * delay / 2);
-    INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, priority, attempt, crashes, hold_key, error, snapshot, percent, message,
+    INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, priority, attempt, crashes, hold_key, error, errors, snapshot, percent, message,
         kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
     SELECT r.queue_id, r.divided, r.id, statement_timestamp() + delay * INTERVAL '1 microsecond', r.priority, r.attempt, r.crashes,
         CASE WHEN q.key_retry = 'hold' THEN COALESCE(r.job_key, (SELECT ' fifo' FROM {prefix}queue_block AS k WHERE k.queue_id = r.queue_id AND k.divided = r.divided AND k.fifo = 'yes')) END,
-        why, r.snapshot, r.percent, r.message,
+        why, left(concat((EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT, ' ', r.attempt, ' ', replace(left(why, 500), E'\n', E'\n\t'), E'\n', r.errors), 4000),
+        r.snapshot, r.percent, r.message,
         r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.unique_until, r.group_id, r.endpoint, r.tenant;
     DELETE FROM {prefix}job_running AS x WHERE x.queue_id = r.queue_id AND x.divided = r.divided AND x.id = r.id;
     PERFORM {prefix}sql_count(r, 0, 1, 0);

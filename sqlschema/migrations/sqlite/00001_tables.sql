@@ -338,6 +338,7 @@ CREATE TABLE {prefix}job_delayed ( -- Jobs whose time has yet to come, and faile
     stopped_at   TEXT, -- When the last of them handed it back; NULL: none did
     hold_key     TEXT, -- The key whose other jobs wait for this one
     error        TEXT NOT NULL DEFAULT '', -- Why it failed last
+    errors       TEXT, -- Why attempts failed, the newest first: µs since 1970, the number of the attempt, its error
     snapshot     ANY, -- What its handler has stored for the next attempt
     percent      INTEGER, -- How much of it is done, as its handler says: 1 to 100
     message      TEXT, -- How far it is, in its handler's words
@@ -374,6 +375,7 @@ CREATE TABLE {prefix}job_running ( -- Jobs that have been running for longer tha
     started_at   TEXT, -- When the attempt began
     expire_at    TEXT, -- When others may take it; NULL: when its worker is lost
     error        TEXT NOT NULL DEFAULT '', -- Why it failed last
+    errors       TEXT, -- Why attempts failed, the newest first: µs since 1970, the number of the attempt, its error
     snapshot     ANY, -- What its handler has stored for the next attempt
     percent      INTEGER, -- How much of it is done, as its handler says: 1 to 100
     message      TEXT, -- How far it is, in its handler's words
@@ -402,6 +404,7 @@ CREATE TABLE {prefix}job_dead ( -- Jobs that were given up
     attempt      INTEGER NOT NULL DEFAULT 0, -- How many attempts there were
     crashes      INTEGER NOT NULL DEFAULT 0, -- How many workers died with it
     error        TEXT NOT NULL DEFAULT '', -- Why
+    errors       TEXT, -- Why attempts failed, the newest first: µs since 1970, the number of the attempt, its error
     detail       TEXT NOT NULL DEFAULT '', -- The stack of a panic, or what the worker said
     snapshot     ANY, -- What its handler has stored for the next attempt
     percent      INTEGER, -- How much of it is done, as its handler says: 1 to 100
@@ -433,6 +436,7 @@ CREATE TABLE {prefix}job_done ( -- Jobs that are done, of queues that keep them
     crashes      INTEGER NOT NULL, -- How many workers died with it
     outcome      TEXT NOT NULL, -- done, discarded (its handler said that it need not be done) or cancelled
     error        TEXT NOT NULL, -- Why it was discarded
+    errors       TEXT, -- Why attempts failed, the newest first: µs since 1970, the number of the attempt, its error
     snapshot     ANY, -- What its handler has stored last
     percent      INTEGER, -- How much of it was done then, as its handler said: 1 to 100
     message      TEXT, -- How far it was then, in its handler's words
