@@ -809,7 +809,7 @@ func (w *tenure) end(id int64, fails bool) {
 	if j.Row == RowLeaving { // its outcome waits for that
 		return
 	}
-	if w.tx != nil && w.tx.j == j {
+	if w.tx != nil && (w.tx.j == j || j.Line != "" && w.tx.j.Line == j.Line) { // the handler of both has returned
 		w.endTx(true)
 	}
 	delete(w.begun, id)
