@@ -462,7 +462,7 @@ func (m *mutant) test(t *testing.T, flags ...string) ([]byte, error) {
 	args := append([]string{"test", "-vet=off", "-count=1", "-run", "^" + m.kind + "$"}, flags...)
 	args = append(args, "../"+filepath.Dir(m.file))
 	if m.kind == "TestModel" {
-		args = append(args, "-rapid.checks=10000", "-rapid.steps=60", "-rapid.nofailfile", "-rapid.shrinktime=1s")
+		args = append(args, "-rapid.seed=1", "-rapid.checks=10000", "-rapid.steps=60", "-rapid.nofailfile", "-rapid.shrinktime=1s")
 	}
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Env = append(os.Environ(), "DBCRON_TEST_ENGINES=sqlite")

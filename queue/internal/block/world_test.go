@@ -1042,6 +1042,9 @@ func (w *tenure) rest() {
 	w.apply()
 	reads := true // all the time
 	trips, most := 0, 40+4*len(w.rows)/w.terms.Batch
+	if w.terms.AtMostOnce { // it may pass over those behind one that cannot be removed one at a time
+		most = 40 + 4*len(w.rows)
+	}
 	for i := range 80 {
 		if w.look(); i%20 == 0 {
 			w.lookForDue()
