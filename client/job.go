@@ -32,6 +32,7 @@ type Job struct {
 	Timeout     time.Duration // of an attempt; default: the queue's
 	Trace       string        // a W3C traceparent
 	Tenant      string        // whose job it is: in a fair queue, tenants have equal turns
+	Cost        int           // for how many jobs it counts at rates of limits, and in the turns of tenants; default: 1
 	Endpoint    string        // URL that it is sent to, if its queue has an endpoint; default: the queue's
 
 	// IdempotencyKey ensures that the job is enqueued once, however often it is sent, even by other
@@ -44,7 +45,7 @@ func (j *Job) wire() (wire.NewJob, error) {
 	w := wire.NewJob{
 		Kind: j.Kind, Queue: j.Queue, Binary: j.Binary, Key: j.Key, Unique: j.Unique, UniqueFor: wire.GivenDuration(j.UniqueFor),
 		UniqueUntil: j.UniqueUntil, Debounce: wire.GivenDuration(j.Debounce), Group: j.Group, Priority: j.Priority, Delay: wire.GivenDuration(j.Delay), RunAt: wire.At(j.RunAt), MaxAttempts: j.MaxAttempts,
-		Timeout: wire.GivenDuration(j.Timeout), Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant,
+		Timeout: wire.GivenDuration(j.Timeout), Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant, Cost: j.Cost,
 	}
 	if j.Payload == nil {
 		return w, nil

@@ -381,6 +381,70 @@ func TestRate(t *testing.T) {
 	})
 }
 
+// Jobs count for as many as they cost at the rate of the queue, of their kind, and of their tenant, in whichever worker; and those
+// that cost little do not pass one that costs much.
+func TestRateOfCosts(t *testing.T) {
+	const of = "acme"
+	limits := map[string]func(t *testing.T, c *Client, change func(*admin.Limit)){
+		"queue":  func(t *testing.T, c *Client, change func(*admin.Limit)) { limitOf(t, c, "", change) },
+		"kind":   func(t *testing.T, c *Client, change func(*admin.Limit)) { limitOf(t, c, "x", change) },
+		"tenant": func(t *testing.T, c *Client, change func(*admin.Limit)) { limitTenant(t, c, of, change) },
+	}
+	for name, limited := range limits {
+		t.Run(name, func(t *testing.T) {
+			memory(t, func(t *testing.T, db *dbtest.DB) {
+				c := client(t, db, Options{})
+				edit(t, c, func(*admin.Queue) {})
+				limited(t, c, func(l *admin.Limit) { l.Rate, l.Per, l.Burst = 50, time.Second, 10 })
+				enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x", Tenant: of, Cost: 7}}, 10))
+				var all crowd
+				began := instant.Now()
+				for range 2 {
+					w := worker(t, other(t, db), WorkerOptions{})
+					handle(t, w, "x", all.pass)
+					defer start(t, w)()
+				}
+				empty(t, db)
+				// The last one begins when 63 have been paid for, of which a burst has paid 10, or a little more.
+				if took := instant.Now().Sub(began); took < time.Second {
+					t.Errorf("10 jobs that cost 7 each began within %v", took)
+				}
+			})
+		})
+		t.Run(name+" in order", func(t *testing.T) {
+			memory(t, func(t *testing.T, db *dbtest.DB) {
+				c := client(t, db, Options{})
+				edit(t, c, func(*admin.Queue) {})
+				limited(t, c, func(l *admin.Limit) { l.Rate, l.Per, l.Burst = 100, time.Second, 1 })
+				cheap := slices.Repeat([]Job{{Kind: "x", Tenant: of}}, 20)
+				enqueueMany(t, c, slices.Concat(cheap, []Job{{Kind: "x", Tenant: of, Cost: MaxCost}}))
+				var costs []int
+				w := worker(t, c, WorkerOptions{Concurrency: 1})
+				handle(t, w, "x", func(_ context.Context, d *Delivery) error {
+					costs = append(costs, max(1, d.Cost))
+					if d.Cost > 1 {
+						limited(t, c, func(l *admin.Limit) { l.Rate = 100_000 })
+					}
+					return nil
+				})
+				enqueueMany(t, c, cheap)
+				stop := start(t, w)
+				empty(t, db)
+				stop()
+				if at := slices.Index(costs, MaxCost); at != 20 {
+					t.Errorf("the job that costs much began as number %d of %v", at, costs)
+				}
+			})
+		})
+	}
+}
+
+func limitOf(t *testing.T, c *Client, kind string, change func(*admin.Limit)) {
+	t.Helper()
+	_, err := adminOf(c).EditLimit(t.Context(), defaultQueue, kind, change)
+	must(t, err)
+}
+
 // Jobs that have waited for their permits begin no faster than the rate lets them, whichever
 // limit the permits are of: nothing is drawn for them before.
 func TestRateOfLatePermits(t *testing.T) {
@@ -456,7 +520,7 @@ func TestPutBack(t *testing.T) {
 			h := &holders[rapid.IntRange(0, 2).Draw(r, "who")]
 			switch {
 			case h.tokens == 0:
-				got, until, _ := l.Draw(now, drawn, rapid.IntRange(1, 20).Draw(r, "want"))
+				got, until, _ := l.Draw(now, drawn, rapid.IntRange(1, 20).Draw(r, "want"), 1)
 				if got > 0 {
 					*h, drawn = had{got, until}, until
 				}
@@ -630,7 +694,8 @@ func TestPermits(t *testing.T) {
 	})
 }
 
-// However workers draw, a rate and its burst are kept to, and used up.
+// However workers draw, a rate and its burst are kept to, and used up. A job that counts for many begins when one might, once: others
+// wait for the rest of it.
 func TestDraw(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		l := store.Limit{
@@ -639,16 +704,18 @@ func TestDraw(t *testing.T) {
 		}
 		start := rapid.Int64Range(1e15, 2e15).Draw(r, "now")
 		now, drawn, total := start, int64(0), int64(0)
-		most := int64(max(l.Burst, l.Ahead()))
+		most, dearest := int64(max(l.Burst, l.Ahead())), int64(1)
 		for range rapid.IntRange(1, 50).Draw(r, "draws") {
 			want := rapid.IntRange(1, 2*plain.MaxRate).Draw(r, "want")
-			got, until, wait := l.Draw(now, drawn, want)
-			if got < 0 || got > want || int64(got) > most || until < drawn && drawn != 0 {
+			least := rapid.IntRange(0, min(want, 1000)).Draw(r, "least")
+			got, until, wait := l.Draw(now, drawn, want, least)
+			if got < 0 || got > want || int64(got) > max(most, int64(least)) || got > 0 && got < least || until < drawn && drawn != 0 {
 				r.Fatalf("drew %d of %d, until %d after %d", got, want, until, drawn)
 			}
 			total, drawn = total+int64(got), until
 			// Times are whole µs, and one µs may hold several jobs.
-			if limit := most + 1 + (now-start+1)*int64(l.Rate)/l.Per.Microseconds(); total > limit {
+			dearest = max(dearest, int64(least))
+			if limit := most + dearest + (now-start+1)*int64(l.Rate)/l.Per.Microseconds(); total > limit {
 				r.Fatalf("%d in %dµs, and not %d", total, now-start, limit)
 			}
 			if got == want {
@@ -659,7 +726,7 @@ func TestDraw(t *testing.T) {
 				r.Fatalf("drew %d of %d, and is to wait for %dµs", got, want, wait)
 			}
 			now += wait
-			if got, _, _ := l.Draw(now, drawn, 1); got != 1 {
+			if got, _, _ := l.Draw(now, drawn, 1, 1); got != 1 {
 				r.Fatalf("after %dµs there was none", wait)
 			}
 		}
@@ -667,7 +734,7 @@ func TestDraw(t *testing.T) {
 	l := store.Limit{Rate: 10, Per: time.Second, Burst: 1} // asked for a little late each time
 	now, drawn, total := int64(1e15), int64(0), 0
 	for now < 1e15+100e6 {
-		got, until, wait := l.Draw(now, drawn, 5)
+		got, until, wait := l.Draw(now, drawn, 5, 1)
 		total, drawn, now = total+got, until, now+wait+30_000
 	}
 	if total < 990 || total > 1002 {

@@ -107,7 +107,9 @@ func (d *Delivery) comesFrom(b *tenure) {
 		line = b.lineOf(d.Key)
 	}
 	d.b = b
-	d.state = block.Job{ID: d.ID, Priority: d.Priority, Kind: d.Kind, Line: line, Order: d.ID, Tenant: d.Tenant, Of: d, Size: d.bytes()}
+	d.state = block.Job{
+		ID: d.ID, Priority: d.Priority, Kind: d.Kind, Line: line, Order: d.ID, Tenant: d.Tenant, Cost: max(1, d.Cost), Of: d, Size: d.bytes(),
+	}
 }
 
 // weigh tells the block the size of what the job carries now: a handler may have dropped its payload, or saved its

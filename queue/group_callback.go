@@ -21,6 +21,7 @@ type callback struct {
 	Timeout     int64  `json:"timeout_us,omitempty"`
 	Trace       string `json:"trace,omitempty"`
 	Tenant      string `json:"tenant,omitempty"`
+	Cost        int    `json:"cost,omitempty"`
 	Endpoint    string `json:"endpoint,omitempty"`
 }
 
@@ -39,6 +40,7 @@ func writeCallback(j Job) (string, error) {
 	b := callback{
 		Queue: j.Queue, Kind: j.Kind, Key: j.Key, Priority: j.Priority, Delay: j.Delay.Microseconds(),
 		MaxAttempts: j.MaxAttempts, Timeout: j.Timeout.Microseconds(), Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant,
+		Cost: j.cost(),
 	}
 	if j.Binary {
 		b.Binary = j.Payload
@@ -61,6 +63,7 @@ func readCallback(text string) (*Job, error) {
 		Queue: b.Queue, Kind: b.Kind, Payload: []byte(b.Payload), Key: b.Key, Priority: b.Priority,
 		Delay:       time.Duration(b.Delay) * time.Microsecond,
 		MaxAttempts: b.MaxAttempts, Timeout: time.Duration(b.Timeout) * time.Microsecond, Trace: b.Trace, Endpoint: b.Endpoint, Tenant: b.Tenant,
+		Cost: b.Cost,
 	}
 	if !jobfield.ValidTrace(j.Trace) { // earlier versions accepted any text
 		j.Trace = ""

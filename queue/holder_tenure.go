@@ -121,6 +121,12 @@ func (h blockHost) Stranger(kind string) *limit.Limiter {
 
 func (h blockHost) Opens(l *limit.Limiter) bool { return h.b.q.opens(l) }
 
+func (h blockHost) Admits(l *limit.Limiter, cost int) bool {
+	return h.b.q.opens(l) && l.Admits(cost)
+}
+
+func (h blockHost) Whole() *limit.Limiter { return h.b.q.limits.Own() }
+
 func (h blockHost) IsOut(id int64) bool {
 	return h.b.q.h.occupants.isOut(store.JobID{BlockID: h.b.at(), ID: id})
 }

@@ -65,6 +65,11 @@ type Job struct {
 	// Key: in a fair queue, jobs of one key are to be of one tenant.
 	Tenant string
 
+	// Cost is for how many jobs this one counts at the rates of limits, and in the turns of tenants: from 1, the default, to
+	// [MaxCost]. It begins when one job might, and the next one when the rate has made up for all of its cost. How many jobs run at
+	// a time does not depend on their costs.
+	Cost int
+
 	// Group is the id of the group to which the job belongs: see [Client.NewGroup].
 	Group int64
 
@@ -82,6 +87,9 @@ type Job struct {
 	err        error // why the payload could not be encoded
 	callbackOf int64 // the group whose callback it is
 }
+
+// MaxCost is the greatest Cost of a [Job].
+const MaxCost = 1000
 
 // defaultQueue is the queue of jobs that name none and have no route.
 const defaultQueue = store.DefaultQueue
@@ -180,6 +188,8 @@ func (j *Job) checkRest() error {
 	switch {
 	case j.Priority != 0 && (j.Priority < Urgent || j.Priority > Idle):
 		return invalid("priority", "%d is not 1 (urgent) to 4 (idle)", j.Priority)
+	case j.Cost < 0 || j.Cost > MaxCost:
+		return invalid("cost", "%d is not 1 to %d", j.Cost, MaxCost)
 	case j.Group < 0:
 		return invalid("group", "%d is not the id of a group", j.Group)
 	case j.MaxAttempts < 0 || j.MaxAttempts > 1_000_000:
@@ -262,8 +272,16 @@ func (r *jobRow) store(to *store.Job) {
 	*to = store.Job{
 		Queue: r.queue, Divided: r.divided, ID: r.id, RunAt: r.runAt, Priority: r.priority(), Kind: r.Kind, Key: r.Key,
 		Payload: r.Payload, Binary: r.binary(), MaxAttempts: r.MaxAttempts, Timeout: r.Timeout, Trace: r.Trace, Unique: r.Unique, UniqueUntil: r.uniqueUntil(),
-		Group: r.Group, Callback: r.callbackOf, Endpoint: r.Endpoint, Tenant: r.Tenant,
+		Group: r.Group, Callback: r.callbackOf, Endpoint: r.Endpoint, Tenant: r.Tenant, Cost: r.cost(),
 	}
+}
+
+// cost returns the job's cost as it is stored: 0 for 1, which nearly all have.
+func (j *Job) cost() int {
+	if j.Cost == 1 {
+		return 0
+	}
+	return j.Cost
 }
 
 // uniqueUntil returns until when the job has its unique key, as it is stored.

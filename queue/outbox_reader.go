@@ -94,7 +94,7 @@ func (r *reader) running(row *sqlrun.Row) *Delivery {
 func jobOf(j *store.Job, queue string) Job {
 	return Job{
 		Queue: queue, Kind: j.Kind, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, UniqueUntil: j.UniqueUntil, Group: j.Group,
-		Priority: store.PriorityOf(j), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant,
+		Priority: store.PriorityOf(j), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant, Cost: j.Cost,
 	}
 }
 

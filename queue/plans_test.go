@@ -220,7 +220,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 			"after1": int64(1), "after2": int64(1), "after3": int64(1), "after4": int64(1),
 			"block": i % planBlocks, "job": -ids[i], "name": "kind", "job_key": nil, "payload": "{}",
 			"bytes": nil, "above": i % planBlocks, "below": i%planBlocks + 2, "target": 99,
-			"tries": 1, "lasts": nil, "trace_of": nil, "endpoint": nil, "tenant": nil, "unique_until": nil, "run_us": int64(1), "died": 0, "charge": "", "later": 1,
+			"tries": 1, "lasts": nil, "trace_of": nil, "endpoint": nil, "tenant": nil, "cost": nil, "unique_until": nil, "run_us": int64(1), "died": 0, "charge": "", "later": 1,
 			"why": "", "more": "", "holds": nil, "halts": 1, "at": i, "unique_key": "k", "until_us": nil, "wait_us": nil, "holder": 1,
 			"slot": 0, "since_us": 1, "done": 1, "failed": 1, "dead": 1, "waited": 1, "ran": 1, "group_id": ids[i], "seen": 1, "held": 1, "heir": "", "became": "done", "made": nil,
 		}
@@ -265,7 +265,7 @@ func planQueues(t *testing.T, db *dbtest.DB) {
 		rows = append(rows, sqlrun.Args{
 			"queue": q.ID, "block": i % planBlocks, "priority": priority, "job": i + 1, "name": "kind", "job_key": fmt.Sprintf("k%d", i),
 			"payload": `{"about": "this and that"}`, "bytes": nil, "tries": nil, "lasts": nil, "trace_of": nil,
-			"endpoint": nil, "tenant": nil, "unique_key": nil, "unique_until": nil, "group_id": nil, "run_us": nil,
+			"endpoint": nil, "cost": nil, "tenant": nil, "unique_key": nil, "unique_until": nil, "group_id": nil, "run_us": nil,
 		})
 	}
 	_, err := db.Exec(t.Context(), store.InsertJobs, sqlrun.Args{"rows": rows})

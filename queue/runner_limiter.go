@@ -29,15 +29,15 @@ func (run *runner) passLimits(q *workQueue, d *Delivery) {
 	}
 	if l := limits.Own(); l != nil {
 		d.limiters |= throughQueue
-		l.Pass()
+		l.Pass(d.Cost)
 	}
 	if l := limits.Of(d.Kind); l != nil && d.Kind != "" {
 		d.limiters |= throughKind
-		l.Pass()
+		l.Pass(d.Cost)
 	}
 	if l := limits.Tenant(d.Tenant); l != nil {
 		d.limiters |= throughTenant
-		l.Pass()
+		l.Pass(d.Cost)
 	}
 }
 

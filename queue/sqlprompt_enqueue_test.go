@@ -19,7 +19,7 @@ import (
 )
 
 // Arguments that dbcron_enqueue and dbcron_enqueue_with have beyond those of a call, as SQL.
-type further struct{ unique, uniqueFor, priority, attempts, timeout, tenant, uniqueUntil, runIn, debounce string }
+type further struct{ unique, uniqueFor, priority, attempts, timeout, tenant, uniqueUntil, runIn, debounce, cost string }
 
 // with enqueues a job of the queue mail with some of these.
 func (p *prompt) with(ctx context.Context, f further) (id int64, err error) {
@@ -31,12 +31,12 @@ func (p *prompt) with(ctx context.Context, f further) (id int64, err error) {
 	}
 	if p.db.Dialect.Name == postgres.Dialect.Name {
 		interval := func(seconds string) string { return "(" + null(seconds) + ") * INTERVAL '1 second'" }
-		text := fmt.Sprintf("SELECT {prefix}enqueue('mail', 'welcome', unique_key => %s, unique_for => %s, priority => %s, attempts => %s, timeout => %s, tenant => %s, unique_until => %s, run_at => now() + %s, debounce => %s)",
-			null(f.unique), interval(f.uniqueFor), null(f.priority), null(f.attempts), interval(f.timeout), null(f.tenant), null(f.uniqueUntil), interval(f.runIn), interval(f.debounce))
+		text := fmt.Sprintf("SELECT {prefix}enqueue('mail', 'welcome', unique_key => %s, unique_for => %s, priority => %s, attempts => %s, timeout => %s, tenant => %s, unique_until => %s, run_at => now() + %s, debounce => %s, cost => %s)",
+			null(f.unique), interval(f.uniqueFor), null(f.priority), null(f.attempts), interval(f.timeout), null(f.tenant), null(f.uniqueUntil), interval(f.runIn), interval(f.debounce), null(f.cost))
 		return id, p.on.Get(ctx, sqlrun.Unlisted(text), nil, &id)
 	}
-	text := fmt.Sprintf("CALL {prefix}enqueue_with('mail', 'welcome', NULL, NULL, TIMESTAMPADD(SECOND, %s, UTC_TIMESTAMP(6)), %s, %s, %s, %s, %s, %s, %s, %s, @id)",
-		null(f.runIn), null(f.unique), null(f.uniqueFor), null(f.priority), null(f.attempts), null(f.timeout), null(f.tenant), null(f.uniqueUntil), null(f.debounce))
+	text := fmt.Sprintf("CALL {prefix}enqueue_with('mail', 'welcome', NULL, NULL, TIMESTAMPADD(SECOND, %s, UTC_TIMESTAMP(6)), %s, %s, %s, %s, %s, %s, %s, %s, %s, @id)",
+		null(f.runIn), null(f.unique), null(f.uniqueFor), null(f.priority), null(f.attempts), null(f.timeout), null(f.tenant), null(f.uniqueUntil), null(f.debounce), null(f.cost))
 	if _, err := p.on.Exec(ctx, sqlrun.Unlisted(text), nil); err != nil {
 		return 0, err
 	}
@@ -52,9 +52,9 @@ func TestPromptEnqueuesWith(t *testing.T) {
 			must(t, err)
 			return id
 		}
-		id := with(further{"'it''s'", "3600", "1", "3", "90.5", "'acme'", "'end'", "", ""})
+		id := with(further{"'it''s'", "3600", "1", "3", "90.5", "'acme'", "'end'", "", "", "5"})
 		i := mailed(t, c, id, admin.StateReady)
-		if i.Priority != Urgent || i.MaxAttempts != 3 || i.Timeout != 90500*time.Millisecond || i.Unique != "it's" || i.Tenant != "acme" {
+		if i.Priority != Urgent || i.MaxAttempts != 3 || i.Timeout != 90500*time.Millisecond || i.Unique != "it's" || i.Tenant != "acme" || i.Cost != 5 {
 			t.Errorf("got %+v", i)
 		}
 		if again := with(further{unique: "'it''s'"}); again != id {

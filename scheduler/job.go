@@ -34,6 +34,7 @@ type JobOptions struct {
 	UniqueUntil string
 
 	Tenant string // whose job it is, where its queue is fair; default: nobody's
+	Cost   int    // for how many jobs it counts at rates of limits, and in the turns of tenants; default: 1
 }
 
 // causeOutput is the number of trailing bytes of the causing run's output that a job's payload
@@ -60,7 +61,7 @@ func PeriodicJob(name, spec string, job queue.Job) Schedule {
 		Name: name, Spec: spec, Kind: "job", Command: job.Kind, Stdin: string(job.Payload),
 		Job: JobOptions{
 			Queue: job.Queue, Key: job.Key, Priority: job.Priority, MaxAttempts: job.MaxAttempts, Timeout: job.Timeout,
-			Unique: job.Unique, UniqueFor: job.UniqueFor, UniqueUntil: job.UniqueUntil, Tenant: job.Tenant,
+			Unique: job.Unique, UniqueFor: job.UniqueFor, UniqueUntil: job.UniqueUntil, Tenant: job.Tenant, Cost: job.Cost,
 		},
 		bad: unfit(job),
 	}
@@ -100,7 +101,7 @@ func (s *Schedule) job() queue.Job {
 	return queue.Job{
 		Queue: s.Job.Queue, Kind: s.Command, Key: s.Job.Key, Payload: []byte(s.Stdin), Priority: s.Job.Priority,
 		MaxAttempts: s.Job.MaxAttempts, Timeout: s.Job.Timeout, Unique: s.Job.Unique, UniqueFor: s.Job.UniqueFor,
-		UniqueUntil: s.Job.UniqueUntil, Tenant: s.Job.Tenant,
+		UniqueUntil: s.Job.UniqueUntil, Tenant: s.Job.Tenant, Cost: s.Job.Cost,
 	}
 }
 
@@ -150,6 +151,7 @@ func (s *Schedule) jobProblems() (all problems) {
 		{"job_timeout", queue.Job{Timeout: j.Timeout}},
 		{"job_unique", queue.Job{Unique: j.Unique}},
 		{"job_tenant", queue.Job{Tenant: j.Tenant}},
+		{"job_cost", queue.Job{Cost: j.Cost}},
 		{"job_unique_for", queue.Job{Unique: strings.Repeat("u", min(1, len(j.Unique))), UniqueFor: j.UniqueFor}},
 		{"job_unique_until", queue.Job{Unique: strings.Repeat("u", min(1, len(j.Unique))), UniqueUntil: j.UniqueUntil}},
 	} {

@@ -6,6 +6,7 @@ import (
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/setting"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
@@ -79,6 +80,8 @@ var settings = []Setting{
 		"end", "Until when the job has its unique key: until it has ended, or until its first attempt begins.").For(jobs),
 	setting.Of("job_tenant", setting.Plain("tenant"), func(s *Schedule) *string { return &s.Job.Tenant },
 		"", "Whose job it is, where its queue is fair.").For(jobs).Else("nobody's"),
+	setting.Of("job_cost", setting.Number(queue.MaxCost), func(s *Schedule) *int { return &s.Job.Cost },
+		"", "For how many jobs it counts at rates of limits, and in the turns of tenants.").For(jobs).Else("1"),
 	setting.Of("tag", setting.Plain("tag"), func(s *Schedule) *string { return &s.Tag },
 		"default", "Only daemons that have this tag run it: dbcron serve --tag.").Where(),
 	setting.Of("missed", setting.OneOf("skip", "once", "all"), func(s *Schedule) *string { return &s.Missed },

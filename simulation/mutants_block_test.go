@@ -102,11 +102,11 @@ var blockRules = []mutant{
 	},
 	{
 		"block: limits are not kept", "", "queue/internal/block/block.go",
-		`	if g := b.host.Gate(j.Kind); !b.host.Opens(g) {`, `	if g := b.host.Gate(j.Kind); false {`, "TestModel", 0,
+		`	if g := b.host.Gate(j.Kind); !b.host.Admits(g, j.Cost) {`, `	if g := b.host.Gate(j.Kind); false {`, "TestModel", 0,
 	},
 	{
 		"block: limits of tenants are not kept", "", "queue/internal/block/block.go",
-		`	if g := b.host.Tenant(j.Tenant); !b.host.Opens(g) {`, `	if g := b.host.Tenant(j.Tenant); false {`, "TestHeldModel", 0,
+		`	if g := b.host.Tenant(j.Tenant); !b.host.Admits(g, j.Cost) {`, `	if g := b.host.Tenant(j.Tenant); false {`, "TestHeldModel", 0,
 	},
 	{
 		"block: held jobs that were put back are not read again", "", "queue/internal/block/held.go",
@@ -554,5 +554,30 @@ var blockRules = []mutant{
 		`		l.Remove(j)
 `, `		_ = l
 `, "TestModel", 0,
+	},
+	// Costs.
+	{
+		"block: a job begins that costs more than its limit lets pass", "", "queue/internal/block/block.go",
+		"if g := b.host.Gate(j.Kind); !b.host.Admits(g, j.Cost) {", "if g := b.host.Gate(j.Kind); !b.host.Opens(g) {", "TestModel", 0,
+	},
+	{
+		"block: a job begins that costs more than the limit of its queue lets pass", "", "queue/internal/block/block.go",
+		"if g := b.dear(j); g != nil {", "if g := b.dear(j); g != nil && j == nil {", "TestModel", 0,
+	},
+	{
+		"block: a job joins a batch that costs more than its limits let pass", "", "queue/internal/block/keys.go",
+		" && b.gate(j) == nil && b.dear(j) == nil", "", "TestJoinsWithinLimits", 0,
+	},
+	{
+		"block: a job has one turn, whatever it costs", "", "queue/internal/block/turns.go",
+		"	t.next[of] = at + t.step(tenant)*int64(max(1, cost))\n", "	t.next[of] = at + t.step(tenant)\n", "TestTurnsOfCosts", 0,
+	},
+	{
+		"block: who makes a trip necessary does not say so", "", "queue/internal/block/keys.go",
+		"	b.Missed = append(b.Missed, HeldKey{id, line})\n	b.host.Owes()", "	b.Missed = append(b.Missed, HeldKey{id, line})", "TestOwes", 0,
+	},
+	{
+		"block: jobs of kinds that nobody asks for do not make way", "", "queue/internal/block/backlog.go",
+		"b.host.Opens(g) && !b.terms.PerCaller", "b.host.Opens(g)", "TestOtherKindsMakeWay", 0,
 	},
 }

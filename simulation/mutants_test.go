@@ -120,7 +120,7 @@ var mutants = []mutant{
 	},
 	{
 		"tenants of a fair queue take no turns", "tenant", "queue/internal/block/fair.go",
-		"		j.Turn = b.fair.turns.Give(j.Tenant, j.Priority)", "		j.Turn = b.fair.turns.Give(\"\", j.Priority)", "TestWeights", 0,
+		"		j.Turn = b.fair.turns.Give(j.Tenant, j.Priority, j.Cost)", "		j.Turn = b.fair.turns.Give(\"\", j.Priority, j.Cost)", "TestWeights", 0,
 	},
 	// Locks.
 	{

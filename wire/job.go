@@ -14,6 +14,7 @@ type NewJob struct {
 	UniqueUntil string          `json:"unique_until,omitempty" enum:"end,begin" doc:"Until when the job has its unique key. end: until it has ended. begin: until its first attempt begins, so that one more can be enqueued while it runs. Default: end."`
 	Debounce    Duration        `json:"debounce,omitempty" maxLength:"40" doc:"The job replaces the one that waits with its unique key: of several changes the newest is done, when there was none for the delay, or at the latest this long after the first one. It needs unique and delay." example:"1m"`
 	Tenant      string          `json:"tenant,omitempty" maxLength:"200" doc:"Whose job it is, such as a customer. In a queue that is fair, the tenants that have jobs have equal turns."`
+	Cost        int             `json:"cost,omitempty" minimum:"1" maximum:"1000" doc:"For how many jobs the job counts at the rates of limits, and in the turns of tenants. Default: 1."`
 	Group       string          `json:"group,omitempty" pattern:"^[1-9][0-9]*$" maxLength:"19" doc:"The id of a group that waits for the job."`
 	Priority    string          `json:"priority,omitempty" enum:"urgent,normal,low,idle" doc:"The priority of the job in its queue. Default: normal."`
 	Delay       Duration        `json:"delay,omitempty" maxLength:"40" doc:"The job is due this long from now, such as 90s, 1h30m or 30d. Default: at once." example:"90s"`
@@ -51,6 +52,7 @@ type Job struct {
 	Unique       string          `json:"unique,omitempty" doc:"The unique key. No other job of the queue can have it at the same time."`
 	UniqueUntil  string          `json:"unique_until,omitempty" enum:"end,begin" doc:"begin: the job has its unique key until its first attempt begins. It is left out if the job has the key until it has ended."`
 	Tenant       string          `json:"tenant,omitempty" doc:"Whose job it is, such as a customer."`
+	Cost         int             `json:"cost,omitempty" doc:"For how many jobs the job counts at the rates of limits, and in the turns of tenants. It is left out if it is 1."`
 	Group        string          `json:"group,omitempty" doc:"The id of the group that waits for the job."`
 	CallbackOf   string          `json:"callback_of,omitempty" doc:"The id of the group whose callback the job is."`
 	Trace        string          `json:"trace,omitempty" doc:"The W3C traceparent of the job."`

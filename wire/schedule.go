@@ -32,6 +32,7 @@ type Schedule struct {
 	JobUniqueFor   Duration `json:"job_unique_for,omitempty"`
 	JobUniqueUntil string   `json:"job_unique_until,omitempty"`
 	JobTenant      string   `json:"job_tenant,omitempty"`
+	JobCost        int      `json:"job_cost,omitempty"`
 
 	Missed        string   `json:"missed"`
 	MissedWindow  Duration `json:"missed_window,omitempty"`
@@ -154,6 +155,7 @@ type ScheduleChange struct {
 	JobUniqueFor   *Duration `json:"job_unique_for,omitempty" maxLength:"40"`
 	JobUniqueUntil *string   `json:"job_unique_until,omitempty"`
 	JobTenant      *string   `json:"job_tenant,omitempty" maxLength:"200"`
+	JobCost        *int      `json:"job_cost,omitempty" minimum:"0" maximum:"1000"`
 
 	Missed        *string   `json:"missed,omitempty"`
 	MissedWindow  *Duration `json:"missed_window,omitempty" maxLength:"40"`

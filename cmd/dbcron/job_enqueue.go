@@ -26,11 +26,11 @@ import (
 // jobFlags are the flags that describe a job.
 type jobFlags struct {
 	wire.NewJob
-	runAt, maxAttempts string
-	binary             bool
-	told               string // format of the result: text, json or jsonl
-	wait               bool
-	within             string // how long; "": for as long as it takes
+	runAt, maxAttempts, cost string
+	binary                   bool
+	told                     string // format of the result: text, json or jsonl
+	wait                     bool
+	within                   string // how long; "": for as long as it takes
 }
 
 // flagNames maps fields in errors to flags.
@@ -50,8 +50,8 @@ which they were enqueued.
 
 With - instead of KIND, or with --jsonl, standard input has a job on each line, and any
 number of them. A line is a JSON object with any of kind, payload, payload_base64,
-queue, key, unique, unique_for, unique_until, debounce, tenant, group, priority, delay,
-run_at, max_attempts, timeout, trace and endpoint. What a line does not have is as KIND and
+queue, key, unique, unique_for, unique_until, debounce, tenant, cost, group, priority,
+delay, run_at, max_attempts, timeout, trace and endpoint. What a line does not have is as KIND and
 the flags say.
 
 Lines are enqueued in batches, each all or none: of --batch lines, or fewer if they have
@@ -141,6 +141,7 @@ func (t *jobFlags) register(c *cobra.Command) {
 	flags.StringVar(&t.UniqueUntil, "unique-until", "", "`word`: end or begin, of the job, up to which it does so (default: end)")
 	flags.StringVar((*string)(&t.Debounce), "debounce", "", "the longest `duration` for which others of its unique key that follow within --delay replace it")
 	flags.StringVar(&t.Tenant, "tenant", "", "`name` of whose job it is: in a fair queue, tenants have equal turns")
+	flags.StringVar(&t.cost, "cost", "", "for what `number` of jobs it counts at rates of limits, and in turns of tenants (default: 1)")
 	flags.StringVar(&t.Group, "group", "", "`id` of a group that waits for it: dbcron group")
 	flags.StringVar(&t.Priority, "priority", "", "`word`: urgent, normal, low or idle (default: normal)")
 	flags.StringVar((*string)(&t.Delay), "delay", "", "a `duration` before which it is not done")
@@ -232,8 +233,13 @@ func (t *jobFlags) text() (n wire.NewJob, err error) {
 		t.RunAt = wire.At(at)
 	}
 	if t.maxAttempts != "" {
-		if t.MaxAttempts, err = readAttempts(t.maxAttempts); err != nil {
+		if t.MaxAttempts, err = readCount(t.maxAttempts, 1_000_000); err != nil {
 			return n, fmt.Errorf("--max-attempts: %w", err)
+		}
+	}
+	if t.cost != "" {
+		if t.Cost, err = readCount(t.cost, queue.MaxCost); err != nil {
+			return n, fmt.Errorf("--cost: %w", err)
 		}
 	}
 	return t.NewJob, nil
@@ -295,10 +301,10 @@ func readRunAt(text string) (time.Time, error) {
 	return at, nil
 }
 
-func readAttempts(text string) (int, error) {
+func readCount(text string, most int) (int, error) {
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > 1_000_000 {
-		return 0, fmt.Errorf("%q is not a number from 1 to 1000000", text)
+	if err != nil || n < 1 || n > most {
+		return 0, fmt.Errorf("%q is not a number from 1 to %d", text, most)
 	}
 	return n, nil
 }

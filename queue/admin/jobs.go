@@ -42,6 +42,7 @@ type Job struct {
 	Timeout     time.Duration
 	Trace       string
 	Tenant      string
+	Cost        int // 0: 1
 	Endpoint    string
 
 	ID        int64
@@ -86,7 +87,7 @@ type Progress struct {
 func jobOf(j *store.Job, queue string, state State) Job {
 	i := Job{
 		Queue: queue, Kind: j.Kind, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, UniqueUntil: j.UniqueUntil, Group: j.Group,
-		Priority: store.PriorityOf(j), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant,
+		Priority: store.PriorityOf(j), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant, Cost: j.Cost,
 		ID: j.ID, State: state, Enqueued: store.TimeOf(j.ID), Block: j.Divided, Callback: j.Callback,
 		Attempts: j.Attempt, Crashes: j.Crashes, Error: j.Error, Detail: j.Detail, Worker: j.Worker, PayloadBytes: len(j.Payload),
 	}

@@ -271,7 +271,7 @@ func (u *limitUse) hold() []Hold {
 		return []Hold{h}
 	}
 	if u.Rate > 0 {
-		if got, _, wait := u.Draw(u.now, u.drawn, 1); got == 0 {
+		if got, _, wait := u.Draw(u.now, u.drawn, 1, 1); got == 0 {
 			h.Until = time.UnixMicro(u.now + wait).UTC()
 			return []Hold{h}
 		}

@@ -107,6 +107,7 @@ func isLike(i *admin.Job, like *queue.Job) bool {
 	switch {
 	case !same(i.Kind, like.Kind), !same(i.Key, like.Key), !same(i.Priority, like.Priority), !same(i.MaxAttempts, like.MaxAttempts),
 		!same(i.Timeout, like.Timeout), !same(i.Trace, like.Trace), !same(i.Unique, like.Unique), !same(i.Tenant, like.Tenant),
+		!same(max(1, i.Cost), like.Cost),
 		!same(i.UniqueUntil, strings.TrimPrefix(like.UniqueUntil, queue.UntilEnd)),
 		!same(i.Binary, like.Binary):
 		return false
@@ -165,7 +166,7 @@ func others(t testing.TB, c *queue.Client, all []admin.Job) string {
 func made(i *admin.Job) queue.Job {
 	return queue.Job{
 		Queue: i.Queue, Kind: i.Kind, Payload: i.Payload, Binary: i.Binary, Key: i.Key, Priority: i.Priority, MaxAttempts: i.MaxAttempts,
-		Timeout: i.Timeout, Trace: i.Trace, Tenant: i.Tenant,
+		Timeout: i.Timeout, Trace: i.Trace, Tenant: i.Tenant, Cost: i.Cost,
 	}
 }
 
@@ -185,6 +186,7 @@ func describe(j queue.Job) string {
 		{"timeout", j.Timeout},
 		{"trace", j.Trace},
 		{"tenant", j.Tenant},
+		{"cost", j.Cost},
 	} {
 		if !reflect.ValueOf(f.value).IsZero() {
 			text += fmt.Sprintf(" %s %v", f.name, f.value)

@@ -53,6 +53,7 @@ CREATE TABLE dbcron_job (
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
   tenant varchar(200) DEFAULT NULL COMMENT 'Whose job it is, where a queue is shared fairly: see dbcron_queue.fair',
+  cost smallint(6) DEFAULT NULL COMMENT 'For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one',
   PRIMARY KEY (queue_id,divided,priority,id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that are ready. A row is inserted, and deleted when the job is done; never updated';
 
@@ -96,6 +97,7 @@ CREATE TABLE dbcron_job_dead (
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
   tenant varchar(200) DEFAULT NULL COMMENT 'Whose job it is, where a queue is shared fairly: see dbcron_queue.fair',
+  cost smallint(6) DEFAULT NULL COMMENT 'For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one',
   PRIMARY KEY (queue_id,id,divided),
   KEY dbcron_job_dead_purge (purge_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that were given up';
@@ -128,6 +130,7 @@ CREATE TABLE dbcron_job_delayed (
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
   tenant varchar(200) DEFAULT NULL COMMENT 'Whose job it is, where a queue is shared fairly: see dbcron_queue.fair',
+  cost smallint(6) DEFAULT NULL COMMENT 'For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one',
   PRIMARY KEY (queue_id,divided,id),
   KEY dbcron_job_delayed_due (queue_id,divided,run_at,id),
   KEY dbcron_job_delayed_hold (queue_id,divided,hold_key),
@@ -164,6 +167,7 @@ CREATE TABLE dbcron_job_done (
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
   tenant varchar(200) DEFAULT NULL COMMENT 'Whose job it is, where a queue is shared fairly: see dbcron_queue.fair',
+  cost smallint(6) DEFAULT NULL COMMENT 'For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one',
   PRIMARY KEY (queue_id,id,divided),
   KEY dbcron_job_done_purge (purge_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that are done, of queues that keep them';
@@ -241,6 +245,7 @@ CREATE TABLE dbcron_job_running (
   group_id bigint DEFAULT NULL COMMENT 'The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is',
   endpoint varchar(1000) DEFAULT NULL COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint',
   tenant varchar(200) DEFAULT NULL COMMENT 'Whose job it is, where a queue is shared fairly: see dbcron_queue.fair',
+  cost smallint(6) DEFAULT NULL COMMENT 'For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one',
   PRIMARY KEY (queue_id,divided,id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Jobs that have been running for longer than a second, or that may have ended their worker';
 
@@ -534,6 +539,7 @@ CREATE TABLE dbcron_schedule (
   job_unique_for varchar(32) NOT NULL DEFAULT '' COMMENT 'How long the job keeps its unique key at least, such as 24h; empty: until it has ended',
   job_unique_until varchar(8) NOT NULL DEFAULT 'end' COMMENT 'Until when the job has its unique key: begin (of its first attempt) or end (until it has ended)',
   job_tenant varchar(200) NOT NULL DEFAULT '' COMMENT 'Of a job: whose it is, where its queue is shared fairly; empty: nobody''s',
+  job_cost int NOT NULL DEFAULT 0 COMMENT 'Of a job: for how many jobs it counts at rates of limits and in the turns of tenants; 0: for one',
   state varchar(16) NOT NULL DEFAULT 'active' COMMENT 'active, paused, ended (its end is past), or failed (see reason)' CHECK (state in ('active','paused','ended','failed')),
   reason text NOT NULL DEFAULT '' COMMENT 'Why it is paused or failed',
   due_at datetime(6) DEFAULT NULL COMMENT 'The next slot',

@@ -53,6 +53,7 @@ CREATE TABLE dbcron_job (
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant character varying(200) COLLATE "C" -- Whose job it is, where a queue is shared fairly: see dbcron_queue.fair
+    cost smallint -- For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one
     CONSTRAINT dbcron_job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that are ready. A row is inserted, and deleted when the job is done; never updated
 
@@ -96,6 +97,7 @@ CREATE TABLE dbcron_job_dead (
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant character varying(200) COLLATE "C" -- As in dbcron_job
+    cost smallint -- As in dbcron_job
     CONSTRAINT dbcron_job_dead_key PRIMARY KEY (queue_id, id, divided)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that were given up
 CREATE INDEX dbcron_job_dead_purge ON public.dbcron_job_dead USING btree (purge_at);
@@ -128,6 +130,7 @@ CREATE TABLE dbcron_job_delayed (
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant character varying(200) COLLATE "C" -- As in dbcron_job
+    cost smallint -- As in dbcron_job
     CONSTRAINT dbcron_job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs whose time has yet to come, and failed ones that wait for their retry
 CREATE INDEX dbcron_job_delayed_due ON public.dbcron_job_delayed USING btree (queue_id, divided, run_at, id);
@@ -164,6 +167,7 @@ CREATE TABLE dbcron_job_done (
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant character varying(200) COLLATE "C" -- As in dbcron_job
+    cost smallint -- As in dbcron_job
     CONSTRAINT dbcron_job_done_key PRIMARY KEY (queue_id, id, divided)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that are done, of queues that keep them
 CREATE INDEX dbcron_job_done_purge ON public.dbcron_job_done USING btree (purge_at);
@@ -241,6 +245,7 @@ CREATE TABLE dbcron_job_running (
     group_id bigint -- The group that the job belongs to, see dbcron_job_group; negative: the group whose callback it is
     endpoint character varying(1000) -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see dbcron_endpoint
     tenant character varying(200) COLLATE "C" -- As in dbcron_job
+    cost smallint -- As in dbcron_job
     CONSTRAINT dbcron_job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Jobs that have been running for longer than a second, or that may have ended their worker
 
@@ -533,6 +538,7 @@ CREATE TABLE dbcron_schedule (
     job_unique_for character varying(32) NOT NULL DEFAULT ''::character varying -- How long the job keeps its unique key at least, such as 24h; empty: until it has ended
     job_unique_until character varying(8) NOT NULL DEFAULT 'end'::character varying -- Until when the job has its unique key: begin (of its first attempt) or end (until it has ended)
     job_tenant character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Of a job: whose it is, where its queue is shared fairly; empty: nobody's
+    job_cost integer NOT NULL DEFAULT 0 -- Of a job: for how many jobs it counts at rates of limits and in the turns of tenants; 0: for one
     state character varying(16) NOT NULL DEFAULT 'active'::character varying -- active, paused, ended (its end is past), or failed (see reason)
     reason text NOT NULL DEFAULT ''::text -- Why it is paused or failed
     due_at timestamp(6) with time zone -- The next slot

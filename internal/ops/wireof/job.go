@@ -28,7 +28,7 @@ func Job(i *admin.Job) wire.Job {
 		ID: wire.ID(i.ID), Queue: i.Queue, State: string(i.State), Kind: i.Kind, Key: i.Key, Priority: wire.PriorityName(i.Priority),
 		Enqueued: wire.At(i.Enqueued), At: wire.At(i.At), Started: wire.At(i.Started), Discarded: i.Discarded, Cancelled: i.Cancelled,
 		Attempts: i.Attempts, Crashes: i.Crashes, MaxAttempts: i.MaxAttempts, Timeout: wire.GivenDuration(i.Timeout),
-		Unique: i.Unique, UniqueUntil: i.UniqueUntil, Group: wire.ID(i.Group), CallbackOf: wire.ID(i.Callback), Trace: i.Trace, Endpoint: i.Endpoint, Tenant: i.Tenant,
+		Unique: i.Unique, UniqueUntil: i.UniqueUntil, Group: wire.ID(i.Group), CallbackOf: wire.ID(i.Callback), Trace: i.Trace, Endpoint: i.Endpoint, Tenant: i.Tenant, Cost: i.Cost,
 		Progress: progress(&i.Progress), Worker: i.Worker, Block: i.Block, Error: text(i.Error), Detail: text(i.Detail), PayloadBytes: i.PayloadBytes,
 	}
 	for _, e := range i.Errors {

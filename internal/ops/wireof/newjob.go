@@ -14,7 +14,7 @@ import (
 func NewJob(n *wire.NewJob) (j queue.Job, err error) {
 	j = queue.Job{
 		Kind: n.Kind, Queue: n.Queue, Payload: n.Payload, Key: n.Key, Unique: n.Unique, UniqueUntil: n.UniqueUntil, MaxAttempts: n.MaxAttempts, RunAt: n.RunAt.Time,
-		Trace: n.Trace, Endpoint: n.Endpoint, Tenant: n.Tenant,
+		Trace: n.Trace, Endpoint: n.Endpoint, Tenant: n.Tenant, Cost: n.Cost,
 	}
 	if err := CheckNames("kind", n.Kind, "queue", n.Queue, "key", n.Key, "unique", n.Unique); err != nil {
 		return j, err

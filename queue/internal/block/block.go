@@ -38,6 +38,12 @@ type Host interface {
 	// Opens reports whether a job may pass a limiter now.
 	Opens(*limit.Limiter) bool
 
+	// Admits reports whether a job of a cost may.
+	Admits(l *limit.Limiter, cost int) bool
+
+	// Whole returns the limiter of all jobs of the queue, or nil.
+	Whole() *limit.Limiter
+
 	// IsOut reports whether the worker runs a job under a row of its own, which may take long.
 	IsOut(id int64) bool
 
@@ -209,6 +215,10 @@ func (b *Block) Pop() *Job {
 				b.setAside(g, j)
 				continue
 			}
+			if g := b.dear(j); g != nil {
+				b.setAside(g, j)
+				return nil
+			}
 			if j.Unloaded {
 				b.Count++
 				b.comes(j)
@@ -242,10 +252,22 @@ func (b *Block) takeNext(priority int) *Job {
 
 // gate returns the limiter that keeps a job from beginning, or nil.
 func (b *Block) gate(j *Job) *limit.Limiter {
-	if g := b.host.Gate(j.Kind); !b.host.Opens(g) {
+	if g := b.host.Gate(j.Kind); !b.host.Admits(g, j.Cost) {
 		return g
 	}
-	if g := b.host.Tenant(j.Tenant); !b.host.Opens(g) {
+	if g := b.host.Tenant(j.Tenant); !b.host.Admits(g, j.Cost) {
+		return g
+	}
+	return nil
+}
+
+// dear returns the limiter of the queue if it is open, and yet keeps a job from beginning, because of its cost. Then all others
+// wait for it, too.
+func (b *Block) dear(j *Job) *limit.Limiter {
+	if j.Cost <= 1 {
+		return nil
+	}
+	if g := b.host.Whole(); !b.host.Admits(g, j.Cost) {
 		return g
 	}
 	return nil

@@ -25,7 +25,9 @@ type host struct {
 	paused  bool
 	limits  map[string]*limit.Limiter // by kind
 	tenants *limit.Queue              // nil: no limits of tenants
+	whole   *limit.Limiter            // of all jobs
 	opens   map[*limit.Limiter]bool
+	lacks   map[*limit.Limiter]int    // the least cost for which a limiter has too little; 0: it has enough
 	unknown map[string]*limit.Limiter // barriers, by kind
 	out     map[int64]bool
 	held    int
@@ -38,10 +40,17 @@ func (h *host) Gate(kind string) *limit.Limiter     { return h.limits[kind] }
 func (h *host) Tenant(name string) *limit.Limiter   { return h.tenants.Tenant(name) }
 func (h *host) Stranger(kind string) *limit.Limiter { return h.unknown[kind] }
 func (h *host) Opens(l *limit.Limiter) bool         { return l == nil || h.opens[l] }
-func (h *host) IsOut(id int64) bool                 { return h.out[id] }
-func (h *host) Held(*Job)                           { h.held++ }
-func (h *host) Shed(*Job)                           { h.shed++ }
-func (h *host) Owes()                               { h.owes++ }
+func (h *host) Whole() *limit.Limiter               { return h.whole }
+func (h *host) Admits(l *limit.Limiter, cost int) bool {
+	if h.lacks[l] > 0 && cost >= h.lacks[l] {
+		h.opens[l] = false // to all, until there is enough
+	}
+	return h.Opens(l)
+}
+func (h *host) IsOut(id int64) bool { return h.out[id] }
+func (h *host) Held(*Job)           { h.held++ }
+func (h *host) Shed(*Job)           { h.shed++ }
+func (h *host) Owes()               { h.owes++ }
 
 // newBlock returns a block as a worker would have it that has just taken it.
 func newBlock(batch int) *Block {
@@ -713,5 +722,80 @@ func TestBatchBeginsAgain(t *testing.T) {
 	l.Wait(later.ID, later.ID, later)
 	if j := b.Join("k", 1, ""); !b.StopGathering(first) || j != nil {
 		t.Errorf("%+v begins with it", j)
+	}
+}
+
+// Callers of a Receiver ask for some kinds each. Jobs of kinds that none asks for at the moment make way for those behind them, at
+// once, and even if a caller has just come for them; but not while a trip is under way that may remove their rows.
+func TestOtherKindsMakeWay(t *testing.T) {
+	for name, x := range map[string]struct {
+		perCaller, serving, makesWay bool
+		tenant                       string
+	}{
+		"of a receiver":                  {true, false, true, ""},
+		"of a receiver, while it serves": {true, true, false, ""},
+		"of a worker":                    {false, false, false, ""},
+		"of a receiver, by tenant":       {true, false, true, "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBlock(1)
+			h := b.host.(*host)
+			gate := limit.Barrier(nil, "rare")
+			h.limits, h.opens = map[string]*limit.Limiter{"rare": gate}, map[*limit.Limiter]bool{gate: x.tenant != ""}
+			keeper := limit.NewKeeper(nil, nil, nil)
+			h.tenants = keeper.Queue(1, "q")
+			keeper.SetTenants(h.tenants, store.Limit{Running: 1}, nil)
+			b.terms.PerCaller, b.Serving = x.perCaller, x.serving
+			for id := range int64(b.fill()) {
+				j := ready(id+1, "")
+				j.Kind, j.Tenant = "rare", x.tenant
+				b.Add(j)
+			}
+			if j := b.Pop(); j != nil {
+				t.Fatalf("%d begins", j.ID)
+			}
+			if b.Crowded() == x.makesWay {
+				t.Errorf("the block is crowded: %v", b.Crowded())
+			}
+			if x.serving {
+				b.Serving, h.opens[gate] = false, true
+				if b.evict(); b.Crowded() {
+					t.Error("the block is crowded after the trip, since a caller has come")
+				}
+			}
+		})
+	}
+}
+
+// Others of a key join a batch if their limits let them, for all that they cost.
+func TestJoinsWithinLimits(t *testing.T) {
+	for name, x := range map[string]struct {
+		opens, joins bool
+		kind, whole  int // what the limiters lack
+	}{
+		"open":                   {true, true, 0, 0},
+		"the kind's is closed":   {false, false, 0, 0},
+		"too dear for the kind":  {true, false, 5, 0},
+		"too dear for the queue": {true, false, 0, 5},
+		"enough is there":        {true, true, 6, 6},
+		"too dear for both":      {true, false, 5, 5},
+	} {
+		w := newTenure(t, 3, 1<<20)
+		b, h := w.b, w.host
+		first, next := ready(1, "k"), ready(2, "k")
+		first.Kind, next.Kind, next.Cost = "limited", "limited", 5
+		b.Add(first)
+		b.Add(next)
+		b.Settle()
+		if j := b.Pop(); j != first || b.Gather(j, 3, func() {}) {
+			t.Fatalf("%s: the first job of its key did not begin", name)
+		}
+		h.opens[w.gate], h.lacks[w.gate], h.lacks[h.whole] = x.opens, x.kind, x.whole
+		if !b.StopGathering(first) {
+			t.Fatalf("%s: none may join", name)
+		}
+		if j := b.Join("k", 1, "limited"); (j == next) != x.joins {
+			t.Errorf("%s: %v joins", name, j)
+		}
 	}
 }

@@ -92,14 +92,14 @@ func (b *Block) Fair() bool { return b.fair.turns != nil }
 // turn gives a job its turn, unless it has one.
 func (b *Block) turn(j *Job) {
 	if b.fair.turns != nil && j.Turn == 0 {
-		j.Turn = b.fair.turns.Give(j.Tenant, j.Priority)
+		j.Turn = b.fair.turns.Give(j.Tenant, j.Priority, j.Cost)
 	}
 }
 
 // giveBack takes the turn of a job that could start from what its tenant has had: it does not begin now.
 func (b *Block) giveBack(j *Job) {
 	if j.guest != nil && j.Turn != 0 {
-		b.fair.turns.Return(j.Tenant, j.Priority)
+		b.fair.turns.Return(j.Tenant, j.Priority, j.Cost)
 	}
 }
 

@@ -225,6 +225,26 @@ func TestWeights(t *testing.T) {
 	}
 }
 
+// A job that counts for three has the turns of three.
+func TestTurnsOfCosts(t *testing.T) {
+	w := newFair(t, 4, 50)
+	for _, x := range w.all {
+		x.enqueueAtOnce(1200, of("a"), 0)
+		dear := of("b")
+		dear.cost = 3
+		x.enqueueAtOnce(1200, dear, 0)
+	}
+	w.pass(time.Second)
+	w.run(1500)
+	got := map[string]int{}
+	for _, j := range w.began[500:] {
+		got[j.Tenant]++
+	}
+	if a, b := got["a"], got["b"]; a < 700 || a > 800 || b < 200 || b > 300 {
+		t.Errorf("of 1000 jobs a and b had %d and %d, and not 750 and 250", a, b)
+	}
+}
+
 // A job that is left to the reads, since one before it may have been committed late, is not picked again and again; one that they
 // have come to is passed over.
 func TestMarkedIsNotPickedAgain(t *testing.T) {
@@ -233,7 +253,7 @@ func TestMarkedIsNotPickedAgain(t *testing.T) {
 		b.Share(&Turns{})
 		marked := func() *Job { return &Job{ID: 1<<20 | store.Follower, Priority: normal, Line: "k", Tenant: "ada"} }
 		b.keyQueue("k").Hold(1)
-		b.fair.turns.Give("", normal) // so the next one is behind ada's
+		b.fair.turns.Give("", normal, 1) // so the next one is behind ada's
 		b.Add(ready(3, ""))
 		if read {
 			b.Add(marked())
@@ -268,8 +288,8 @@ func TestPutBackIsPickedInOrder(t *testing.T) {
 	who := tenancy{"ada", normal}
 	*b.tenant(who) = tenant{upto: 20, ahead: 30}
 	b.line(who, b.tenant(who))
-	b.fair.turns.Give("", normal) // so the next one is behind ada's
-	b.Add(ready(3, ""))           // it keeps the block from being read
+	b.fair.turns.Give("", normal, 1) // so the next one is behind ada's
+	b.Add(ready(3, ""))              // it keeps the block from being read
 	at := now(1, modelNow)
 	p := b.Plan(at)
 	if p.Pick == nil || p.Pick.After != 20 {

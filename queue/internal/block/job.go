@@ -15,6 +15,7 @@ type Job struct {
 	Order    int64  // its order among the jobs that may start, and among those of its line
 	RunAt    int64  // in µs; of a delayed job
 	Tenant   string // whose it is, in a fair queue
+	Cost     int    // for how many jobs it counts at rates, and in turns; 0: 1
 	Of       any    // what the worker has of it
 
 	From  store.JobTable

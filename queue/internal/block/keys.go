@@ -96,7 +96,7 @@ func (b *Block) StopGathering(j *Job) (more bool) {
 // their kind. Otherwise it returns nil.
 func (b *Block) Join(line string, n int, kind string) *Job {
 	j, ok := b.keyQueues[line].Join(n, func(j *Job) bool {
-		return j.Kind == kind && !j.Unloaded && j.From != store.AmongRunning && b.host.Opens(b.host.Tenant(j.Tenant))
+		return j.Kind == kind && !j.Unloaded && j.From != store.AmongRunning && b.gate(j) == nil && b.dear(j) == nil
 	})
 	if ok {
 		b.Engage(j)

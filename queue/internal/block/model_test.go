@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/dbcron/dbcron/queue/internal/limit"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
@@ -16,6 +17,7 @@ import (
 func drawRow(t *rapid.T) row {
 	r := row{size: 1, line: rapid.SampledFrom([]string{"", "a", "a", "b"}).Draw(t, "line")}
 	r.kind = rapid.SampledFrom([]string{"free", "free", "limited", "batched", "strange"}).Draw(t, "kind")
+	r.cost = rapid.SampledFrom([]int{0, 0, 1, 2, 3}).Draw(t, "cost")
 	if r.line == "" {
 		r.tenant = rapid.SampledFrom([]string{"", "", "", "a", "c"}).Draw(t, "tenant")
 	}
@@ -229,6 +231,10 @@ func TestModel(t *testing.T) {
 			}),
 			"limit": in(func(t *rapid.T, w *tenure) {
 				w.open(rapid.Bool().Draw(t, "open"))
+			}),
+			"cost": in(func(t *rapid.T, w *tenure) {
+				which := rapid.SampledFrom([]*limit.Limiter{w.gate, w.host.whole}).Draw(t, "limit")
+				w.host.lacks[which] = rapid.SampledFrom([]int{0, 2, 3}).Draw(t, "lacks")
 			}),
 			"lease": func(t *rapid.T) { world.lost = rapid.Bool().Draw(t, "lost") },
 			"share": func(t *rapid.T) {

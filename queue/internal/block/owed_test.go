@@ -72,3 +72,20 @@ func TestForgetSoon(t *testing.T) {
 		t.Errorf("%d jobs are remembered", b.Known())
 	}
 }
+
+// Whatever makes a trip necessary says so.
+func TestOwes(t *testing.T) {
+	refusal := &Refusal{Job: ready(1, "k")}
+	for name, do := range map[string]func(b *Block){
+		"jobs of a key that were put back": func(b *Block) { b.resume(b.keyQueue("k")) },
+		"a read from an id on":             func(b *Block) { b.ReadFrom(7) },
+		"a row that is gone":               func(b *Block) { b.ReleaseIfHeld("k", 1) },
+		"a refusal that is over":           func(b *Block) { b.Refusals = append(b.Refusals, refusal); b.host.(*host).owes = 0; b.Relieve(refusal) },
+		"ends that were withheld":          func(b *Block) { b.HandBack([]*Job{ready(1, "")}, nil, true) },
+	} {
+		b := newBlock(1)
+		if do(b); b.host.(*host).owes == 0 {
+			t.Errorf("after %s nothing is owed", name)
+		}
+	}
+}

@@ -263,10 +263,9 @@ func (b *Block) Sift(p *Plan, f *Found) {
 	}
 	hasKey := func(j *Job) bool { return j.Line != "" }
 	if !b.Keyed && p.Reads && !b.Reads.FromHorizon(p.Read) && slices.ContainsFunc(f.Fresh, hasKey) {
-		// The first keys: earlier jobs may have been committed after later ones were read. Read
-		// again, as in a queue with keys.
+		// The first keys: earlier jobs may have been committed after later ones were read. As if it had not been made, the read is made
+		// again, from the horizon on as in a queue with keys.
 		b.Keyed = true
-		b.Reads.Back()
 		f.Fresh, p.Reads = nil, false
 	}
 }

@@ -29,8 +29,8 @@ const aTurn = 1 << 20
 // step returns the distance between two turns of a tenant.
 func (t *Turns) step(tenant string) int64 { return aTurn / int64(max(1, t.Weights[tenant])) }
 
-// Give returns the turn of a tenant's next job, which is positive.
-func (t *Turns) Give(tenant string, priority int) int64 {
+// Give returns the turn of a tenant's next job, which is positive, and counts for so many.
+func (t *Turns) Give(tenant string, priority, cost int) int64 {
 	if t.next == nil {
 		t.next = map[tenancy]int64{}
 	}
@@ -44,14 +44,14 @@ func (t *Turns) Give(tenant string, priority int) int64 {
 	}
 	of := tenancy{tenant, priority}
 	at := max(1, t.come[priority], t.next[of])
-	t.next[of] = at + t.step(tenant)
+	t.next[of] = at + t.step(tenant)*int64(max(1, cost))
 	return at
 }
 
 // Return gives back the turn of a job that leaves without having begun.
-func (t *Turns) Return(tenant string, priority int) {
+func (t *Turns) Return(tenant string, priority, cost int) {
 	if of := (tenancy{tenant, priority}); t.next[of] > 0 {
-		t.next[of] -= t.step(tenant)
+		t.next[of] -= t.step(tenant) * int64(max(1, cost))
 	}
 }
 

@@ -77,6 +77,7 @@ type row struct {
 	tenant         string
 	line, kind     string
 	priority, size int // 0: as it comes
+	cost           int
 	from           store.JobTable
 	holds          bool  // its line waits for it
 	after          int   // it follows so many that were committed late
@@ -135,7 +136,9 @@ func newWorld(t failer, blocks, batch, room int) *world {
 	keeper := limit.NewKeeper(nil, nil, nil) // a limiter without one is a barrier
 	q := keeper.Queue(1, "q")
 	gate, _, _ := keeper.Set(q, "limited", store.Limit{Running: 1})
-	h.limits["limited"], h.opens[gate] = gate, true
+	whole, _, _ := keeper.Set(q, "", store.Limit{Rate: 1, Per: time.Second, Burst: 1})
+	h.limits["limited"], h.whole, h.lacks = gate, whole, map[*limit.Limiter]int{}
+	h.opens[gate], h.opens[whole] = true, true
 	w := &world{
 		t: t, host: h, gate: gate, wall: limit.Barrier(q, ""), at: instant.Instant(time.Hour), us: modelNow, turns: &Turns{},
 		terms: &Terms{Batch: batch, Whole: time.Hour, Room: Room{Size: room, Readers: 1}},
@@ -281,7 +284,7 @@ func (w *tenure) enqueueAtOnce(n int, r row, delay time.Duration) {
 
 // job is a row as a reader makes it.
 func (w *tenure) job(r *row, room *Allowance) *Job {
-	j := &Job{ID: r.id, Priority: r.priority, Kind: r.kind, Line: r.line, Order: r.id, RunAt: r.runAt, From: r.from, Size: r.size, Tenant: r.tenant}
+	j := &Job{ID: r.id, Priority: r.priority, Kind: r.kind, Line: r.line, Order: r.id, RunAt: r.runAt, From: r.from, Size: r.size, Tenant: r.tenant, Cost: r.cost}
 	if r.from == store.AmongDelayed && !r.holds {
 		j.Order = store.TickOf(r.runAt)
 	}
@@ -709,7 +712,8 @@ func (w *world) handle(strange bool) {
 
 // open opens the limit, or closes it.
 func (w *world) open(opens bool) {
-	w.host.opens[w.gate] = opens
+	w.host.opens[w.gate], w.host.opens[w.host.whole] = opens, true
+	clear(w.host.lacks)
 	for _, x := range w.all {
 		if opens {
 			x.b.ResumeOpen()
@@ -731,6 +735,9 @@ func (w *world) head() (best *tenure) {
 // begin begins the next job, if there is one: those before it of its line are done.
 func (w *tenure) begin() *Job {
 	if w.lost {
+		return nil
+	}
+	if !w.host.Opens(w.host.whole) {
 		return nil
 	}
 	j := w.b.Pop()
@@ -770,6 +777,8 @@ func (w *tenure) checkBegins(j *Job, mates ...*Job) {
 		t.Fatalf("%d of line %s begins, behind an end that is refused", j.ID, j.Line)
 	case !w.host.opens[w.gate] && j.Kind == "limited":
 		t.Fatalf("%d begins, and its limit is closed", j.ID)
+	case j.Kind == "limited" && !w.host.Admits(w.gate, j.Cost) || !w.host.Admits(w.host.whole, j.Cost):
+		t.Fatalf("%d begins, and costs too much", j.ID)
 	case w.host.unknown[j.Kind] != nil:
 		t.Fatalf("%d begins, and nobody here does its kind", j.ID)
 	case w.b.Suspect > 0 && !w.mixed && !j.Tried && !j.Picked && j.From != store.AmongRunning && store.TimeOf(j.ID).UnixMicro() <= w.b.Since:

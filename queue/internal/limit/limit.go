@@ -121,6 +121,7 @@ type Limiter struct {
 	doubt   bool            // it is unknown whether some were taken or given back
 
 	tokens  int   // how many jobs may begin
+	dear    int   // the cost of the job that came first and found too few; 0: none did
 	drawnTo int64 // µs: the rate was used up until then after the last draw
 	drawn   instant.Instant
 	askRate instant.Instant // for tokens: not before
@@ -147,18 +148,40 @@ func (l *Limiter) Open() bool {
 	return l.open()
 }
 
-// open is Open with mu held.
-func (l *Limiter) open() bool { return l.vacant() > 0 && (l.limit.Rate == 0 || l.tokens > 0) }
+// Admits reports whether a job may pass that counts for so many at the rate. If there are too few tokens for it, the limiter is
+// closed to all until there are enough: otherwise cheap jobs would take each of them before it.
+func (l *Limiter) Admits(cost int) bool {
+	if l == nil || l.keeper == nil {
+		return l == nil
+	}
+	l.keeper.mu.Lock()
+	defer l.keeper.mu.Unlock()
+	if l.limit.Rate > 0 && l.tokens < cost {
+		l.dear = max(l.dear, cost)
+	}
+	return l.open()
+}
 
-// Pass records that a job has passed.
-func (l *Limiter) Pass() {
+// open is Open with mu held.
+func (l *Limiter) open() bool {
+	return l.vacant() > 0 && (l.limit.Rate == 0 || l.tokens >= max(1, l.dear))
+}
+
+// Pass records that a job has passed that counts for so many at the rate.
+func (l *Limiter) Pass(cost int) {
 	if l == nil || l.keeper == nil {
 		return
 	}
 	l.keeper.mu.Lock()
 	defer l.keeper.mu.Unlock()
 	l.active++
-	l.tokens = max(0, l.tokens-1)
+	l.tokens, l.dear = max(0, l.tokens-max(1, cost)), 0
+	if cost > 1 { // others may wait that the tokens were enough for
+		if l.Tenant != "" {
+			l.Queue.tenants.enter(l)
+		}
+		l.keeper.Wake()
+	}
 }
 
 // Admit records that n jobs run that have begun before the limiter was made.
@@ -254,6 +277,14 @@ func (l *Limiter) needTokens(d Demand) int {
 		n = min(n, own.vacant())
 	}
 	return n
+}
+
+// tokensFor returns how many tokens so many jobs need, if they are as cheap as can be, except for the one that comes first. mu is held.
+func (l *Limiter) tokensFor(jobs int) int {
+	if jobs == 0 {
+		return 0
+	}
+	return max(jobs, l.dear)
 }
 
 // A Keeper gets permits and tokens for the jobs of a worker that wait for them, and gives them back.

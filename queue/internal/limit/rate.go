@@ -24,6 +24,9 @@ const drawEvery = 20 * time.Millisecond
 // are fewer, when to ask again. One goroutine at a time may call it for a limiter.
 func (k *Keeper) Draw(ctx context.Context, l *Limiter, want int) (got int, again time.Duration, err error) {
 	var after int64 // until when the rate is used up then; only its keeper changes l.drawnTo
+	k.mu.Lock()
+	least := l.dear - l.tokens
+	k.mu.Unlock()
 	err = k.onRate(ctx, l, func(limit *store.Limit, now, drawn int64) int64 {
 		var wait int64
 		got, again, after = want, 0, l.drawnTo
@@ -31,7 +34,7 @@ func (k *Keeper) Draw(ctx context.Context, l *Limiter, want int) (got int, again
 			return drawn
 		}
 		var until int64
-		if got, until, wait = limit.Draw(now, drawn, want); got < want {
+		if got, until, wait = limit.Draw(now, drawn, want, least); got < want {
 			again = max(time.Duration(wait)*time.Microsecond, drawEvery)
 		}
 		if got == 0 {
@@ -100,7 +103,7 @@ func (k *Keeper) balanceTokens(ctx context.Context, l *Limiter) (time.Duration, 
 	demand := k.worker.Demand(l)
 	k.mu.Lock()
 	at, want, surplus := instant.Now(), 0, 0
-	need := l.needTokens(demand)
+	need := l.tokensFor(l.needTokens(demand))
 	switch {
 	case l.tokens > 0 && at.Sub(l.drawn) > store.DrawFor:
 		surplus, l.tokens = l.tokens, 0

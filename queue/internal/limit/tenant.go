@@ -225,10 +225,13 @@ func (q *Queue) dueTenants(at instant.Instant) (due []*Limiter) {
 
 // ready returns how many jobs may pass. mu is held.
 func (l *Limiter) ready() int {
-	if l.limit.Rate > 0 {
-		return min(l.vacant(), l.tokens)
+	switch {
+	case l.limit.Rate == 0:
+		return l.vacant()
+	case !l.open(): // too few for the one that comes first, perhaps
+		return 0
 	}
-	return l.vacant()
+	return min(l.vacant(), l.tokens)
 }
 
 // again returns when to ask again for what was denied. mu is held.
@@ -610,6 +613,7 @@ type drawing struct {
 	*Limiter
 	limit      store.Limit
 	want, back int
+	least      int   // if it gets any at all
 	after      int64 // until when the rate is used up then
 
 	got   int
@@ -634,7 +638,8 @@ func (x *round) drawFor(ctx context.Context, all []*exchange) error {
 		if own != nil {
 			need = min(need, own.vacant())
 		}
-		d := &drawing{Limiter: l, limit: l.limit, back: l.back}
+		need = l.tokensFor(need)
+		d := &drawing{Limiter: l, limit: l.limit, back: l.back, least: l.dear - l.tokens}
 		if need > l.tokens && at >= l.askRate {
 			d.want = max(need, min(e.demand.Ready, l.limit.Ahead(), l.vacant())) - l.tokens
 		}
@@ -750,7 +755,7 @@ func (d *drawing) from(now, drawn int64) int64 {
 	if d.want == 0 {
 		return drawn
 	}
-	got, until, wait := d.limit.Draw(now, drawn, d.want)
+	got, until, wait := d.limit.Draw(now, drawn, d.want, d.least)
 	if d.got = got; got < d.want {
 		d.again = max(time.Duration(wait)*time.Microsecond, drawEvery)
 	}

@@ -28,6 +28,7 @@ type Job struct {
 	Callback    int64  // the group whose callback it is
 	Endpoint    string
 	Tenant      string
+	Cost        int // 0: 1
 
 	RunAt   int64 // µs since 1970, like the other times; when writing, 0 means ready
 	Started int64
@@ -152,6 +153,10 @@ var body = []bodyColumn{
 	{
 		column{"tenant", func(r *Reader, row *sqlrun.Row, at int) { r.job.Tenant = text(row, at) }},
 		"tenant text", rare, func(j *Job) any { return orNull(j.Tenant) },
+	},
+	{
+		column{"cost", func(r *Reader, row *sqlrun.Row, at int) { r.job.Cost = int(row.Int(at)) }},
+		"cost int", rare, func(j *Job) any { return orNull(j.Cost) },
 	},
 }
 

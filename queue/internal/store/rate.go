@@ -39,15 +39,19 @@ func (l *Limit) Ahead() int {
 
 // Draw takes up to want jobs from a rate that is used up until drawn; times are in µs like now.
 // It returns how many it got, until when the rate is used up then, and how long to wait for one
-// more.
+// more. If it gets any, it gets as many as least says: a job that counts for many begins when one might, and the rate makes
+// up for the others before the next one does. So they need not be saved up, and nobody who dies takes any along.
 //
 // After a pause there is a burst. What becomes available a little too late for it is not lost,
 // so a waiting job need not draw at the exact microsecond.
-func (l *Limit) Draw(now, drawn int64, want int) (got int, until, wait int64) {
+func (l *Limit) Draw(now, drawn int64, want, least int) (got int, until, wait int64) {
 	burst := max(l.Burst, l.Ahead())
 	drawn = max(drawn, now-l.Cost(burst)-min(l.Cost(1)*9/10, DrawFor.Microseconds()))
 	if left := now - drawn; left > 0 {
 		got = int(min(left*int64(l.Rate)/l.Per.Microseconds(), int64(want), int64(burst)))
+	}
+	if got > 0 {
+		got = max(got, least)
 	}
 	until = drawn + l.Cost(got)
 	return got, until, max(0, until+l.Cost(1)-now)

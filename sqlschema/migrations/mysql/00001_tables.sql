@@ -53,6 +53,7 @@ CREATE TABLE IF NOT EXISTS {prefix}schedule (
     job_unique_for   VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'How long the job keeps its unique key at least, such as 24h; empty: until it has ended',
     job_unique_until VARCHAR(8) NOT NULL DEFAULT 'end' COMMENT 'Until when the job has its unique key: begin (of its first attempt) or end (until it has ended)',
     job_tenant       VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'Of a job: whose it is, where its queue is shared fairly; empty: nobody''s',
+    job_cost         INT NOT NULL DEFAULT 0 COMMENT 'Of a job: for how many jobs it counts at rates of limits and in the turns of tenants; 0: for one',
     state            VARCHAR(16) NOT NULL DEFAULT 'active' COMMENT 'active, paused, ended (its end is past), or failed (see reason)' CHECK (state IN ('active', 'paused', 'ended', 'failed')),
     reason           TEXT NOT NULL DEFAULT ('') COMMENT 'Why it is paused or failed',
     due_at           DATETIME(6) COMMENT 'The next slot',
@@ -356,6 +357,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job (
     group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
     tenant       VARCHAR(200) COMMENT 'Whose job it is, where a queue is shared fairly: see {prefix}queue.fair',
+    cost         SMALLINT COMMENT 'For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one',
     PRIMARY KEY (queue_id, divided, priority, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'Jobs that are ready. A row is inserted, and deleted when the job is done; never updated';
@@ -388,6 +390,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job_delayed (
     group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
     tenant       VARCHAR(200) COMMENT 'Whose job it is, where a queue is shared fairly: see {prefix}queue.fair',
+    cost         SMALLINT COMMENT 'For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one',
     PRIMARY KEY (queue_id, divided, id),
     KEY {name}job_delayed_due (queue_id, divided, run_at, id),
     KEY {name}job_delayed_hold (queue_id, divided, hold_key),
@@ -426,6 +429,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job_running (
     group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
     tenant       VARCHAR(200) COMMENT 'Whose job it is, where a queue is shared fairly: see {prefix}queue.fair',
+    cost         SMALLINT COMMENT 'For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one',
     PRIMARY KEY (queue_id, divided, id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'Jobs that have been running for longer than a second, or that may have ended their worker';
@@ -459,6 +463,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job_dead (
     group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
     tenant       VARCHAR(200) COMMENT 'Whose job it is, where a queue is shared fairly: see {prefix}queue.fair',
+    cost         SMALLINT COMMENT 'For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one',
     PRIMARY KEY (queue_id, id, divided),
     KEY {name}job_dead_purge (purge_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
@@ -494,6 +499,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job_done (
     group_id     BIGINT COMMENT 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is',
     endpoint     VARCHAR(1000) COMMENT 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint',
     tenant       VARCHAR(200) COMMENT 'Whose job it is, where a queue is shared fairly: see {prefix}queue.fair',
+    cost         SMALLINT COMMENT 'For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one',
     PRIMARY KEY (queue_id, id, divided),
     KEY {name}job_done_purge (purge_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC

@@ -209,11 +209,11 @@ BEGIN
     DECLARE v_us BIGINT;
     SELECT keep_dead INTO v_keep FROM {prefix}queue WHERE queue_id = v_queue;
     CALL {prefix}sql_us(NULLIF(v_keep, 'forever'), v_us);
-    INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, errors, detail, snapshot, percent, message, died_at, purge_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
+    INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, errors, detail, snapshot, percent, message, died_at, purge_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant, cost)
     SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt, x.crashes, p_why,
         LEFT(CONCAT(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ' ', x.attempt, ' ', REPLACE(LEFT(p_why, 500), CHAR(10), CONCAT(CHAR(10), CHAR(9))), CHAR(10), COALESCE(x.errors, '')), 4000),
         '', x.snapshot, x.percent, x.message, UTC_TIMESTAMP(6),
-        TIMESTAMPADD(MICROSECOND, v_us, UTC_TIMESTAMP(6)), x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
+        TIMESTAMPADD(MICROSECOND, v_us, UTC_TIMESTAMP(6)), x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant, x.cost
     FROM {prefix}job_running AS x WHERE x.queue_id = v_queue AND x.divided = v_block AND x.id = v_job;
     CALL {prefix}sql_count(v_queue, v_block, v_job, 0, 0, 1);
     CALL {prefix}sql_end(v_queue, v_block, v_job, 'dead', NULL, p_why);
@@ -274,9 +274,9 @@ BEGIN
         SELECT keep_done INTO v_keep FROM {prefix}queue WHERE queue_id = v_queue;
         CALL {prefix}sql_us(v_keep, v_us);
         IF v_us > 0 THEN
-            INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, errors, snapshot, percent, message, result, worker, started_at, ended_at, purge_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
+            INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, errors, snapshot, percent, message, result, worker, started_at, ended_at, purge_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant, cost)
             SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt, x.crashes, 'done', '', x.errors, x.snapshot, x.percent, x.message, p_result, p_token, x.started_at, UTC_TIMESTAMP(6),
-                TIMESTAMPADD(MICROSECOND, v_us, UTC_TIMESTAMP(6)), x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
+                TIMESTAMPADD(MICROSECOND, v_us, UTC_TIMESTAMP(6)), x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant, x.cost
             FROM {prefix}job_running AS x WHERE x.queue_id = v_queue AND x.divided = v_block AND x.id = p_job;
         END IF;
         CALL {prefix}sql_count(v_queue, v_block, p_job, 1, 0, 0);
@@ -331,12 +331,12 @@ BEGIN
                 SET v_delay = LEAST(v_longest, v_delay * POW(2, LEAST(v_attempt - 1, 60)));
             END IF;
             SET v_delay = COALESCE(p_retry_in * 1000000, v_delay / 2 + RAND() * v_delay / 2);
-            INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, priority, attempt, crashes, hold_key, error, errors, snapshot, percent, message, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
+            INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, priority, attempt, crashes, hold_key, error, errors, snapshot, percent, message, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant, cost)
             SELECT x.queue_id, x.divided, x.id, TIMESTAMPADD(MICROSECOND, v_delay, UTC_TIMESTAMP(6)), x.priority, x.attempt, x.crashes,
                 IF(v_key_retry = 'hold', COALESCE(x.job_key, (SELECT ' fifo' FROM {prefix}queue_block AS k WHERE k.queue_id = x.queue_id AND k.divided = x.divided AND k.fifo = 'yes')), NULL),
                 p_error,
                 LEFT(CONCAT(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP'1970-01-01 00:00:00', UTC_TIMESTAMP(6)), ' ', x.attempt, ' ', REPLACE(LEFT(p_error, 500), CHAR(10), CONCAT(CHAR(10), CHAR(9))), CHAR(10), COALESCE(x.errors, '')), 4000),
-                x.snapshot, x.percent, x.message, x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
+                x.snapshot, x.percent, x.message, x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant, x.cost
             FROM {prefix}job_running AS x WHERE x.queue_id = v_queue AND x.divided = v_block AND x.id = p_job;
             CALL {prefix}sql_count(v_queue, v_block, p_job, 0, 1, 0);
             DELETE FROM {prefix}job_running WHERE queue_id = v_queue AND divided = v_block AND id = p_job;
@@ -545,14 +545,14 @@ take: BEGIN
                     ITERATE taking;
                 END IF;
                 IF v_from = 'ready' THEN
-                    INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, state, lock_by, fence, started_at, error, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
-                    SELECT x.queue_id, x.divided, x.id, x.priority, 1, 'alone', v_token, v_fence + 1, UTC_TIMESTAMP(6), '', x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
+                    INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, state, lock_by, fence, started_at, error, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant, cost)
+                    SELECT x.queue_id, x.divided, x.id, x.priority, 1, 'alone', v_token, v_fence + 1, UTC_TIMESTAMP(6), '', x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant, x.cost
                     FROM {prefix}job AS x WHERE x.queue_id = v_queue AND x.divided = v_block AND x.priority = v_priority AND x.id = v_job FOR UPDATE SKIP LOCKED;
                     SET v_n = ROW_COUNT();
                     DELETE FROM {prefix}job WHERE queue_id = v_queue AND divided = v_block AND priority = v_priority AND id = v_job AND v_n = 1;
                 ELSE
-                    INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, crashes, error, errors, snapshot, percent, message, state, lock_by, fence, started_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
-                    SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt + 1, x.crashes, x.error, x.errors, x.snapshot, x.percent, x.message, 'alone', v_token, v_fence + 1, UTC_TIMESTAMP(6), x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
+                    INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, crashes, error, errors, snapshot, percent, message, state, lock_by, fence, started_at, kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant, cost)
+                    SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt + 1, x.crashes, x.error, x.errors, x.snapshot, x.percent, x.message, 'alone', v_token, v_fence + 1, UTC_TIMESTAMP(6), x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant, x.cost
                     FROM {prefix}job_delayed AS x WHERE x.queue_id = v_queue AND x.divided = v_block AND x.id = v_job FOR UPDATE SKIP LOCKED;
                     SET v_n = ROW_COUNT();
                     DELETE FROM {prefix}job_delayed WHERE queue_id = v_queue AND divided = v_block AND id = v_job AND v_n = 1;
@@ -713,7 +713,7 @@ CREATE PROCEDURE {prefix}enqueue_within(
     IN p_unique VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_for DECIMAL(20, 6),
     IN p_priority INT, IN p_attempts INT, IN p_timeout DECIMAL(20, 6),
     IN p_tenant VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_until VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
-    IN p_debounce DECIMAL(20, 6), OUT p_id BIGINT)
+    IN p_debounce DECIMAL(20, 6), IN p_cost INT, OUT p_id BIGINT)
     MODIFIES SQL DATA SQL SECURITY DEFINER
     COMMENT 'Enqueues a job within a transaction or trigger, and sets p_id to its id, or the id of the one that has its unique key'
 enqueuing: BEGIN
@@ -751,6 +751,8 @@ enqueuing: BEGIN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: priority: it is not 1 (urgent) to 4 (idle)';
     ELSEIF p_attempts NOT BETWEEN 0 AND 1000000 THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: attempts: it is not 0 to 1000000';
+    ELSEIF p_cost NOT BETWEEN 0 AND 1000 THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: cost: it is not 1 to 1000';
     ELSEIF p_timeout NOT BETWEEN 0 AND 3153600000 THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}enqueue_with: timeout: it is not 0 to 3153600000 seconds';
     ELSEIF p_unique_for NOT BETWEEN 0 AND 31622400 THEN
@@ -908,11 +910,11 @@ enqueuing: BEGIN
         -- A taken id is no error: another one is drawn.
         SET v_taken = 0;
         IF p_run_at > v_at THEN
-            INSERT INTO {prefix}job_delayed (queue_id, divided, priority, id, kind, job_key, payload, error, run_at, unique_key, unique_until, max_attempts, timeout, tenant)
-            VALUES (v_queue, v_block, COALESCE(p_priority, 2), p_id, p_kind, p_key, p_payload, '', p_run_at, p_unique, p_unique_until, NULLIF(p_attempts, 0), NULLIF(FLOOR(p_timeout * 1000000), 0), p_tenant);
+            INSERT INTO {prefix}job_delayed (queue_id, divided, priority, id, kind, job_key, payload, error, run_at, unique_key, unique_until, max_attempts, timeout, tenant, cost)
+            VALUES (v_queue, v_block, COALESCE(p_priority, 2), p_id, p_kind, p_key, p_payload, '', p_run_at, p_unique, p_unique_until, NULLIF(p_attempts, 0), NULLIF(FLOOR(p_timeout * 1000000), 0), p_tenant, NULLIF(NULLIF(p_cost, 0), 1));
         ELSE
-            INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key, payload, unique_key, unique_until, max_attempts, timeout, tenant)
-            VALUES (v_queue, v_block, COALESCE(p_priority, 2), p_id, p_kind, p_key, p_payload, p_unique, p_unique_until, NULLIF(p_attempts, 0), NULLIF(FLOOR(p_timeout * 1000000), 0), p_tenant);
+            INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key, payload, unique_key, unique_until, max_attempts, timeout, tenant, cost)
+            VALUES (v_queue, v_block, COALESCE(p_priority, 2), p_id, p_kind, p_key, p_payload, p_unique, p_unique_until, NULLIF(p_attempts, 0), NULLIF(FLOOR(p_timeout * 1000000), 0), p_tenant, NULLIF(NULLIF(p_cost, 0), 1));
         END IF;
         IF v_taken = 1 THEN
             SET v_had = IF(v_had IS NULL, NULL, p_id), p_id = NULL;
@@ -930,7 +932,7 @@ CREATE PROCEDURE {prefix}enqueue_with(
     IN p_unique VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_for DECIMAL(20, 6),
     IN p_priority INT, IN p_attempts INT, IN p_timeout DECIMAL(20, 6),
     IN p_tenant VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_until VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
-    IN p_debounce DECIMAL(20, 6), OUT p_id BIGINT)
+    IN p_debounce DECIMAL(20, 6), IN p_cost INT, OUT p_id BIGINT)
     MODIFIES SQL DATA SQL SECURITY DEFINER
     COMMENT 'Enqueues a job and sets p_id to its id, or the id of the one that has its unique key. Not for triggers: see enqueue_within'
 BEGIN
@@ -943,7 +945,7 @@ BEGIN
         RESIGNAL;
     END;
     CALL {prefix}sql_begin(0, v_own);
-    CALL {prefix}enqueue_within(p_queue, p_kind, p_payload, p_key, p_run_at, p_unique, p_unique_for, p_priority, p_attempts, p_timeout, p_tenant, p_unique_until, p_debounce, p_id);
+    CALL {prefix}enqueue_within(p_queue, p_kind, p_payload, p_key, p_run_at, p_unique, p_unique_for, p_priority, p_attempts, p_timeout, p_tenant, p_unique_until, p_debounce, p_cost, p_id);
     IF v_own = 1 THEN
         COMMIT;
     END IF;

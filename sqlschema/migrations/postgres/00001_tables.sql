@@ -52,6 +52,7 @@ CREATE TABLE {prefix}schedule (
     job_unique_for   VARCHAR(32) NOT NULL DEFAULT '',
     job_unique_until VARCHAR(8) NOT NULL DEFAULT 'end',
     job_tenant       VARCHAR(200) COLLATE "C" NOT NULL DEFAULT '',
+    job_cost         INT NOT NULL DEFAULT 0,
     state            VARCHAR(16) NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'paused', 'ended', 'failed')),
     reason           TEXT NOT NULL DEFAULT '',
     due_at           TIMESTAMPTZ(6),
@@ -123,6 +124,7 @@ COMMENT ON COLUMN {prefix}schedule.job_unique IS 'Unique key of the job; while a
 COMMENT ON COLUMN {prefix}schedule.job_unique_for IS 'How long the job keeps its unique key at least, such as 24h; empty: until it has ended';
 COMMENT ON COLUMN {prefix}schedule.job_unique_until IS 'Until when the job has its unique key: begin (of its first attempt) or end (until it has ended)';
 COMMENT ON COLUMN {prefix}schedule.job_tenant IS 'Of a job: whose it is, where its queue is shared fairly; empty: nobody''s';
+COMMENT ON COLUMN {prefix}schedule.job_cost IS 'Of a job: for how many jobs it counts at rates of limits and in the turns of tenants; 0: for one';
 COMMENT ON COLUMN {prefix}schedule.state IS 'active, paused, ended (its end is past), or failed (see reason)';
 COMMENT ON COLUMN {prefix}schedule.reason IS 'Why it is paused or failed';
 COMMENT ON COLUMN {prefix}schedule.due_at IS 'The next slot';
@@ -550,6 +552,7 @@ CREATE TABLE {prefix}job (
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
     tenant       VARCHAR(200) COLLATE "C",
+    cost         SMALLINT,
     CONSTRAINT {name}job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE {prefix}job IS 'Jobs that are ready. A row is inserted, and deleted when the job is done; never updated';
@@ -569,6 +572,7 @@ COMMENT ON COLUMN {prefix}job.unique_until IS 'Until when: begin (of its first a
 COMMENT ON COLUMN {prefix}job.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
 COMMENT ON COLUMN {prefix}job.tenant IS 'Whose job it is, where a queue is shared fairly: see {prefix}queue.fair';
+COMMENT ON COLUMN {prefix}job.cost IS 'For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one';
 
 CREATE TABLE {prefix}job_delayed (
     queue_id     INT NOT NULL,
@@ -598,6 +602,7 @@ CREATE TABLE {prefix}job_delayed (
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
     tenant       VARCHAR(200) COLLATE "C",
+    cost         SMALLINT,
     CONSTRAINT {name}job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX {name}job_delayed_due ON {prefix}job_delayed (queue_id, divided, run_at, id);
@@ -631,6 +636,7 @@ COMMENT ON COLUMN {prefix}job_delayed.unique_until IS 'Until when: begin (of its
 COMMENT ON COLUMN {prefix}job_delayed.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job_delayed.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
 COMMENT ON COLUMN {prefix}job_delayed.tenant IS 'As in {prefix}job';
+COMMENT ON COLUMN {prefix}job_delayed.cost IS 'As in {prefix}job';
 
 CREATE TABLE {prefix}job_running (
     queue_id     INT NOT NULL,
@@ -663,6 +669,7 @@ CREATE TABLE {prefix}job_running (
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
     tenant       VARCHAR(200) COLLATE "C",
+    cost         SMALLINT,
     CONSTRAINT {name}job_running_key PRIMARY KEY (queue_id, divided, id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 COMMENT ON TABLE {prefix}job_running IS 'Jobs that have been running for longer than a second, or that may have ended their worker';
@@ -696,6 +703,7 @@ COMMENT ON COLUMN {prefix}job_running.unique_until IS 'Until when: begin (of its
 COMMENT ON COLUMN {prefix}job_running.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job_running.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
 COMMENT ON COLUMN {prefix}job_running.tenant IS 'As in {prefix}job';
+COMMENT ON COLUMN {prefix}job_running.cost IS 'As in {prefix}job';
 
 -- Two processes can draw one id for two jobs, which are in different blocks then: in one block the key of {prefix}job
 -- keeps the second out. So the block is part of the keys of dead and done jobs, too.
@@ -726,6 +734,7 @@ CREATE TABLE {prefix}job_dead (
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
     tenant       VARCHAR(200) COLLATE "C",
+    cost         SMALLINT,
     CONSTRAINT {name}job_dead_key PRIMARY KEY (queue_id, id, divided)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX {name}job_dead_purge ON {prefix}job_dead (purge_at);
@@ -756,6 +765,7 @@ COMMENT ON COLUMN {prefix}job_dead.unique_until IS 'Until when: begin (of its fi
 COMMENT ON COLUMN {prefix}job_dead.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job_dead.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
 COMMENT ON COLUMN {prefix}job_dead.tenant IS 'As in {prefix}job';
+COMMENT ON COLUMN {prefix}job_dead.cost IS 'As in {prefix}job';
 
 CREATE TABLE {prefix}job_done (
     queue_id     INT NOT NULL,
@@ -787,6 +797,7 @@ CREATE TABLE {prefix}job_done (
     group_id     BIGINT,
     endpoint     VARCHAR(1000),
     tenant       VARCHAR(200) COLLATE "C",
+    cost         SMALLINT,
     CONSTRAINT {name}job_done_key PRIMARY KEY (queue_id, id, divided)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX {name}job_done_purge ON {prefix}job_done (purge_at);
@@ -820,6 +831,7 @@ COMMENT ON COLUMN {prefix}job_done.unique_until IS 'Until when: begin (of its fi
 COMMENT ON COLUMN {prefix}job_done.group_id IS 'The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is';
 COMMENT ON COLUMN {prefix}job_done.endpoint IS 'Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint';
 COMMENT ON COLUMN {prefix}job_done.tenant IS 'As in {prefix}job';
+COMMENT ON COLUMN {prefix}job_done.cost IS 'As in {prefix}job';
 
 CREATE TABLE {prefix}job_refused (
     queue_id INT NOT NULL,

@@ -237,15 +237,15 @@ BEGIN
             CONTINUE WHEN NOT FOUND;
             IF j.stands = 'ready' THEN
                 INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, state, lock_by, fence, started_at,
-                    kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
+                    kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant, cost)
                 SELECT x.queue_id, x.divided, x.id, x.priority, 1, 'alone', ours, h.fence + 1, statement_timestamp(),
-                    x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
+                    x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant, x.cost
                 FROM {prefix}job AS x WHERE x.queue_id = q.queue_id AND x.divided = b.divided AND x.priority = j.priority AND x.id = j.id FOR UPDATE SKIP LOCKED;
             ELSE
                 INSERT INTO {prefix}job_running (queue_id, divided, id, priority, attempt, crashes, error, errors, snapshot, percent, message, state, lock_by, fence, started_at,
-                    kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
+                    kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant, cost)
                 SELECT x.queue_id, x.divided, x.id, x.priority, x.attempt + 1, x.crashes, x.error, x.errors, x.snapshot, x.percent, x.message, 'alone', ours, h.fence + 1, statement_timestamp(),
-                    x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant
+                    x.kind, x.job_key, x.payload, x.payload_bin, x.max_attempts, x.timeout, x.trace, x.unique_key, x.unique_until, x.group_id, x.endpoint, x.tenant, x.cost
                 FROM {prefix}job_delayed AS x WHERE x.queue_id = q.queue_id AND x.divided = b.divided AND x.id = j.id FOR UPDATE SKIP LOCKED;
             END IF;
             CONTINUE WHEN NOT FOUND; -- somebody cancels it, or moves it
@@ -300,11 +300,11 @@ DECLARE
     keep BIGINT := {prefix}sql_us(NULLIF(q.keep_dead, 'forever'));
 BEGIN
     INSERT INTO {prefix}job_dead (queue_id, divided, id, priority, attempt, crashes, error, errors, snapshot, percent, message, died_at, purge_at,
-        kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
+        kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant, cost)
     VALUES (r.queue_id, r.divided, r.id, r.priority, tries, r.crashes, why,
         left(concat((EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT, ' ', r.attempt, ' ', replace(left(why, 500), E'\n', E'\n\t'), E'\n', r.errors), 4000),
         r.snapshot, r.percent, r.message, statement_timestamp(), statement_timestamp() + keep * INTERVAL '1 microsecond',
-        r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.unique_until, r.group_id, r.endpoint, r.tenant);
+        r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.unique_until, r.group_id, r.endpoint, r.tenant, r.cost);
     PERFORM {prefix}sql_end(r, 'dead', NULL, why);
 END
 $bury$;
@@ -355,10 +355,10 @@ BEGIN
     SELECT {prefix}sql_us(q.keep_done) INTO keep FROM {prefix}queue AS q WHERE q.queue_id = r.queue_id;
     IF keep > 0 THEN
         INSERT INTO {prefix}job_done (queue_id, divided, id, priority, attempt, crashes, outcome, error, errors, snapshot, percent, message, result, worker, started_at, ended_at, purge_at,
-            kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
+            kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant, cost)
         VALUES (r.queue_id, r.divided, r.id, r.priority, r.attempt, r.crashes, 'done', '', r.errors, r.snapshot, r.percent, r.message, result::TEXT, token, r.started_at, statement_timestamp(),
             statement_timestamp() + keep * INTERVAL '1 microsecond',
-            r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.unique_until, r.group_id, r.endpoint, r.tenant);
+            r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.unique_until, r.group_id, r.endpoint, r.tenant, r.cost);
     END IF;
     PERFORM {prefix}sql_end(r, 'done', result, '');
     DELETE FROM {prefix}node AS n WHERE n.name = token;
@@ -401,12 +401,12 @@ BEGIN
     END IF;
     delay := COALESCE(EXTRACT(EPOCH FROM retry_in) * 1000000, delay / 2 + random() * delay / 2);
     INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, priority, attempt, crashes, hold_key, error, errors, snapshot, percent, message,
-        kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant)
+        kind, job_key, payload, payload_bin, max_attempts, timeout, trace, unique_key, unique_until, group_id, endpoint, tenant, cost)
     SELECT r.queue_id, r.divided, r.id, statement_timestamp() + delay * INTERVAL '1 microsecond', r.priority, r.attempt, r.crashes,
         CASE WHEN q.key_retry = 'hold' THEN COALESCE(r.job_key, (SELECT ' fifo' FROM {prefix}queue_block AS k WHERE k.queue_id = r.queue_id AND k.divided = r.divided AND k.fifo = 'yes')) END,
         why, left(concat((EXTRACT(EPOCH FROM statement_timestamp()) * 1000000)::BIGINT, ' ', r.attempt, ' ', replace(left(why, 500), E'\n', E'\n\t'), E'\n', r.errors), 4000),
         r.snapshot, r.percent, r.message,
-        r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.unique_until, r.group_id, r.endpoint, r.tenant;
+        r.kind, r.job_key, r.payload, r.payload_bin, r.max_attempts, r.timeout, r.trace, r.unique_key, r.unique_until, r.group_id, r.endpoint, r.tenant, r.cost;
     DELETE FROM {prefix}job_running AS x WHERE x.queue_id = r.queue_id AND x.divided = r.divided AND x.id = r.id;
     PERFORM {prefix}sql_count(r, 0, 1, 0);
     RETURN 'delayed';
@@ -447,7 +447,7 @@ $extend$;
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION {prefix}enqueue(queue TEXT, kind TEXT, payload JSON DEFAULT NULL, key TEXT DEFAULT NULL, run_at TIMESTAMPTZ DEFAULT NULL,
     unique_key TEXT DEFAULT NULL, priority INT DEFAULT NULL, attempts INT DEFAULT NULL, timeout INTERVAL DEFAULT NULL, unique_for INTERVAL DEFAULT NULL,
-    tenant TEXT DEFAULT NULL, unique_until TEXT DEFAULT NULL, debounce INTERVAL DEFAULT NULL)
+    tenant TEXT DEFAULT NULL, unique_until TEXT DEFAULT NULL, debounce INTERVAL DEFAULT NULL, cost INT DEFAULT NULL)
 RETURNS BIGINT LANGUAGE plpgsql SECURITY DEFINER AS $enqueue$
 #variable_conflict use_variable
 DECLARE
@@ -490,6 +490,8 @@ BEGIN
         RAISE invalid_parameter_value USING MESSAGE = format('{name}enqueue: priority: %s is not 1 (urgent) to 4 (idle)', priority);
     ELSIF attempts NOT BETWEEN 0 AND 1000000 THEN
         RAISE invalid_parameter_value USING MESSAGE = format('{name}enqueue: attempts: %s is not 0 to 1000000', attempts);
+    ELSIF cost NOT BETWEEN 0 AND 1000 THEN
+        RAISE invalid_parameter_value USING MESSAGE = format('{name}enqueue: cost: %s is not 1 to 1000', cost);
     ELSIF us NOT BETWEEN 0 AND 3153600000000000 THEN
         RAISE invalid_parameter_value USING MESSAGE = '{name}enqueue: timeout: it is not 0 to 100 years';
     ELSIF unique_for < INTERVAL '0' OR unique_for > INTERVAL '366 days' THEN
@@ -609,11 +611,11 @@ BEGIN
         -- A taken id is no error, which would end the caller's transaction: another one is
         -- drawn.
         IF run_at > at THEN
-            INSERT INTO {prefix}job_delayed (queue_id, divided, priority, id, kind, job_key, payload, run_at, unique_key, unique_until, max_attempts, timeout, tenant)
-            VALUES (q.queue_id, g.first, COALESCE(priority, 2), id, kind, key, payload, run_at, unique_key, unique_until, NULLIF(attempts, 0), NULLIF(us, 0), tenant) ON CONFLICT DO NOTHING;
+            INSERT INTO {prefix}job_delayed (queue_id, divided, priority, id, kind, job_key, payload, run_at, unique_key, unique_until, max_attempts, timeout, tenant, cost)
+            VALUES (q.queue_id, g.first, COALESCE(priority, 2), id, kind, key, payload, run_at, unique_key, unique_until, NULLIF(attempts, 0), NULLIF(us, 0), tenant, NULLIF(NULLIF(cost, 0), 1)) ON CONFLICT DO NOTHING;
         ELSE
-            INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key, payload, unique_key, unique_until, max_attempts, timeout, tenant)
-            VALUES (q.queue_id, g.first, COALESCE(priority, 2), id, kind, key, payload, unique_key, unique_until, NULLIF(attempts, 0), NULLIF(us, 0), tenant) ON CONFLICT DO NOTHING;
+            INSERT INTO {prefix}job (queue_id, divided, priority, id, kind, job_key, payload, unique_key, unique_until, max_attempts, timeout, tenant, cost)
+            VALUES (q.queue_id, g.first, COALESCE(priority, 2), id, kind, key, payload, unique_key, unique_until, NULLIF(attempts, 0), NULLIF(us, 0), tenant, NULLIF(NULLIF(cost, 0), 1)) ON CONFLICT DO NOTHING;
         END IF;
         IF FOUND THEN
             RETURN id;
@@ -627,15 +629,15 @@ $enqueue$;
 -- +goose StatementBegin
 DO $path$
 BEGIN
-    IF (SELECT proacl FROM pg_proc WHERE oid = '{prefix}enqueue(text, text, json, text, timestamptz, text, int, int, interval, interval, text, text, interval)'::REGPROCEDURE) IS NULL THEN
-        REVOKE ALL ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT, INTERVAL) FROM PUBLIC; -- it is here for the first time, and everybody's
+    IF (SELECT proacl FROM pg_proc WHERE oid = '{prefix}enqueue(text, text, json, text, timestamptz, text, int, int, interval, interval, text, text, interval, int)'::REGPROCEDURE) IS NULL THEN
+        REVOKE ALL ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT, INTERVAL, INT) FROM PUBLIC; -- it is here for the first time, and everybody's
     END IF;
-    EXECUTE format('ALTER FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT, INTERVAL) SET search_path = pg_catalog, %s, pg_temp',
+    EXECUTE format('ALTER FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT, INTERVAL, INT) SET search_path = pg_catalog, %s, pg_temp',
         (SELECT relnamespace::REGNAMESPACE FROM pg_class WHERE oid = '{prefix}queue'::REGCLASS));
 END
 $path$;
 -- +goose StatementEnd
-COMMENT ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT, INTERVAL) IS 'Enqueues a job and returns its id, or the id of the job that has its unique key. It exists if and when the transaction commits';
+COMMENT ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT, INTERVAL, INT) IS 'Enqueues a job and returns its id, or the id of the job that has its unique key. It exists if and when the transaction commits';
 
 -- Words that nobody knows are refused when they are written, and not when a daemon reads them. These are
 -- no CHECKs, which PostgreSQL reads anew for every statement, and old rows need not obey them. Claims write none of the columns, and call nothing.
@@ -769,7 +771,7 @@ DROP VIEW IF EXISTS {prefix}v_run;
 DROP VIEW IF EXISTS {prefix}v_schedule;
 DROP VIEW IF EXISTS {prefix}v_queue;
 DROP VIEW IF EXISTS {prefix}v_job;
-DROP FUNCTION IF EXISTS {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT, INTERVAL);
+DROP FUNCTION IF EXISTS {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT, INTERVAL, INT);
 DROP FUNCTION IF EXISTS {prefix}acquire(TEXT, TEXT, INTERVAL, TEXT);
 DROP FUNCTION IF EXISTS {prefix}renew(TEXT, TEXT, BIGINT, INTERVAL);
 DROP FUNCTION IF EXISTS {prefix}release(TEXT, TEXT, BIGINT);

@@ -52,6 +52,7 @@ CREATE TABLE {prefix}schedule ( -- What runs when. A row with next_exec NULL and
     job_unique_for   TEXT NOT NULL DEFAULT '', -- How long the job keeps its unique key at least, such as 24h; empty: until it has ended
     job_unique_until TEXT NOT NULL DEFAULT 'end', -- Until when the job has its unique key: begin (of its first attempt) or end (until it has ended)
     job_tenant       TEXT NOT NULL DEFAULT '', -- Of a job: whose it is, where its queue is shared fairly; empty: nobody's
+    job_cost         INTEGER NOT NULL DEFAULT 0, -- Of a job: for how many jobs it counts at rates of limits and in the turns of tenants; 0: for one
     state            TEXT NOT NULL DEFAULT 'active' CHECK (state IN ('active', 'paused', 'ended', 'failed')), -- active, paused, ended (its end is past), or failed (see reason)
     reason           TEXT NOT NULL DEFAULT '', -- Why it is paused or failed
     due_at           TEXT, -- The next slot
@@ -323,6 +324,7 @@ CREATE TABLE {prefix}job ( -- Jobs that are ready. A row is inserted, and delete
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
+    cost         INTEGER, -- For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one
     CONSTRAINT {name}job_key PRIMARY KEY (queue_id, divided, priority, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -354,6 +356,7 @@ CREATE TABLE {prefix}job_delayed ( -- Jobs whose time has yet to come, and faile
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
+    cost         INTEGER, -- For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one
     CONSTRAINT {name}job_delayed_key PRIMARY KEY (queue_id, divided, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX {name}job_delayed_due ON {prefix}job_delayed (queue_id, divided, run_at, id);
@@ -391,6 +394,7 @@ CREATE TABLE {prefix}job_running ( -- Jobs that have been running for longer tha
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
+    cost         INTEGER, -- For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one
     CONSTRAINT {name}job_running_key PRIMARY KEY (queue_id, divided, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -423,6 +427,7 @@ CREATE TABLE {prefix}job_dead ( -- Jobs that were given up
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
+    cost         INTEGER, -- For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one
     CONSTRAINT {name}job_dead_key PRIMARY KEY (queue_id, id, divided)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX {name}job_dead_purge ON {prefix}job_dead (purge_at);
@@ -457,6 +462,7 @@ CREATE TABLE {prefix}job_done ( -- Jobs that are done, of queues that keep them
     group_id     INTEGER, -- The group that the job belongs to, see {prefix}job_group; negative: the group whose callback it is
     endpoint     TEXT, -- Where a dispatcher sends the job, a URL; NULL: where the queue says, see {prefix}endpoint
     tenant       TEXT, -- Whose job it is, where a queue is shared fairly: see {prefix}queue.fair
+    cost         INTEGER, -- For how many jobs it counts at rates of limits and in the turns of tenants; NULL: for one
     CONSTRAINT {name}job_done_key PRIMARY KEY (queue_id, id, divided)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX {name}job_done_purge ON {prefix}job_done (purge_at);

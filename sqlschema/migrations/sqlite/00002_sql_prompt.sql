@@ -9,7 +9,7 @@ DROP VIEW IF EXISTS {prefix}v_next;
 -- those before are empty, and can get nothing any more.
 CREATE VIEW {prefix}v_next AS
 SELECT 'running' AS stands, q.name AS queue, j.queue_id, j.divided, j.id, j.priority, 0 AS place, j.attempt, j.crashes + (j.state <> 'handed') AS crashes, q.max_crashes,
-    j.error, j.errors, j.snapshot, j.percent, j.message, j.kind, j.job_key, j.payload, j.payload_bin, j.max_attempts, j.timeout, j.trace, j.unique_key, j.unique_until, j.group_id, j.endpoint, j.tenant
+    j.error, j.errors, j.snapshot, j.percent, j.message, j.kind, j.job_key, j.payload, j.payload_bin, j.max_attempts, j.timeout, j.trace, j.unique_key, j.unique_until, j.group_id, j.endpoint, j.tenant, j.cost
 FROM {prefix}queue_block AS b JOIN {prefix}queue AS q ON q.queue_id = b.queue_id AND q.state = 'active'
     AND (b.state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS m WHERE m.name = b.lock_by AND m.state = 'live' AND m.expire_at > strftime('%Y-%m-%d %H:%M:%f', 'now')))
     AND NOT EXISTS (SELECT 1 FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node WHERE w.queue_id = b.queue_id AND w.busy = 2 AND n.state = 'live' AND n.expire_at > strftime('%Y-%m-%d %H:%M:%f', 'now'))
@@ -28,7 +28,7 @@ FROM {prefix}queue_block AS b JOIN {prefix}queue AS q ON q.queue_id = b.queue_id
                 AND NOT EXISTS (SELECT 1 FROM {prefix}job_delayed AS o WHERE o.queue_id = x.queue_id AND o.divided = x.divided AND o.id < x.id AND o.hold_key IS NOT NULL AND (b.fifo = 'yes' OR o.hold_key = x.job_key)))
         ORDER BY x.id LIMIT 1)
 UNION ALL
-SELECT 'ready', q.name, j.queue_id, j.divided, j.id, j.priority, j.id, 1, 0, q.max_crashes, '', NULL, NULL, NULL, NULL, j.kind, j.job_key, j.payload, j.payload_bin, j.max_attempts, j.timeout, j.trace, j.unique_key, j.unique_until, j.group_id, j.endpoint, j.tenant
+SELECT 'ready', q.name, j.queue_id, j.divided, j.id, j.priority, j.id, 1, 0, q.max_crashes, '', NULL, NULL, NULL, NULL, j.kind, j.job_key, j.payload, j.payload_bin, j.max_attempts, j.timeout, j.trace, j.unique_key, j.unique_until, j.group_id, j.endpoint, j.tenant, j.cost
 FROM {prefix}queue_block AS b JOIN {prefix}queue AS q ON q.queue_id = b.queue_id AND q.state = 'active'
     AND (b.state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS m WHERE m.name = b.lock_by AND m.state = 'live' AND m.expire_at > strftime('%Y-%m-%d %H:%M:%f', 'now')))
     AND NOT EXISTS (SELECT 1 FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node WHERE w.queue_id = b.queue_id AND w.busy = 2 AND n.state = 'live' AND n.expire_at > strftime('%Y-%m-%d %H:%M:%f', 'now'))
@@ -49,7 +49,7 @@ FROM {prefix}queue_block AS b JOIN {prefix}queue AS q ON q.queue_id = b.queue_id
 UNION ALL
 SELECT 'delayed', q.name, j.queue_id, j.divided, j.id, j.priority,
     CASE WHEN j.hold_key IS NULL THEN CAST(ROUND((julianday(j.run_at) - 2458849.5) * 86400000) AS INTEGER) * 4096000 ELSE j.id END,
-    j.attempt + 1, j.crashes, q.max_crashes, j.error, j.errors, j.snapshot, j.percent, j.message, j.kind, j.job_key, j.payload, j.payload_bin, j.max_attempts, j.timeout, j.trace, j.unique_key, j.unique_until, j.group_id, j.endpoint, j.tenant
+    j.attempt + 1, j.crashes, q.max_crashes, j.error, j.errors, j.snapshot, j.percent, j.message, j.kind, j.job_key, j.payload, j.payload_bin, j.max_attempts, j.timeout, j.trace, j.unique_key, j.unique_until, j.group_id, j.endpoint, j.tenant, j.cost
 FROM {prefix}queue_block AS b JOIN {prefix}queue AS q ON q.queue_id = b.queue_id AND q.state = 'active'
     AND (b.state = 'FREE' OR NOT EXISTS (SELECT 1 FROM {prefix}node AS m WHERE m.name = b.lock_by AND m.state = 'live' AND m.expire_at > strftime('%Y-%m-%d %H:%M:%f', 'now')))
     AND NOT EXISTS (SELECT 1 FROM {prefix}queue_worker AS w JOIN {prefix}node AS n ON n.name = w.node WHERE w.queue_id = b.queue_id AND w.busy = 2 AND n.state = 'live' AND n.expire_at > strftime('%Y-%m-%d %H:%M:%f', 'now'))
