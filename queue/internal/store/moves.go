@@ -59,7 +59,8 @@ func moveTo(to, from string, ready bool) string {
 	if ready {
 		had = "NULL"
 	}
-	values := "j.queue_id, j.divided, j.id, j.priority, " + bodyOfJ + ", record.tries, " + died + ", record.why, " + errorsWith("record.failed", had)
+	values := "j.queue_id, j.divided, j.id, j.priority, " + bodyOfJ + ", record.tries, " + died + ", record.why, " +
+		errorsWith("record.failed", had)
 	if ready {
 		key += " AND j.priority = record.priority"
 	} else {
@@ -93,8 +94,8 @@ const (
 	longestError  = 500  // of each of them
 )
 
-// errorsWith returns an expression: the errors of a job's attempts, with that of one more in front, unless that is NULL. It needs no read, and
-// the oldest fall off its end.
+// errorsWith returns an expression: the errors of a job's attempts, with that of one more in front, unless that is NULL. It needs no
+// read, and the oldest fall off its end.
 func errorsWith(one, had string) string {
 	return fmt.Sprintf(`CASE WHEN %s IS NULL THEN %s ELSE SUBSTR(CONCAT({us {now}}, ' ', %[1]s, COALESCE(%[2]s, '')), 1, %d) END`, one, had, longestErrors)
 }
