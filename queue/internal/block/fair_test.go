@@ -3,6 +3,7 @@ package block
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -331,7 +332,39 @@ func TestPicksAllThatIsAhead(t *testing.T) {
 	}
 }
 
-// Whatever comes: each job begins once, those of a key in their order, and no tenant waits for more than its turns.
+// However many jobs one tenant has, wherever the reads are: once a look has seen them, the jobs of the others begin as if all had as many.
+func TestFairBound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newFair(t, rapid.IntRange(1, 3).Draw(t, "blocks"), rapid.SampledFrom([]int{1, 8, 20, 100}).Draw(t, "batch"))
+		flood := func(n int) {
+			for _, x := range w.all {
+				x.enqueueAtOnce(n, of("flood"), 0)
+			}
+		}
+		flood(rapid.SampledFrom([]int{100, 1000, 3000}).Draw(t, "flood"))
+		w.run(rapid.SampledFrom([]int{0, 3, 100, 300}).Draw(t, "begin"))
+		tenants, each := rapid.IntRange(1, 5).Draw(t, "tenants"), rapid.IntRange(1, 10).Draw(t, "jobs")
+		for i := range tenants {
+			for range each {
+				rapid.SampledFrom(w.all).Draw(t, "block").enqueueAtOnce(1, of(strconv.Itoa(i)), 0)
+			}
+		}
+		flood(200)
+		w.pass(time.Second)
+		from, small := len(w.began), 0
+		w.run((tenants+1)*(each+1) + 1)
+		for _, j := range w.began[from:] {
+			if j.Tenant != "flood" {
+				small++
+			}
+		}
+		if small < tenants*each {
+			t.Fatalf("of %d jobs of %d small tenants %d are among the next %d", tenants*each, tenants, small, len(w.began)-from)
+		}
+	})
+}
+
+// Whatever comes: each job begins once, and those of a key in their order.
 func TestFairModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newFair(t, rapid.IntRange(1, 3).Draw(t, "blocks"), rapid.SampledFrom([]int{1, 8, 100}).Draw(t, "batch"))
