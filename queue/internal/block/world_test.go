@@ -440,7 +440,10 @@ func (w *tenure) checkPlan(p *Plan, crowded bool) {
 	nothing := !reads && len(p.Acks)+len(p.Moves)+len(p.Gone)+len(p.Again)+len(p.Behind) == 0
 	every := LookEvery
 	if w.b.Fair() {
-		every = 1 // nobody may be picked yet, for another reason
+		every = 1     // nobody may be picked yet, for another reason
+		if !nothing { // nor again, after this
+			w.empty = 0
+		}
 	}
 	switch {
 	case w.lost && reads:
