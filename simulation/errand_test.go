@@ -28,6 +28,7 @@ type errand struct {
 	queue  string // in which it was enqueued
 	key    string
 	tenant string
+	cost   int    // 0: 1
 	who    string // the life of its producer
 	fate   fate
 	id     int64

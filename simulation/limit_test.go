@@ -20,12 +20,12 @@ type limitWork struct {
 	left         []int
 	fifo         bool
 	active       []*stint
-	begins       []time.Time          // of jobs of the kind with a rate
+	begins       []beginning          // of jobs of the kind with a rate
 	limits       map[string][]setting // what was set, and when
 	rate         int
 	burst        int
 	tenantRate   int // of each tenant; 0: any
-	tenantBegins map[string][]time.Time
+	tenantBegins map[string][]beginning
 	paused       time.Time // since when everybody knows that; zero: it is not
 }
 
@@ -33,6 +33,12 @@ type limitWork struct {
 type setting struct {
 	running int
 	since   time.Time
+}
+
+// A beginning is that of a job that counts for so many at a rate.
+type beginning struct {
+	at   time.Time
+	cost int
 }
 
 // A stint is a handler at work.
@@ -50,6 +56,7 @@ const (
 	freeKind   = "free"
 
 	anyNumber = 1000 // of jobs run, without a limit
+	mostCost  = 6    // of a job
 
 	ofTenant  = "tenant " // before the names of tenants, among the limits
 	bigTenant = "t0"      // it has a limit of its own, or none
@@ -59,7 +66,7 @@ func (l *limitWork) Claims() []string {
 	return []string{
 		"kill", "stop", "lose", "mute", "slow", "hangup", "deaf", "news is lost while a listener reconnects", "news goes down a dead path", "written, and the answer lost", "a limit is reached", "a limit is changed",
 		"a rate is used up", "a queue is FIFO", "a worker has other kinds", "a queue is paused for longer", "a limited job's worker dies",
-		"a limit of a tenant is reached", "a tenant's rate is used up",
+		"a limit of a tenant is reached", "a tenant's rate is used up", "a job counts for several",
 	}
 }
 
@@ -120,7 +127,7 @@ func (l *limitWork) Begin(w *World) (err error) {
 
 // limitTenants sets limits of each tenant, and of one.
 func (l *limitWork) limitTenants(w *World) error {
-	l.tenantBegins = map[string][]time.Time{}
+	l.tenantBegins = map[string][]beginning{}
 	running, big := w.Knob("running.tenant", 0, 0, 1, 2), w.Knob("running.big", 0, 1, 4)
 	l.tenantRate = w.Knob("rate.tenant", 0, 0, 0, 5)
 	l.limits[ofTenant] = []setting{{cmp.Or(running, anyNumber), time.Now()}} //nolint:forbidigo // virtual
@@ -209,6 +216,10 @@ func (l *limitWork) enqueue(p *Process, c *queue.Client, me int) {
 		j.tenant = fmt.Sprint("t", mine)
 	}
 	job.Tenant = j.tenant
+	if costs := p.w.Dice("cost", j.name); costs.once(5) {
+		j.cost = 2 + costs.IntN(mostCost-1)
+	}
+	job.Cost = j.cost
 	ctx, cancel := context.WithTimeout(p.ctx, d.between(2*time.Second, 60*time.Second))
 	defer cancel()
 	e, err := c.Enqueue(ctx, job)
@@ -362,19 +373,24 @@ func (l *limitWork) atWork() (text string) {
 	return text
 }
 
-// checkRate looks for a span of time in which more began than may. Workers draw a tenth of a second ahead, and what
-// becomes available that late is not lost: so one more may begin, and what a tenth of a second has. The world's mutex is held.
-func (l *limitWork) checkRate(p *Process, j *errand, begins []time.Time, rate int, usedUp string) []time.Time {
+// checkRate looks for a span of time in which more began than may, each counted as its cost. Workers draw a tenth of a second ahead, and
+// what becomes available that late is not lost: so one more may begin, and what a tenth of a second has. One job may begin before
+// all of its cost is there. The world's mutex is held.
+func (l *limitWork) checkRate(p *Process, j *errand, begins []beginning, rate int, usedUp string) []beginning {
 	if rate == 0 {
 		return nil
 	}
 	now := time.Now() //nolint:forbidigo // virtual
-	begins = append(begins, now)
-	burst := max(l.burst, (rate+9)/10)
-	for i, from := range begins {
-		n, span := len(begins)-i, now.Sub(from)
-		if most := 1 + float64(burst) + float64(rate)*(span+100*time.Millisecond).Seconds(); float64(n) > most {
-			p.w.violate("rate", j.words(), "%d jobs began in %v, with the rate %d/s and the burst %d", n, span, rate, burst)
+	begins = append(begins, beginning{now, max(1, j.cost)})
+	if j.cost > 1 {
+		p.w.Reached("a job counts for several")
+	}
+	burst, n := max(l.burst, (rate+9)/10), 0
+	for _, from := range slices.Backward(begins) {
+		n += from.cost
+		span := now.Sub(from.at)
+		if most := mostCost + float64(burst) + float64(rate)*(span+100*time.Millisecond).Seconds(); float64(n) > most {
+			p.w.violate("rate", j.words(), "jobs that cost %d began in %v, with the rate %d/s and the burst %d", n, span, rate, burst)
 		} else if span > time.Second && float64(n) > most*0.7 {
 			p.w.Reached(usedUp)
 		}

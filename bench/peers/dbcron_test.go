@@ -3,6 +3,7 @@ package peers
 import (
 	"context"
 	"log/slog"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -79,6 +80,13 @@ func (q *dbcronQueue) one(ctx context.Context, n int) error {
 	return err
 }
 
+func (q *dbcronQueue) unique(ctx context.Context, n int) error {
+	j := dbcronJob(n)
+	j.Unique = strconv.Itoa(n)
+	_, err := q.c.Enqueue(ctx, j)
+	return err
+}
+
 func (q *dbcronQueue) many(ctx context.Context, first, n int) error {
 	batch := make([]queue.Job, n)
 	for i := range batch {
@@ -112,7 +120,7 @@ func (q *dbcronQueue) work(t *testing.T, do func(n int)) (stop func()) {
 
 func (q *dbcronQueue) wipe(t *testing.T) {
 	t.Helper()
-	q.db.Do(t, `TRUNCATE {prefix}job, {prefix}job_delayed, {prefix}job_running`, nil)
+	q.db.Do(t, `TRUNCATE {prefix}job, {prefix}job_delayed, {prefix}job_running, {prefix}job_unique`, nil)
 }
 
 // dbcronLocks is package lock with a pool for each contender.

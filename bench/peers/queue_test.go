@@ -42,6 +42,11 @@ type queueSystem interface {
 	wipe(t *testing.T) // removes all jobs
 }
 
+// A uniqueSystem is a queue that refuses a job while another one is there that has the same unique key.
+type uniqueSystem interface {
+	unique(ctx context.Context, n int) error // enqueues job n, with a key of its own
+}
+
 // payload returns the payload of job n: a hundred bytes of JSON.
 func payload(n int) []byte {
 	return fmt.Appendf(nil, `{"order":%d,"customer":"customer-%d","address":"12 High Street, Springfield","paid":true}`, n+firstOrder, n%1000+1000)
@@ -59,7 +64,7 @@ func number(t *testing.T, text []byte) int {
 	return n - firstOrder
 }
 
-// TestQueues measures in each round and for each queue: enqueueing by one caller, by 32, and in
+// TestQueues measures in each round and for each queue: enqueueing by one caller, by 32, by 32 with a unique key each, and in
 // bulk; the drain of ready jobs; and the time from the call that enqueues to the start of the
 // handler at 100 jobs a second.
 func TestQueues(t *testing.T) {
@@ -71,11 +76,14 @@ func TestQueues(t *testing.T) {
 			}
 		}
 	}
-	r := newReport("Enqueue, 1 caller", "Enqueue, 32 callers", "Bulk", "Drain", "Latency, p50", "Latency, p99")
+	r := newReport("Enqueue, 1 caller", "Enqueue, 32 callers", "Unique, 32 callers", "Bulk", "Drain", "Latency, p50", "Latency, p99")
 	for range *rounds {
 		for _, q := range all {
-			r.note(q, "Enqueue, 1 caller", enqueue(t, q, 1))
-			r.note(q, "Enqueue, 32 callers", enqueue(t, q, 32))
+			r.note(q, "Enqueue, 1 caller", enqueue(t, q, 1, q.one))
+			r.note(q, "Enqueue, 32 callers", enqueue(t, q, 32, q.one))
+			if u, is := q.(uniqueSystem); is {
+				r.note(q, "Unique, 32 callers", enqueue(t, q, 32, u.unique))
+			}
 			if q.bulk() {
 				r.note(q, "Bulk", inBulk(t, q))
 			}
@@ -92,7 +100,7 @@ func TestQueues(t *testing.T) {
 }
 
 // enqueue returns how many jobs a second the callers enqueue, one per call.
-func enqueue(t *testing.T, q queueSystem, callers int) float64 {
+func enqueue(t *testing.T, q queueSystem, callers int, one func(ctx context.Context, n int) error) float64 {
 	t.Helper()
 	defer q.wipe(t)
 	var next atomic.Int64
@@ -101,7 +109,7 @@ func enqueue(t *testing.T, q queueSystem, callers int) float64 {
 	for range callers {
 		group.Go(func() {
 			for time.Since(begun) < *span {
-				if err := q.one(t.Context(), int(next.Add(1))); err != nil {
+				if err := one(t.Context(), int(next.Add(1))); err != nil {
 					t.Errorf("%v: %v", q, err)
 					return
 				}

@@ -76,6 +76,11 @@ func (q *asynqQueue) one(ctx context.Context, n int) error {
 	return err
 }
 
+func (q *asynqQueue) unique(ctx context.Context, n int) error {
+	_, err := q.c.EnqueueContext(ctx, asynq.NewTask("noop", payload(n)), asynq.Unique(time.Hour))
+	return err
+}
+
 // many uses 16 callers: asynq has no call for several tasks.
 func (q *asynqQueue) many(ctx context.Context, first, n int) error {
 	var group sync.WaitGroup

@@ -108,6 +108,11 @@ func (r *riverQueue) one(ctx context.Context, n int) error {
 	return err
 }
 
+func (r *riverQueue) unique(ctx context.Context, n int) error {
+	_, err := r.c.Insert(ctx, newRiverJob(n), &river.InsertOpts{UniqueOpts: river.UniqueOpts{ByArgs: true}})
+	return err
+}
+
 func (r *riverQueue) many(ctx context.Context, first, n int) error {
 	batch := make([]river.InsertManyParams, n)
 	for i := range batch {
