@@ -26,7 +26,7 @@ type source struct {
 	tx      *sqlrun.Session // the transaction; nil: use the pool
 	foreign bool            // tx is the caller's, and may last
 	at      instant.Instant
-	keyed   map[int]bool // queues that have keys, as seen in the transaction
+	keyed   map[int]bool // queues that are known to have keys by now
 }
 
 // callers returns the source for a caller's transaction, own that for one of this package.
@@ -41,6 +41,7 @@ func (c *Client) own(tx *sqlrun.Session) *source { return &source{c: c, tx: tx, 
 func (s *source) address(ctx context.Context, jobs []Job, rows []jobRow) error {
 	var q *store.Queue
 	var r *routes
+	known := map[string]*store.Queue{} // however often jobs of different queues take turns, each is read once
 	for i := range jobs {
 		j := &jobs[i]
 		name := j.Queue
@@ -54,9 +55,12 @@ func (s *source) address(ctx context.Context, jobs []Job, rows []jobRow) error {
 			name = r.queue(j.Kind)
 		}
 		if q == nil || q.Name != name {
-			var err error
-			if q, err = s.queue(ctx, name, j); err != nil {
-				return ofMany(i, len(jobs), err)
+			if q = known[name]; q == nil {
+				var err error
+				if q, err = s.queue(ctx, name, j); err != nil {
+					return ofMany(i, len(jobs), err)
+				}
+				known[name] = q
 			}
 		}
 		if err := s.fits(ctx, q, j); err != nil {
@@ -202,19 +206,20 @@ func (j *Job) within(q *store.Settings) error {
 // order records that a queue has keys. Readers of jobs see that before the first job with a key, or
 // together with it.
 func (s *source) order(ctx context.Context, q *store.Queue) error {
-	args := sqlrun.Args{"queue": q.ID}
-	if s.tx == nil {
-		if _, err := s.c.dbOf(ctx).Exec(ctx, store.SetOrdered, args); err != nil {
-			return err
-		}
-		_, err := s.c.read(ctx, q.Name)
-		return err
-	}
 	if s.keyed[q.ID] {
 		return nil
 	}
 	if s.keyed == nil {
 		s.keyed = map[int]bool{}
+	}
+	args := sqlrun.Args{"queue": q.ID}
+	if s.tx == nil {
+		_, err := s.c.dbOf(ctx).Exec(ctx, store.SetOrdered, args)
+		if err == nil {
+			_, err = s.c.read(ctx, q.Name)
+		}
+		s.keyed[q.ID] = err == nil
+		return err
 	}
 	// The transaction may have recorded it itself: doing so outside would wait for it.
 	now, err := s.c.readOn(ctx, s.tx, q.Name)

@@ -475,3 +475,41 @@ func TestEnqueueTogether(t *testing.T) {
 		})
 	})
 }
+
+// However many jobs are the first ones with keys, and however their queues take turns, what is known of the queues is read and written once.
+func TestFirstKeysTakeFewStatements(t *testing.T) {
+	for name, enqueue := range map[string]func(*testing.T, *Client, []Job){
+		"EnqueueMany": func(t *testing.T, c *Client, jobs []Job) { enqueueMany(t, c, jobs) },
+		"EnqueueTx": func(t *testing.T, c *Client, jobs []Job) {
+			tx, err := c.db.Pool().BeginTx(t.Context(), nil)
+			must(t, err)
+			_, _, err = c.EnqueueTx(t.Context(), tx, jobs...)
+			must(t, err)
+			must(t, tx.Commit())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			memory(t, func(t *testing.T, db *dbtest.DB) {
+				var mu sync.Mutex
+				calls, by := 0, map[string]int{}
+				counted := db.Broken(t, &dbtest.Fault{Random: func() (before, after bool) { return false, false }, Stall: func(op string) {
+					mu.Lock()
+					defer mu.Unlock()
+					calls++
+					by[strings.Join(strings.Fields(op), " ")]++
+				}})
+				jobs := make([]Job, 400)
+				for i := range jobs {
+					jobs[i] = Job{Queue: fmt.Sprint("q", i%3), Kind: "x", Key: fmt.Sprint(i)}
+				}
+				enqueue(t, client(t, counted, Options{}), jobs)
+				if calls > 100 {
+					t.Errorf("%d jobs took %d statements", len(jobs), calls)
+					for op, n := range by {
+						t.Logf("%d %.150s", n, op)
+					}
+				}
+			})
+		})
+	}
+}
