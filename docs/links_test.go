@@ -28,7 +28,7 @@ func pages(t *testing.T) map[string]string {
 		}
 		all[filepath.ToSlash(name)] = fenced.ReplaceAllString(string(text), "")
 	}
-	for _, name := range []string{"../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md"} {
+	for _, name := range []string{"../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md", "../SECURITY.md"} {
 		read(name)
 	}
 	err := filepath.WalkDir(".", func(name string, _ fs.DirEntry, err error) error {
