@@ -179,6 +179,9 @@ func (c *claimWork) call(p *Process, at int, path string, body, answer any) (sta
 		return 0
 	}
 	p.Note("%s at %s: %d %.200s", path, o.p.who(), w.Code, w.Body)
+	if w.Code == http.StatusBadRequest || w.Code == http.StatusUnprocessableEntity {
+		p.w.Violate("refused", nil, "%s: %d %.200s", path, w.Code, w.Body)
+	}
 	if w.Code == http.StatusOK && json.Unmarshal(w.Body.Bytes(), answer) != nil {
 		return 0
 	}
@@ -197,7 +200,7 @@ func (c *claimWork) claim(p *Process) error {
 		})
 		var got struct{ Jobs []wire.Claim }
 		asked := time.Now() //nolint:forbidigo // virtual
-		c.call(p, at, "/queues/"+claimQueue+"/claim", map[string]any{"max": 1 + p.Dice.IntN(3), "lease": c.lease.String(), "wait": c.wait.String()}, &got)
+		c.call(p, at, "/queues/"+claimQueue+"/claim", map[string]any{"max": 1 + p.Dice.IntN(3), "lease": wire.DurationOf(c.lease), "wait": wire.DurationOf(c.wait)}, &got)
 		for i := range got.Jobs {
 			c.begins(p, &got.Jobs[i], given{by, asked})
 		}
