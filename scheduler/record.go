@@ -135,8 +135,11 @@ func (s *Scheduler) record(working context.Context, e *execution, r guardian.Res
 	if e.isLost() {
 		o.state, o.why = "lost", "the lease had ended; another daemon has the run"
 	}
-	s.opt.Logger.Info("run", "schedule", e.schedule, "state", o.state, "due", e.due, "attempt", e.attempt,
-		"id", e.id, "took", r.Took, "exit_code", r.ExitCode, "error", o.why, "output", Output(r.Output))
+	said := []any{"schedule", e.schedule, "state", o.state, "due", e.due, "attempt", e.attempt, "id", e.id, "took", r.Took}
+	if r.ExitCode >= 0 { // of a command, or the status of a request
+		said = append(said, "exit_code", r.ExitCode)
+	}
+	s.opt.Logger.Info("run", append(said, "error", o.why, "output", Output(r.Output))...)
 	if s.opt.Ended != nil {
 		barrier.Tell(s.opt.Logger, "Ended", func() { s.opt.Ended(o.state, r.Took) })
 	}

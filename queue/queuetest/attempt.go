@@ -15,8 +15,7 @@ type Verdict string
 // Verdicts.
 const (
 	Done      Verdict = "done"
-	Failed    Verdict = "failed"    // it will be retried after the delay of the retry policy
-	Retry     Verdict = "retry"     // it has failed, and will be retried after the handler's delay: queue.RetryAfter
+	Retried   Verdict = "retried"   // it has failed, and comes back: as the retry policy says, or after the delay of queue.RetryAfter
 	Snoozed   Verdict = "snoozed"   // it comes back, and the attempt does not count
 	Discarded Verdict = "discarded" // it will not be retried
 	Dead      Verdict = "dead"      // by queue.Bury, or because this was its last attempt
@@ -29,7 +28,7 @@ type Outcome struct {
 	Attempt   int
 	Verdict   Verdict
 	Err       error          // what the handler returned
-	After     time.Duration  // of Retry and Snoozed: the delay
+	After     time.Duration  // the delay that the handler has asked for, with queue.RetryAfter or queue.Snooze
 	Stack     string         // of a panic
 	Completed bool           // the handler has called CompleteTx
 	Progress  queue.Progress // as last stored
@@ -55,11 +54,19 @@ func outcomes(all []rig.Outcome) []Outcome {
 	for i, o := range all {
 		d := o.Delivery.(*queue.Delivery)
 		list[i] = Outcome{
-			Job: d.Job, ID: d.ID, Attempt: d.Attempt, Verdict: Verdict(o.Verdict), Err: o.Err, After: o.After,
+			Job: d.Job, ID: d.ID, Attempt: d.Attempt, Verdict: verdictOf(o.Verdict), Err: o.Err, After: o.After,
 			Stack: o.Stack, Completed: o.Completed, Progress: d.Progress(),
 		}
 	}
 	return list
+}
+
+// verdictOf returns the verdict for one of the worker's, which tells by whom a delay was chosen.
+func verdictOf(of string) Verdict {
+	if of == "failed" || of == "retry" {
+		return Retried
+	}
+	return Verdict(of)
 }
 
 // Worker returns a worker without a database, for registering handlers for [Do].

@@ -16,14 +16,14 @@ const maxAttempts = 100_000
 
 // Drain processes the jobs of w's queues with its handlers until none is ready or due, and
 // returns the outcomes in order. It runs in this goroutine, one job at a time. It does not run
-// w itself, which may be drained again. An attempt that ends as Failed, Retry or Dead fails the
-// test at once.
+// w itself, which may be drained again. An attempt that ends as Retried or Dead fails the
+// test at once: see [DrainAll].
 //
 // Jobs that are due later stay, and so do those of a paused queue: see [Advance]. Drain waits
 // for jobs that another worker has.
 func Drain(t testing.TB, w *queue.Worker) []Outcome {
 	t.Helper()
-	return drain(t, w, func(o Outcome) bool { return o.Verdict == Failed || o.Verdict == Retry || o.Verdict == Dead })
+	return drain(t, w, func(o Outcome) bool { return o.Verdict == Retried || o.Verdict == Dead })
 }
 
 // DrainAll is [Drain], but continues after failed attempts.
@@ -46,7 +46,7 @@ func drain(t testing.TB, w *queue.Worker, fails func(Outcome) bool) (all []Outco
 	}}))
 	switch {
 	case len(failed) > 0:
-		t.Fatalf("queuetest: after %d attempts one did not end well: %v", len(all), failed[0])
+		t.Fatalf("queuetest: after %d attempts one did not end well; DrainAll goes on after such: %v", len(all), failed[0])
 	case err != nil:
 		t.Fatalf("queuetest: %v", err)
 	case len(all) >= maxAttempts:

@@ -135,19 +135,19 @@ func TestDo(t *testing.T) {
 		after   time.Duration
 	}{
 		{"done", 1, queuetest.Done, 0},
-		{"fails", 1, queuetest.Failed, 0},
-		{"fails", 9, queuetest.Failed, 0},
+		{"fails", 1, queuetest.Retried, 0},
+		{"fails", 9, queuetest.Retried, 0},
 		{"fails", 10, queuetest.Dead, 0},
-		{"later", 1, queuetest.Retry, time.Minute},
+		{"later", 1, queuetest.Retried, time.Minute},
 		{"later", 10, queuetest.Dead, 0},
 		{"snooze", 10, queuetest.Snoozed, time.Hour},
 		{"discard", 1, queuetest.Discarded, 0},
 		{"bury", 1, queuetest.Dead, 0},
-		{"twice", 1, queuetest.Failed, 0},
+		{"twice", 1, queuetest.Retried, 0},
 		{"twice", 2, queuetest.Dead, 0},
-		{"panics", 1, queuetest.Failed, 0},
+		{"panics", 1, queuetest.Retried, 0},
 		{"nobody", 1, queuetest.Dead, 0},
-		{"batch", 1, queuetest.Failed, 0},
+		{"batch", 1, queuetest.Retried, 0},
 	} {
 		o := queuetest.DoAttempt(t, w, c.attempt, queue.Job{Kind: c.kind})
 		if o.Verdict != c.want || o.After != c.after || o.Attempt != c.attempt || (o.Err == nil) != (c.want == queuetest.Done) {
@@ -161,7 +161,7 @@ func TestDo(t *testing.T) {
 		!strings.Contains(o.String(), "panic: oh") {
 		t.Errorf("got %v", o)
 	}
-	if o := queuetest.Do(t, w, queue.Job{Kind: "waits", Timeout: time.Millisecond}); o.Verdict != queuetest.Failed ||
+	if o := queuetest.Do(t, w, queue.Job{Kind: "waits", Timeout: time.Millisecond}); o.Verdict != queuetest.Retried ||
 		!errors.Is(o.Err, queue.ErrTimeout) {
 		t.Errorf("got %v", o)
 	}
@@ -173,7 +173,7 @@ func TestDo(t *testing.T) {
 		t.Errorf("got %v", o)
 	}
 	if all := queuetest.DoBatch(t, w, queue.Job{Kind: "batch"}, queue.Job{Kind: "batch"}); all[0].Verdict != queuetest.Done ||
-		all[1].Verdict != queuetest.Failed {
+		all[1].Verdict != queuetest.Retried {
 		t.Errorf("got %v", all)
 	}
 	if wrapped != 17 {
@@ -357,13 +357,13 @@ func TestDrainFailures(t *testing.T) {
 		must(t, w.Handle("snoozes", func(context.Context, *queue.Delivery) error { return queue.Snooze(0) }))
 		enqueue(t, c, queue.Job{Kind: "fails"}, queue.Job{Kind: "ok"})
 		fails(t, func(t testing.TB) { queuetest.Drain(t, w) }, "after 1 attempts one did not end well",
-			`kind "fails"`, "attempt 1: failed: it failed")
+			`kind "fails"`, "attempt 1: retried: it failed")
 		if i := queuetest.Enqueued(t, c, queue.Job{Kind: "fails"}); i.State != admin.StateDelayed || i.Attempts != 1 {
 			t.Errorf("%+v", i)
 		}
 		enqueue(t, c, queue.Job{Kind: "fails"})
 		got := queuetest.DrainAll(t, w)
-		if len(got) != 2 || got[0].Verdict != queuetest.Done || got[1].Verdict != queuetest.Failed {
+		if len(got) != 2 || got[0].Verdict != queuetest.Done || got[1].Verdict != queuetest.Retried {
 			t.Errorf("got %v", got)
 		}
 		queuetest.Advance(t, c, time.Hour)
@@ -414,7 +414,7 @@ func TestDrainProgress(t *testing.T) {
 		for _, o := range queuetest.DrainAll(t, w) {
 			pages = append(pages, fmt.Sprintf("%d %s %s", o.Attempt, o.Verdict, o.Progress.State))
 		}
-		if got := strings.Join(pages, ", "); got != "1 retry 1, 2 retry 2, 3 done 2" {
+		if got := strings.Join(pages, ", "); got != "1 retried 1, 2 retried 2, 3 done 2" {
 			t.Errorf("got %s", got)
 		}
 	})
