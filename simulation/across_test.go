@@ -82,8 +82,8 @@ func build(t *testing.T, overlay string) (bin string) {
 	return bin
 }
 
-// longest is how long a life may take. A minute of one takes seconds of a processor.
-const longest = 10 * time.Minute
+// longest is how long a life may take. A minute of one takes seconds of a processor, which others may be using.
+const longest = time.Hour
 
 // live lives through a scenario in a process, and returns what it has printed. more are further flags.
 func (a *across) live(ctx context.Context, s scenario, more ...string) (o outcome, text string, err error) {

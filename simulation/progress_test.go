@@ -302,7 +302,7 @@ func (g *progressWork) noticeStuck(w *World) {
 		}
 		const most = 10*time.Second + 10*time.Second + 5*time.Second // until they count as stuck, its grace, and what it writes
 		if last := all[len(all)-1]; time.Since(last) > g.endStuck+most && p.sound(last) {
-			w.violate("hopeless", []string{p.who()}, "none of the %d handlers of %s returns, for %v", len(all), p.who(), time.Since(last).Round(time.Second))
+			w.violate("hopeless", []string{p.who()}, "none of the %d handlers of %s has returned for %v, and it goes on", len(all), p.who(), g.endStuck+most)
 		}
 	}
 }
