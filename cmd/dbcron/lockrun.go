@@ -83,7 +83,7 @@ DBCRON_LOCK_NAME, DBCRON_LOCK_FENCE (a number that rises with each holder),
 DBCRON_LOCK_DEADLINE (when it has to be done unless the lease is renewed) and, of
 a pool, DBCRON_LOCK_SLOT. It has no terminal of its own: see docs/lock-run.md.
 
-SIGTERM, SIGINT and SIGHUP are passed on as SIGTERM; a second SIGTERM or SIGINT
+SIGTERM, SIGINT, SIGQUIT and SIGHUP are passed on as SIGTERM; a second SIGTERM or SIGINT
 kills the command.
 
 Exit codes: the command's; 128+n if signal n ended it; 126 it cannot be run, 127
@@ -202,9 +202,10 @@ func (p *program) runLocked(ctx context.Context, f *lockRunFlags, name string, a
 	return err
 }
 
-// untilHangup returns a context that SIGHUP ends, too, unless the program was started by nohup.
+// untilHangup returns a context that SIGQUIT ends, too, which would otherwise end the program and leave the lock, and SIGHUP,
+// unless the program was started by nohup.
 func (p *program) untilHangup(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := signal.NotifyContext(ctx, syscall.SIGQUIT)
 	if !nohup {
 		go func() {
 			select {

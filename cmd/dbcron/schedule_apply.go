@@ -70,8 +70,8 @@ input, and needs --source.
 
 const aboutSystem = `A system crontab has a column for the user, whom the command runs as if the daemon is
 root. /etc/crontab and the files of /etc/cron.d are read so, and others with --system.
-A file where each command begins with the name of a user of this host is refused unless
---system or --system=false says which it is.`
+A file that may be either, since a command begins with root, or each with what may be a
+user and a command, is refused unless --system or --system=false says which it is.`
 
 func (p *program) scheduleImport() *cobra.Command {
 	var f importFlags
@@ -104,6 +104,9 @@ and without a daemon. The file - is standard input, and needs --source.
 func (p *program) importFile(ctx context.Context, file *scheduleFile, f *importFlags) error {
 	if err := file.load(p.in); err != nil {
 		return err
+	}
+	for _, w := range file.warnings {
+		p.warn("warning: " + harmless(w))
 	}
 	return p.with(ctx, func(db *dialect.DB) error {
 		changes, err := file.importInto(ctx, db, scheduler.ImportOptions{Keep: !f.prune, DryRun: f.dryRun, Adopt: f.adopt})

@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -32,6 +32,8 @@ type scheduleFile struct {
 	zone   string // of a crontab without CRON_TZ
 	system *bool  // whether a crontab names users; nil: detect
 	given  []scheduler.Schedule
+
+	warnings []string // of what is good, and may be meant otherwise
 
 	digest         string      // of the last content read, valid or not
 	problem        string      // why that could not be imported
@@ -112,6 +114,7 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 	if err != nil {
 		return nil, usagef("%w", err)
 	}
+	f.warnings = crontab.Warnings(f.path, data, len(entries) > 0 && entries[0].User != "")
 	given := make([]scheduler.Schedule, len(entries))
 	var wrong []error
 	for i, e := range entries {
@@ -123,8 +126,13 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 			name, value, _ := strings.Cut(pair, "=")
 			given[i].Env[name] = value
 			if name == "MAILTO" {
-				if given[i].Notify, err = mailTo(value); err != nil {
+				to, comment := withoutComment(value)
+				if given[i].Notify, err = mailTo(to); err != nil {
 					wrong = append(wrong, fmt.Errorf("%s:%d: MAILTO above it: %w", f.path, e.Line, err))
+				}
+				if warning := fmt.Sprintf("%s: MAILTO=%s: %q is read as a comment, though cron has none there; put it on a line of its own",
+					f.path, value, comment); comment != "" && !slices.Contains(f.warnings, warning) {
+					f.warnings = append(f.warnings, warning)
 				}
 			}
 		}
@@ -138,6 +146,16 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 		return nil, usagef("%w", errors.Join(wrong...))
 	}
 	return given, nil
+}
+
+// withoutComment cuts what looks like a comment off a setting. No address has a #.
+func withoutComment(value string) (rest, comment string) {
+	for i := range len(value) {
+		if value[i] == '#' && (i == 0 || strings.ContainsRune(" \t", rune(value[i-1]))) {
+			return value[:i], value[i:]
+		}
+	}
+	return value, ""
 }
 
 // mailTo converts a crontab's MAILTO to notification targets: comma-separated addresses, where one without @ is a
@@ -192,31 +210,10 @@ func (f *scheduleFile) parseCrontab(data []byte) ([]crontab.Entry, error) {
 		return nil, fmt.Errorf("%s:1: this is a system crontab, with a column for the user; leave --system=false out", f.path)
 	}
 	entries, err := crontab.Parse(f.path, data)
-	if err == nil && f.system == nil && startWithUsers(entries, isUser) {
-		err = fmt.Errorf("%s:%d: %q is a user of this host, and each command of this file begins with one; --system reads them as the users of a system crontab, --system=false as commands",
-			f.path, entries[0].Line, strings.Fields(entries[0].Command)[0])
+	if err == nil && f.system == nil {
+		err = crontab.Doubt(f.path, entries)
 	}
 	return entries, err
-}
-
-// startWithUsers reports whether entries may be those of a system crontab: each command begins with a user's
-// name, followed by a command.
-func startWithUsers(entries []crontab.Entry, isUser func(name string) bool) bool {
-	known := map[string]bool{}
-	for _, e := range entries {
-		words := strings.Fields(e.Command)
-		if len(words) < 2 || !known[words[0]] && !isUser(words[0]) {
-			return false
-		}
-		known[words[0]] = true
-	}
-	return len(entries) > 0
-}
-
-// isUser reports whether a name is a user of this host. A host without a list of users still has root.
-func isUser(name string) bool {
-	_, err := user.Lookup(name)
-	return err == nil || name == "root"
 }
 
 // importInto makes the schedules of the file's source equal to those loaded.

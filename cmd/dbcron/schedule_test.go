@@ -3,6 +3,8 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
@@ -109,7 +111,7 @@ func TestSettingWords(t *testing.T) {
 // TestSystemCrontab: by its path, by the flag, or refused where each line could be one of either.
 func TestSystemCrontab(t *testing.T) {
 	yes, no := true, false
-	const doubtful, user = "# x\n@daily root true\n@daily root\tfalse x\n", "@daily true x\n@daily root x\n"
+	const doubtful, user = "# x\n@daily root true\n@daily root\tfalse x\n", "@daily true x\n@daily deploy x\n"
 	for _, c := range []struct {
 		path, text string
 		system     *bool
@@ -121,7 +123,7 @@ func TestSystemCrontab(t *testing.T) {
 		{"/etc/crontab", doubtful, &no, "/etc/crontab:1: this is a system crontab, with a column for the user; leave --system=false out"},
 		{"/srv/crontab", doubtful, &yes, "root"},
 		{"/srv/crontab", doubtful, &no, ""},
-		{"/srv/crontab", doubtful, nil, `/srv/crontab:2: "root" is a user of this host, and each command of this file begins with one; --system reads them`},
+		{"/srv/crontab", doubtful, nil, `/srv/crontab:2: "root" may be the user that the command runs as, as in a system crontab, or the command; --system reads it`},
 		{"/srv/crontab", user, nil, ""},
 		{"/srv/crontab", user, &yes, "true"},
 		{"/srv/crontab", "@daily root\n", nil, ""}, // no command would follow the user
@@ -138,6 +140,47 @@ func TestSystemCrontab(t *testing.T) {
 	}
 	if entries, err := (&scheduleFile{path: "x"}).parseCrontab(nil); err != nil || len(entries) != 0 {
 		t.Errorf("an empty file: %v, %v", entries, err)
+	}
+}
+
+// A file that was changed in place, with its size and time as before, is noticed by its content.
+func TestChangedInPlace(t *testing.T) {
+	f := scheduleFile{kind: "crontab", path: filepath.Join(t.TempDir(), "crontab"), source: "s"}
+	write := func(text string) {
+		must(t, os.WriteFile(f.path, []byte(text), 0o600))
+		must(t, os.Chtimes(f.path, time.Time{}, time.Unix(1_700_000_000, 0)))
+	}
+	write("@daily old\n")
+	must(t, f.load(nil))
+	if f.stable() || f.differs() {
+		t.Error("it has changed by itself")
+	}
+	write("@daily new\n")
+	if f.stable() || !f.differs() {
+		t.Error("the change was not noticed")
+	}
+	must(t, f.load(nil))
+	if f.differs() {
+		t.Error("the change was noticed twice")
+	}
+	write("@daily longer\n")
+	if f.differs() {
+		t.Error("a change of the size was not left to stable")
+	}
+}
+
+// A comment behind MAILTO, which cron has none for, is no recipient.
+func TestMailToComment(t *testing.T) {
+	for text, want := range map[string]string{
+		"MAILTO=a@example.org # me": "mailto:a@example.org", "MAILTO=a@example.org\t#me": "mailto:a@example.org",
+		"MAILTO=a@example.org": "mailto:a@example.org", "MAILTO=# nobody": scheduler.NotifyNobody,
+	} {
+		f := scheduleFile{kind: "crontab", path: "tab", source: "s"}
+		given, err := f.readCrontab([]byte(text + "\n@daily x\n@daily y\n"))
+		must(t, err)
+		if warned := len(f.warnings); given[0].Notify != want || (warned == 1) != strings.Contains(text, "#") {
+			t.Errorf("%s: got %q, and %q", text, given[0].Notify, f.warnings)
+		}
 	}
 }
 

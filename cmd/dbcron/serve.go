@@ -22,7 +22,8 @@ import (
 )
 
 type serveFlags struct {
-	crontab, source, zone      string
+	crontabs                   []string
+	source, zone               string
 	schedules, schedulesSource string
 	system                     *bool // nil: not given
 	check, once                bool
@@ -112,8 +113,8 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.schedules, "schedules", "", "YAML `file` of schedules to import: see dbcron schedule apply")
 	flags.StringVar(&f.schedulesSource, "schedules-source", "", "source of that file's schedules (default: its whole path)")
-	flags.StringVar(&f.crontab, "crontab", "", "`file` in the format of crontab(5) to import")
-	flags.StringVar(&f.source, "source", "", "source of the crontab's schedules (default: its whole path)")
+	flags.StringArrayVar(&f.crontabs, "crontab", nil, "`file` in the format of crontab(5) to import; may be repeated")
+	flags.StringVar(&f.source, "source", "", "source of the crontab's schedules, if there is one (default: its whole path)")
 	flags.StringVar(&f.zone, "time-zone", "", "time zone of the crontab where it has no CRON_TZ (default: UTC)")
 	systemFlag(flags)
 	flags.BoolVar(&f.check, "check", false, "only check the files, and exit")
@@ -150,7 +151,14 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 	}
 	if f.check {
 		for _, file := range files {
-			if _, err := fmt.Fprintf(p.out, "%s: %s, all good\n", file.path, counted(len(file.given), "schedule", "schedules")); err != nil {
+			for _, w := range file.warnings {
+				p.warn("warning: " + harmless(w))
+			}
+			verdict := "all good"
+			if n := len(file.warnings); n > 0 {
+				verdict = counted(n, "warning", "warnings")
+			}
+			if _, err := fmt.Fprintf(p.out, "%s: %s, %s\n", file.path, counted(len(file.given), "schedule", "schedules"), verdict); err != nil {
 				return err
 			}
 		}
@@ -194,7 +202,7 @@ func (f *serveFlags) checkParts() error {
 	switch {
 	case f.once && len(f.only) > 0:
 		return usagef("--once runs what is due, and does nothing else; leave --only out")
-	case !f.does(partSchedules) && (f.crontab != "" || f.schedules != ""):
+	case !f.does(partSchedules) && (len(f.crontabs) > 0 || f.schedules != ""):
 		return usagef("--crontab and --schedules are for daemons that run schedules; add --only schedules, or import the file with dbcron schedule apply")
 	case !f.does(partAPI) && f.http.chosen && f.http.listen != noListen:
 		return usagef("--listen is for daemons that have the API; add --only api, or leave it out")
@@ -229,11 +237,14 @@ func (p *program) checkedOptions(f *serveFlags) (*slog.Logger, scheduler.Options
 
 // files returns the files named by flags.
 func (f *serveFlags) files() (files []*scheduleFile, err error) {
-	if f.crontab == "-" || f.schedules == "-" {
+	if slices.Contains(f.crontabs, "-") || f.schedules == "-" {
 		return nil, usagef("serve reads its files again at SIGHUP, so they cannot be standard input; use dbcron schedule apply -f -")
 	}
-	if f.crontab != "" {
-		files = append(files, &scheduleFile{kind: "crontab", path: f.crontab, source: f.source, zone: f.zone, system: f.system})
+	if len(f.crontabs) > 1 && f.source != "" {
+		return nil, usagef("--source is for one --crontab; leave it out, and each is known by its path")
+	}
+	for _, path := range f.crontabs {
+		files = append(files, &scheduleFile{kind: "crontab", path: path, source: f.source, zone: f.zone, system: f.system})
 	}
 	if f.schedules != "" {
 		files = append(files, &scheduleFile{kind: "file", path: f.schedules, source: f.schedulesSource})
@@ -376,6 +387,9 @@ func (f *scheduleFile) importLogged(ctx context.Context, db *dialect.DB, log *sl
 	}
 	log.Info(f.title()+" was imported", "path", f.path, "added", len(changes.Added), "changed", len(changes.Changed),
 		"removed", len(changes.Removed), "unchanged", changes.Unchanged)
+	for _, w := range f.warnings {
+		log.Warn("a line may mean something else than it says", "what", w)
+	}
 	if len(f.given) == 0 && len(changes.Removed) > 0 {
 		log.Warn("the "+f.title()+" is empty: all its schedules were removed", "removed", len(changes.Removed))
 	}

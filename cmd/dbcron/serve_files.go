@@ -15,7 +15,7 @@ import (
 
 const (
 	fileEvery  = 5 * time.Second // between two checks for changed files
-	othersWhen = 12              // checks between two looks at other daemons' files
+	othersWhen = 12              // checks between two looks at the files' content, and at other daemons' files
 	maxFiles   = 1000
 )
 
@@ -61,6 +61,15 @@ func (f *scheduleFile) stable() bool {
 	return stable
 }
 
+// differs reports whether the file has other content than was read, though its size and time are the same.
+func (f *scheduleFile) differs() bool {
+	if now := f.stamp(); now == nil || !sameStamp(now, f.read) {
+		return false // see stable
+	}
+	data, err := os.ReadFile(f.path)
+	return err == nil && digestOf(data) != f.digest
+}
+
 // look imports the files again if one has changed, and occasionally compares them with other daemons'.
 func (w *watchedFiles) look(ctx context.Context) {
 	changed := false
@@ -72,9 +81,18 @@ func (w *watchedFiles) look(ctx context.Context) {
 		w.reload(ctx)
 		return
 	}
-	if w.looks++; w.looks%othersWhen == 0 {
-		w.lookAtOthers(ctx)
+	if w.looks++; w.looks%othersWhen != 0 {
+		return
 	}
+	for _, f := range w.files {
+		changed = f.differs() || changed
+	}
+	if changed {
+		w.log.Info("a file has changed in place; it is read again")
+		w.reload(ctx)
+		return
+	}
+	w.lookAtOthers(ctx)
 }
 
 // reload imports the files again, if all of them are valid.

@@ -11,7 +11,9 @@
 //   - CRON_TZ is the zone of the specs below it. TZ is a variable like others.
 //   - LOGNAME cannot be set: cron reads such a line and ignores it.
 //   - MAILTO is an ordinary variable. The caller decides what it means.
-//   - A comment "# name: NAME" directly above an entry names it.
+//   - A comment "# name: NAME" directly above an entry names it. Elsewhere it is a comment like others, of which Warnings tells.
+//   - A comment may be in any encoding; all else is UTF-8.
+//   - A - before a first field that is * or */n, as in SUSE's crontab, is accepted: cronie does not log such lines.
 //   - A comment "# dbcron: NAME=VALUE NAME=VALUE" directly above an entry holds options
 //     for it, such as timeout=1h; cron ignores it. Quotes keep blanks in a value.
 //   - The last line needs no newline; CRLF and a byte order mark are accepted.
@@ -26,7 +28,7 @@
 // System crontabs, /etc/crontab and the files of /etc/cron.d, have one more column
 // before the command: the user that it runs as. Nothing in a line tells the two
 // formats apart, and Parse would take the user for the command. ParseSystem reads
-// system crontabs, and IsSystem knows some of them by their path.
+// system crontabs, IsSystem knows some of them by their path, and Doubt those that may be ones.
 package crontab
 
 import (
@@ -148,6 +150,7 @@ type parser struct {
 	line     int  // of the current line
 	entries  []Entry
 	problems []problem
+	warnings []problem
 
 	env  []string // replaced, never modified: entries share it
 	zone string
@@ -174,6 +177,8 @@ func (p *parser) readLine(line string) {
 	case len(line) > maxLine:
 		p.fail(fmt.Errorf("the line has %d bytes; use at most %d, or call a script", len(line), maxLine))
 		p.nameLine, p.options = 0, nil
+	case !utf8.ValidString(line) && strings.HasPrefix(text, "#") && !isOurs(text):
+		// Nobody reads it. It was saved before UTF-8, as those around it.
 	case !utf8.ValidString(line):
 		p.fail(errors.New("the line is not UTF-8; save the file as UTF-8"))
 		p.nameLine, p.options = 0, nil
@@ -192,6 +197,12 @@ func (p *parser) readLine(line string) {
 	}
 }
 
+// isOurs reports whether a comment is one that means something.
+func isOurs(text string) bool {
+	text = strings.TrimLeft(text[1:], blanks)
+	return strings.HasPrefix(text, "dbcron:") || strings.HasPrefix(text, "name:")
+}
+
 func (p *parser) readComment(text string) {
 	if options, ok := strings.CutPrefix(strings.TrimLeft(text[1:], blanks), "dbcron:"); ok {
 		p.readOptions(options)
@@ -204,8 +215,7 @@ func (p *parser) readComment(text string) {
 	p.dropOnlyName() // of two
 	name = strings.Trim(name, blanks)
 	switch {
-	case name == "":
-		p.fail(errors.New("the name is empty; write # name: NAME"))
+	case name == "": // an ordinary comment
 	case utf8.RuneCountInString(name) > maxName:
 		p.fail(fmt.Errorf("the name has %d characters; use at most %d", utf8.RuneCountInString(name), maxName))
 	case strings.ContainsFunc(name, unicode.IsControl):
@@ -217,8 +227,8 @@ func (p *parser) readComment(text string) {
 	}
 }
 
-// dropName reports a name and options that no entry follows. Ignoring them would leave the intended
-// entry without them.
+// dropName reports options that no entry follows: ignoring them would leave the intended entry without them. It warns of a
+// name, which may be an ordinary comment.
 func (p *parser) dropName() {
 	if len(p.options) > 0 {
 		err := errors.New("the options belong to no entry; put them directly above one")
@@ -230,8 +240,7 @@ func (p *parser) dropName() {
 
 func (p *parser) dropOnlyName() {
 	if p.nameLine > 0 {
-		err := fmt.Errorf("the name %q belongs to no entry; put it directly above one", p.name)
-		p.problems = append(p.problems, problem{p.nameLine, err})
+		p.warn(p.nameLine, fmt.Sprintf("the name %q belongs to no entry; to name one, put it directly above", p.name))
 	}
 	p.nameLine = 0
 }
@@ -242,6 +251,9 @@ func (p *parser) readEntry(text string) {
 	if p.nameLine > 0 {
 		entry.Name = p.name
 		p.nameLine = 0
+	}
+	if strings.HasPrefix(text, "-*") {
+		text = text[1:]
 	}
 	count := 5
 	if text[0] == '@' {
@@ -286,6 +298,7 @@ func (p *parser) readCommand(entry *Entry, text string) {
 	case strings.Trim(entry.Command, blanks) == "":
 		p.fail(fmt.Errorf("no command follows %q; write one after the %s", before, place))
 	default:
+		p.checkInput(entry)
 		first, _ := cutWord(entry.Command)
 		for _, word := range []string{entry.User, first} {
 			if entry.Spec[0] != '@' && field.MatchString(word) {

@@ -219,11 +219,6 @@ func TestRefused(t *testing.T) {
 		{`A="1" # no`, `tab:1: " # no" follows the closing quote`},
 		{`"A" 1`, `tab:1: no = follows the name "A"`},
 		{"DBCRON_RUN=1", `tab:1: the name "DBCRON_RUN" is reserved, as all that begin with DBCRON_; choose another`},
-		{"# name:\n@daily x", "tab:1: the name is empty; write # name: NAME"},
-		{"# name: a\n\n@daily x", `tab:1: the name "a" belongs to no entry; put it directly above one`},
-		{"# name: a\nA=1\n@daily x", `tab:1: the name "a" belongs to no entry`},
-		{"# name: a\n# name: b\n@daily x", `tab:1: the name "a" belongs to no entry`},
-		{"@daily x\n#name: a", `tab:2: the name "a" belongs to no entry`},
 		{"# name: a\n@daily x\n# name: a\n@daily y", `tab:4: the name "a" is taken by the entry on line 2; choose another`},
 		{"# name: a\x01b\n@daily x", `tab:1: the name "a\x01b" holds a control character; remove it`},
 		{"# name: \u00a0a\n@daily x", `tab:1: the name "\u00a0a" begins or ends with a space; remove it`},
@@ -268,7 +263,7 @@ func TestLongName(t *testing.T) {
 // TestAllProblems: one reading shows all that is wrong, in the file's order.
 func TestAllProblems(t *testing.T) {
 	t.Parallel()
-	_, err := crontab.Parse("etc/tab", []byte("@never a\n# name: x\n\nCRON_TZ=X\n@daily fine\n99 * * * * b\n* * * * *\n"))
+	_, err := crontab.Parse("etc/tab", []byte("@never a\n# dbcron: x=1\n\nCRON_TZ=X\n@daily fine\n99 * * * * b\n* * * * *\n"))
 	if err == nil {
 		t.Fatal("accepted")
 	}

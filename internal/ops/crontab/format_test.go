@@ -175,7 +175,7 @@ func TestFormatRefuses(t *testing.T) {
 		{named(" a"), `entry 1, " a": the name begins or ends with a blank; remove it`},
 		{named("a\t"), `entry 1, "a\t": the name begins or ends with a blank; remove it`},
 		{named("\u00a0a"), `entry 1, "\u00a0a": the name "\u00a0a" begins or ends with a space; remove it`},
-		{named(" "), `entry 1, " ": the name is empty`},
+		{named(" "), `entry 1, " ": the name begins or ends with a blank; remove it`},
 		{named("a\nb"), `entry 1, "a\nb": the name "a\nb" holds a control character; remove it`},
 		{named(long[:201]), `entry 1, "` + long[:60] + `": the name has 201 characters; use at most 200`},
 		{[]crontab.Entry{{Spec: " @daily", Command: "=x"}}, `entry 1, " @daily =x": @daily before a command that begins with =`},

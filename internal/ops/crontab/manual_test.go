@@ -212,8 +212,8 @@ var manual = []struct {
 		{"0 0 L * * x\n", `tab:1: invalid schedule: spec "0 0 L * *": day of month, item "L": not a value; ? L W # H ~ R of other crons are not supported; use 1-31`, ""},
 		{"0 0 ? * 1 x\n", `tab:1: invalid schedule: spec "0 0 ? * 1": day of month, item "?": ? is not supported; use *`, ""},
 		{
-			"-* * * * * x\n", `tab:1: invalid schedule: spec "-* * * * *": minute, item "-*": a number is missing; use 0-59 (no signs)`,
-			"the same; cronie's root has no log of it",
+			"-5 * * * * x\n", `tab:1: invalid schedule: spec "-5 * * * *": minute, item "-5": a number is missing; use 0-59 (no signs)`,
+			"the same; cronie's root runs it as 5, without a log",
 		},
 		{
 			"TZ=UTC 0 0 * * * x\n", `tab:1: the zone "UTC 0 0 * * * x" holds blanks; write CRON_TZ=ZONE on a line of its own, above the entry`,

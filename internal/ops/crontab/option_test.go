@@ -64,7 +64,6 @@ func TestWrongOptions(t *testing.T) {
 		"@daily x\n# dbcron: a=1":                 `:2: the options belong to no entry`,
 		"# dbcron: a=1\n\n@daily x":               `:1: the options belong to no entry`,
 		"# dbcron: a=1\nA=1\n@daily x":            `:1: the options belong to no entry`,
-		"# name: n\n# dbcron: a=1\n\n@daily x":    `:1: the name "n" belongs to no entry`,
 		"# dbcron:" + strings.Repeat(" a=1", 200): `:1: the option a is there twice`,
 	} {
 		if entries, err := crontab.Parse("file", []byte(text)); err == nil || !strings.Contains(err.Error(), want) {
