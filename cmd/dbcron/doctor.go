@@ -131,6 +131,11 @@ func (p *program) examine(ctx context.Context, as string, work bool) []health.Ch
 	rows = append(rows, found...)
 	if work && usable {
 		rows = append(rows, checkup.Work(ctx, db)...)
+		if host := hostZone(); !isUTC(host) {
+			if text, err := health.OfZones(ctx, db, host); err == nil && text != "" { // else another check reports it
+				rows = append(rows, health.Check{Name: "time zones", Status: health.OK, Detail: text})
+			}
+		}
 	}
 	return rows
 }

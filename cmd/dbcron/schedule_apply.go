@@ -96,7 +96,7 @@ and without a daemon. The file - is standard input, and needs --source.
 	}
 	c.Flags().StringVar(&f.path, "crontab", "", "the `file`, in the format of crontab(5)")
 	systemFlag(c.Flags())
-	c.Flags().StringVar(&f.zone, "time-zone", "", "time `zone` of lines that no CRON_TZ stands above (default: UTC)")
+	c.Flags().StringVar(&f.zone, "time-zone", "", "time `zone` of lines that no CRON_TZ stands above; local is this host's (default: UTC)")
 	f.register(c)
 	return c
 }
@@ -104,6 +104,9 @@ and without a daemon. The file - is standard input, and needs --source.
 func (p *program) importFile(ctx context.Context, file *scheduleFile, f *importFlags) error {
 	if err := file.load(p.in); err != nil {
 		return err
+	}
+	if file.host {
+		p.warn("lines without CRON_TZ are read in this host's zone, " + file.zone)
 	}
 	for _, w := range file.warnings {
 		p.warn("warning: " + harmless(w))

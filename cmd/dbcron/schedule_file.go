@@ -29,10 +29,11 @@ type scheduleFile struct {
 	kind   string // crontab or file: prefix of the source
 	path   string
 	source string
-	zone   string // of a crontab without CRON_TZ
+	zone   string // of a crontab without CRON_TZ; local: this host's
 	system *bool  // whether a crontab names users; nil: detect
 	given  []scheduler.Schedule
 
+	host     bool     // the zone is this host's
 	warnings []string // of what is good, and may be meant otherwise
 
 	digest         string      // of the last content read, valid or not
@@ -68,7 +69,11 @@ func (f *scheduleFile) load(stdin io.Reader) (err error) {
 	if err != nil {
 		return err
 	}
-	f.digest = digestOf(data)
+	if f.zone == "local" {
+		f.zone = hostZone()
+		f.host = true
+	}
+	f.digest = f.digestOf(data)
 	if err := f.nameSource(); err != nil {
 		return err
 	}
@@ -145,7 +150,38 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 	if len(wrong) > 0 {
 		return nil, usagef("%w", errors.Join(wrong...))
 	}
+	if f.zone == "" {
+		f.warnings = append(f.warnings, f.zoneWarning(entries, hostZone())...)
+	}
 	return given, nil
+}
+
+// zoneWarning says which zone lines without CRON_TZ have, if that is not this host's, as it would be for cron.
+func (f *scheduleFile) zoneWarning(entries []crontab.Entry, host string) []string {
+	n := 0
+	for _, e := range entries {
+		if e.Zone == "" && depends(e.Spec) {
+			n++
+		}
+	}
+	if n == 0 || isUTC(host) {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s: %s without CRON_TZ: read as UTC, though this host's zone is %s; write CRON_TZ=%s above, or give --time-zone %s, or --time-zone UTC if that is meant",
+		f.path, counted(n, "line is", "lines are"), host, host, host)}
+}
+
+func isUTC(zone string) bool {
+	return slices.Contains([]string{"UTC", "Etc/UTC", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "GMT", "Etc/GMT", "Universal", "Etc/Universal"}, zone)
+}
+
+// depends reports whether the zone matters for a spec: more than its minute is fixed.
+func depends(spec string) bool {
+	fields := strings.Fields(spec)
+	if len(fields) == 5 {
+		return slices.ContainsFunc(fields[1:], func(field string) bool { return field != "*" })
+	}
+	return !slices.Contains([]string{"@every", crontab.Reboot, "@hourly"}, strings.ToLower(fields[0]))
 }
 
 // withoutComment cuts what looks like a comment off a setting. No address has a #.

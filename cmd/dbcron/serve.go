@@ -115,7 +115,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.schedulesSource, "schedules-source", "", "source of that file's schedules (default: its whole path)")
 	flags.StringArrayVar(&f.crontabs, "crontab", nil, "`file` in the format of crontab(5) to import; may be repeated")
 	flags.StringVar(&f.source, "source", "", "source of the crontab's schedules, if there is one (default: its whole path)")
-	flags.StringVar(&f.zone, "time-zone", "", "time zone of the crontab where it has no CRON_TZ (default: UTC)")
+	flags.StringVar(&f.zone, "time-zone", "", "time zone of the crontab where it has no CRON_TZ; local is this host's (default: UTC)")
 	systemFlag(flags)
 	flags.BoolVar(&f.check, "check", false, "only check the files, and exit")
 	flags.BoolVar(&f.once, "once", false, "run what is due, and exit when all of it has ended")
@@ -157,6 +157,9 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 			verdict := "all good"
 			if n := len(file.warnings); n > 0 {
 				verdict = counted(n, "warning", "warnings")
+			}
+			if file.host {
+				verdict = "in " + file.zone + ", " + verdict
 			}
 			if _, err := fmt.Fprintf(p.out, "%s: %s, %s\n", file.path, counted(len(file.given), "schedule", "schedules"), verdict); err != nil {
 				return err
@@ -388,13 +391,13 @@ func (f *scheduleFile) importLogged(ctx context.Context, db *dialect.DB, log *sl
 	log.Info(f.title()+" was imported", "path", f.path, "added", len(changes.Added), "changed", len(changes.Changed),
 		"removed", len(changes.Removed), "unchanged", changes.Unchanged)
 	for _, w := range f.warnings {
-		log.Warn("a line may mean something else than it says", "what", w)
+		log.Warn("the "+f.title()+" may mean something else than it says", "what", w)
 	}
 	if len(f.given) == 0 && len(changes.Removed) > 0 {
 		log.Warn("the "+f.title()+" is empty: all its schedules were removed", "removed", len(changes.Removed))
 	}
-	if zone := hostZone(); f.kind == "crontab" && f.zone == "" && zone != "UTC" && zone != "Etc/UTC" && len(f.given) > 0 {
-		log.Info("times without CRON_TZ are read as UTC, the same on every host; --time-zone or CRON_TZ names another zone", "host_zone", zone)
+	if f.host {
+		log.Info("lines without CRON_TZ are read in this host's zone", "crontab", f.path, "time_zone", f.zone)
 	}
 	if other := f.otherUser(); other != "" {
 		log.Warn("only a daemon that runs as root can run commands as another user; here the runs of such lines fail",

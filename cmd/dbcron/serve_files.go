@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,7 +68,7 @@ func (f *scheduleFile) differs() bool {
 		return false // see stable
 	}
 	data, err := os.ReadFile(f.path)
-	return err == nil && digestOf(data) != f.digest
+	return err == nil && f.digestOf(data) != f.digest
 }
 
 // look imports the files again if one has changed, and occasionally compares them with other daemons'.
@@ -147,7 +148,7 @@ func (w *watchedFiles) lookAtOthers(ctx context.Context) {
 		}
 		text := strings.Join(nodes, ", ")
 		if text != "" && text != w.others[f.source] {
-			w.log.Warn("other daemons have another file under the same source, and each import undoes the others'; make the files the same, or give each a --source of its own",
+			w.log.Warn("other daemons have another file, or time zone, under the same source, and each import undoes the others'; make both the same, or give each a --source of its own",
 				"source", f.source, "daemons", text)
 		}
 		w.others[f.source] = text
@@ -166,7 +167,11 @@ func (w *watchedFiles) forget(ctx context.Context) {
 	}
 }
 
-func digestOf(data []byte) string {
+// digestOf returns a digest of the file, and of the zone that its lines have.
+func (f *scheduleFile) digestOf(data []byte) string {
+	if f.zone != "" {
+		data = slices.Concat(data, []byte("\x00"+f.zone))
+	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -216,4 +217,24 @@ func OfPaused(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
 		})
 	}
 	return cut(all, "schedule is paused", "schedules are paused", "see all: dbcron schedule list --state paused"), err
+}
+
+var zonesOf = sqlrun.SQL("health.zones", `
+	SELECT time_zone, COUNT(*) FROM {prefix}schedule WHERE state = 'active' AND spec NOT LIKE '@every%' GROUP BY time_zone ORDER BY time_zone`)
+
+// OfZones says by which zones the active schedules run, and which one this host has, if there are any of UTC and the host's is another:
+// then somebody may have meant the host's. It is "" otherwise.
+func OfZones(ctx context.Context, db *dialect.DB, host string) (string, error) {
+	ofUTC := false
+	all, err := sqlrun.Select(ctx, &db.Session, zonesOf, nil, func(rows *sql.Rows) (text string, err error) {
+		var zone string
+		var n int
+		err = rows.Scan(&zone, &n)
+		ofUTC = ofUTC || zone == "UTC"
+		return fmt.Sprintf("%s by %s", plain.Plural(n, "schedule", "schedules"), plain.Clean(zone)), err
+	})
+	if err != nil || !ofUTC {
+		return "", err
+	}
+	return strings.Join(all, ", ") + "; this host's zone is " + host, nil
 }
