@@ -150,6 +150,9 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 		return err
 	}
 	if f.check {
+		for _, text := range f.notify.reach(files)(ctx) {
+			p.warn("warning: notifications cannot be delivered from here: " + harmless(text))
+		}
 		for _, file := range files {
 			for _, w := range file.warnings {
 				p.warn("warning: " + harmless(w))
@@ -317,6 +320,14 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 	defer watched.forget(ctx)
 	obeying.Go(func() { p.obey(ctx, abort, watched, ended) })
 	if !f.once {
+		trying, cancel := context.WithCancel(ctx)
+		defer cancel()
+		reach := f.notify.reach(files) // before a file is read again
+		obeying.Go(func() {
+			for _, text := range reach(trying) {
+				log.Warn("notifications cannot be delivered", "why", text)
+			}
+		})
 		stop, err := p.startHTTP(ctx, db, &f, log)
 		if err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -93,6 +94,18 @@ func (p *program) newNotifier(db *dialect.DB, f *notifyFlags, hosts *push.Hosts,
 		return nil, usagef("%v", err)
 	}
 	return n, nil
+}
+
+// reach returns a function that tries whom notifications can reach from here: the targets of the daemon, and those of the schedules of files.
+func (f *notifyFlags) reach(files []*scheduleFile) func(context.Context) (wrong []string) {
+	targets := slices.Clone(f.targets)
+	for _, file := range files {
+		for _, s := range file.given {
+			targets = append(targets, strings.Fields(s.Notify)...)
+		}
+	}
+	mail := notify.Mail{Server: f.smtp, From: f.from}
+	return func(ctx context.Context) []string { return notify.Reach(ctx, targets, mail) }
 }
 
 // startNotifier sends notifications until stop is called.
