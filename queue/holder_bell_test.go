@@ -177,6 +177,34 @@ func TestDoorbellOfStrangers(t *testing.T) {
 	})
 }
 
+// Who rings waits no longer than it may for another one, which waits for the database.
+func TestRingingInTurn(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		one := dbtest.Open(t, db.URL, dialect.Options{MaxConns: 1})
+		held, err := one.Pool().Conn(t.Context())
+		must(t, err)
+		var r bell.Ringer
+		slow, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 2)
+		go func() { ended <- r.Ring(slow, one.DB, map[int]string{0: bell.Ping}) }()
+		eventually(t, "it waits for a connection", func() bool { return one.Pool().Stats().WaitCount > 0 })
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		go func() { ended <- r.Ring(over, one.DB, map[int]string{0: bell.Ping}) }()
+		if err := received(t, "the end of the second one", ended); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if slow.Err() != nil {
+			t.Error("it has waited for the first one")
+		}
+		stop()
+		if err := received(t, "the end of the first one", ended); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		must(t, held.Close())
+	})
+}
+
 // An address that others could not reach is refused; one that is taken is done without.
 func TestBadDoorbells(t *testing.T) {
 	memory(t, func(t *testing.T, db *dbtest.DB) {

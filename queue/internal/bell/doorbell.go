@@ -66,7 +66,8 @@ type peer struct {
 
 // A Ringer sends to the doorbells of others.
 type Ringer struct {
-	mu    sync.Mutex
+	once  sync.Once
+	turn  chan struct{} // full: somebody rings, or reads whom to ring, which takes as long as the database does
 	peers []peer
 	read  instant.Instant // last reading; 0: never
 	again time.Duration   // delay until it looks again for doorbells of a queue without any
@@ -74,10 +75,24 @@ type Ringer struct {
 	lines map[netip.AddrPort]net.Conn
 }
 
+// take waits for the turn, as long as ctx lasts. end gives it to the next one.
+func (r *Ringer) take(ctx context.Context) (end func(), err error) {
+	r.once.Do(func() { r.turn = make(chan struct{}, 1) })
+	select {
+	case r.turn <- struct{}{}:
+		return func() { <-r.turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
 // Peers lists the addresses of others' doorbells, at most a moment old.
 func (r *Ringer) Peers(ctx context.Context, db *dialect.DB) (all []string, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	end, err := r.take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	peers, err := r.known(ctx, db, nil)
 	for _, p := range peers {
 		all = append(all, p.at.String())
@@ -88,13 +103,14 @@ func (r *Ringer) Peers(ctx context.Context, db *dialect.DB) (all []string, err e
 // Age sets when others' doorbells were last read, and after how long missing ones are looked
 // for: for tests.
 func (r *Ringer) Age(read instant.Instant, again time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.read, r.again = read, again
+	if end, err := r.take(context.Background()); err == nil {
+		defer end()
+		r.read, r.again = read, again
+	}
 }
 
 // known lists others' doorbells, at most a moment old, in order to ring those of the queues in
-// payloads. mu is held.
+// payloads. It is the caller's turn.
 func (r *Ringer) known(ctx context.Context, db *dialect.DB, payloads map[int]string) ([]peer, error) {
 	age := Age
 	if r.lacks(payloads) {
@@ -145,9 +161,12 @@ func (r *Ringer) lacks(payloads map[int]string) bool {
 // If a doorbell is gone, such as after a restart, others may have come: Ring then reads them
 // again.
 func (r *Ringer) Ring(ctx context.Context, db *dialect.DB, payloads map[int]string) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	err := r.ringOnce(ctx, db, payloads)
+	end, err := r.take(ctx)
+	if err != nil {
+		return err
+	}
+	defer end()
+	err = r.ringOnce(ctx, db, payloads)
 	if r.stale {
 		err = r.ringOnce(ctx, db, payloads)
 	}
