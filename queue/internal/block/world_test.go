@@ -798,7 +798,7 @@ func (w *tenure) ripen(id int64) {
 		return
 	}
 	batch := []*Job{first}
-	for len(batch) < 3 {
+	for len(batch) < 3 && w.host.Opens(w.host.whole) {
 		j := w.b.Join(first.Line, len(batch), first.Kind)
 		if j == nil {
 			return
