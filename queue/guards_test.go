@@ -253,7 +253,7 @@ var reaches = []struct {
 	{store.StandDelayed, inDelayed, 4, "queue, divided, after", nil},
 	{store.StandRunning, inRunning, 4, "queue, divided, after", nil},
 	{store.PassReady, inReady, 2, "row's queue, row's block, row's id, row's priority", nil},
-	{store.RunningJobs, inRunning, 4, "queues", nil},
+	{store.RunningJobs, inRunning, 4, "queues", sqlrun.Args{"queue": -1}},
 	{store.AdoptRunning, inRunning, 1, "queue, divided, id, from", sqlrun.Args{"id": 30}},
 	{store.TakeBack, inRunning, 1, "queue, divided, id", nil},
 	{store.SetTrial, inRunning, 1, "queue, divided, id, node", nil},
@@ -507,6 +507,34 @@ func TestAdopt(t *testing.T) {
 	})
 }
 
+// Checked out jobs are read in parts, which together have each once, wherever a part ends.
+func TestRunningInPages(t *testing.T) {
+	each(t, func(t *testing.T, db *dbtest.DB) {
+		var want []string
+		for queue := 1; queue <= 3; queue++ {
+			for divided := range 2 {
+				for _, id := range []int{-2, 5, 9} {
+					byHand(t, db, fmt.Sprintf(`INSERT INTO {prefix}job_running (queue_id, divided, id, kind, lock_by) VALUES (%d, %d, %d, 'x', 'n')`, queue, divided, id))
+					if queue != 2 {
+						want = append(want, fmt.Sprint(queue, divided, id))
+					}
+				}
+			}
+		}
+		for limit := 1; limit <= len(want)+1; limit++ {
+			rows, err := client(t, db, Options{}).readRunning(t.Context(), []int{3, 1}, limit)
+			must(t, err)
+			var got []string
+			for _, r := range rows {
+				got = append(got, fmt.Sprint(r.queue, r.divided, r.id))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("with %d at a time it reads %v, not %v", limit, got, want)
+			}
+		}
+	})
+}
+
 // Lists of blocks, workers and running jobs show whose holders are live, in time and gone,
 // including forgotten ones; blocks are in the order that tells generations apart.
 func TestWhoIsLive(t *testing.T) {
@@ -525,7 +553,7 @@ func TestWhoIsLive(t *testing.T) {
 		rows, err := c.blocks(t.Context(), 1)
 		must(t, err)
 
-		running, err := c.readRunning(t.Context(), []int{1})
+		running, err := c.readRunning(t.Context(), []int{1}, runningPage)
 		must(t, err)
 		if len(rows) != len(all) || len(running) != len(all) {
 			t.Fatalf("%d blocks and %d jobs", len(rows), len(running))

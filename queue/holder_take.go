@@ -316,7 +316,7 @@ func (h *holder) holdBusyKeys(ctx context.Context, all []*tenure) error {
 	}
 	slices.Sort(queues)
 	for part := range slices.Chunk(slices.Compact(queues), maxSurveyed) {
-		running, err := h.c.readRunning(ctx, part)
+		running, err := h.c.readRunning(ctx, part, runningPage)
 		if err != nil {
 			return err
 		}

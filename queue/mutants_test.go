@@ -259,6 +259,8 @@ var mutants = append(deaf(), []mutant{
 
 	// Running jobs.
 	{store.RunningJobs, "LEFT JOIN", "JOIN", ""},
+	{store.RunningJobs, " OR r.divided > :divided", "", "TestRunningInPages" + onSQLite},
+	{store.RunningJobs, "r.queue_id > :queue OR ", "", "TestRunningInPages" + onSQLite},
 	{store.RunningJobs, "n.state = 'live'", always, "TestWhoIsLive" + onSQLite},
 	{store.RunningJobs, "n.expire_at > {now}", always, "TestWhoIsLive" + onSQLite},
 	{store.AdoptRunning, "(state = 'handed' OR " + dead + ")", always, "TestAdopt" + onSQLite},
@@ -443,7 +445,9 @@ var mutants = append(deaf(), []mutant{
 
 	// Counts.
 	{store.SumCounts, "q.queue_id = c.queue_id", always, "TestCounts" + onSQLite},
+	{store.SumCounts, "q.name > :name OR ", "", "TestManyCounts" + onSQLite},
 	{store.MinuteCounts, "q.queue_id = c.queue_id", always, "TestCounts" + onSQLite},
+	{store.MinuteCounts, "LEFT JOIN", "JOIN", "TestManyCounts" + onSQLite},
 	{store.PurgeCounts, "minute < {now + :since}", always, "TestCounts" + onSQLite},
 
 	// What people and programs ask.

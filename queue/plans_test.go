@@ -226,7 +226,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 		}
 	}
 	var after any = ids[0]
-	if stmt == store.ListQueues || stmt == store.ListRoutes || stmt == store.ListLimits || stmt == store.ListShares || stmt == store.HeldKeys {
+	if stmt == store.ListQueues || stmt == store.ListRoutes || stmt == store.ListLimits || stmt == store.ListShares || stmt == store.HeldKeys || stmt == store.SumCounts {
 		after = "a"
 	}
 	return sqlrun.Args{
@@ -237,7 +237,7 @@ func planArgs(stmt *sqlrun.Stmt, n int) sqlrun.Args {
 		"name": "a", "under": "u", "version": "v", "drained": 0, "node": "n1",
 		"names": []string{"a", "b"}, "nodes": []string{"n1", "n2"}, "recent": 0, "from": "n2", "was": "running",
 		"had": "", "charged": "x", "died": 1, "lost": 0, "clears": 0,
-		"lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
+		"ahead": 1, "page": 100, "lease": 1, "busy": 0, "fence": 1, "batch": 1, "left": 0, "keep": 1,
 		"state": "active", "reason": "", "key_retry": "hold", "fair": "no", "max_attempts": 1, "max_crashes": 1, "retry_delay": "", "retry_max_delay": "",
 		"timeout": "", "max_timeout": "", "origin_share": 1, "max_payload": 1, "keep_dead": "", "keep_dead_max": 1, "keep_done": "", "poll_min": "",
 		"poll_max": "", "notify": "", "longest": 1, "channel": "c", "payload": "p", "unique_key": "k", "job": int64(1), "holder": int64(2),

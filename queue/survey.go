@@ -73,7 +73,7 @@ func (c *Client) readView(ctx context.Context, queues []int) (*view, error) {
 		return nil, err
 	}
 	for part := range slices.Chunk(queues, maxSurveyed) {
-		running, err := c.readRunning(ctx, part)
+		running, err := c.readRunning(ctx, part, runningPage)
 		if err != nil {
 			s.failed = err
 			return s, nil
@@ -121,16 +121,28 @@ func (c *Client) readBlocks(ctx context.Context, queues []int) (map[int][]store.
 	return found, nil
 }
 
-// readRunning returns the checked out jobs of some queues.
-func (c *Client) readRunning(ctx context.Context, queues []int) ([]runningRow, error) {
-	args := sqlrun.Args{"queues": store.IDList(queues)}
-	return sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.RunningJobs, args, func(rows *sql.Rows) (r runningRow, err error) {
-		var key sql.NullString
-		err = rows.Scan(&r.queue, &r.divided, &r.id, &r.kind, &key, &r.state, &r.crashes, &r.losses, &r.charged,
-			&r.lockBy, &r.live, &r.inTime, &r.left)
-		r.key = key.String
-		return r, err
-	})
+// runningPage is how many rows a statement reads of them. Some engines refuse results of more than 10,000.
+const runningPage = 5000
+
+// readRunning returns the checked out jobs of some queues, in the order of their keys.
+func (c *Client) readRunning(ctx context.Context, queues []int, limit int) (all []runningRow, err error) {
+	queues = slices.Sorted(slices.Values(queues))
+	for last := (runningRow{queue: -1}); ; {
+		args := sqlrun.Args{"queues": store.IDList(queues), "queue": last.queue, "divided": last.divided, "after": last.id, "limit": limit}
+		rows, err := sqlrun.Select(ctx, &c.dbOf(ctx).Session, store.RunningJobs, args, func(rows *sql.Rows) (r runningRow, err error) {
+			var key sql.NullString
+			err = rows.Scan(&r.queue, &r.divided, &r.id, &r.kind, &key, &r.state, &r.crashes, &r.losses, &r.charged,
+				&r.lockBy, &r.live, &r.inTime, &r.left)
+			r.key = key.String
+			return r, err
+		})
+		if all = append(all, rows...); err != nil || len(rows) < limit {
+			return all, err
+		}
+		last = rows[len(rows)-1]
+		passed, _ := slices.BinarySearch(queues, last.queue)
+		queues = queues[passed:]
+	}
 }
 
 // readMembership reads the present membership, and the time.

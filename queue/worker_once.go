@@ -123,7 +123,7 @@ func (w *Worker) left(ctx context.Context) (bool, error) {
 		if err == nil || !errors.Is(err, sql.ErrNoRows) {
 			return true, err
 		}
-		running, err := w.c.readRunning(ctx, []int{q.id})
+		running, err := w.c.readRunning(ctx, []int{q.id}, runningPage)
 		// A job that is here, or whose worker has ended, so that somebody will continue it.
 		if err != nil || slices.ContainsFunc(running, func(r runningRow) bool {
 			return (!picks || slices.Contains(kinds, r.kind)) && (r.lockBy == name || r.state == rowHanded || !r.live || !r.inTime)

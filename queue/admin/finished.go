@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"database/sql"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
@@ -27,8 +28,16 @@ func (c *Client) Finished(ctx context.Context, last time.Duration) ([]Finished, 
 	if last <= 0 || last > store.LongestCount {
 		return nil, store.Invalid("last", "%v is not more than 0 and up to %v", last, store.LongestCount)
 	}
-	return sqlrun.Select(ctx, &c.db.Session, store.SumCounts, sqlrun.Args{"since": -last.Microseconds()},
-		func(rows *sql.Rows) (f Finished, err error) {
+	return finished(ctx, &c.db.Session, last, countsPage)
+}
+
+// countsPage is how many rows a statement returns or reads of the counts. Some engines refuse results of more than 10,000.
+const countsPage = 5000
+
+func finished(ctx context.Context, on *sqlrun.Session, last time.Duration, limit int) (all []Finished, err error) {
+	args := sqlrun.Args{"since": -last.Microseconds(), "name": "", "after": "", "limit": limit}
+	for {
+		part, err := sqlrun.Select(ctx, on, store.SumCounts, args, func(rows *sql.Rows) (f Finished, err error) {
 			var wait, ran int64
 			err = rows.Scan(&f.Queue, &f.Kind, &f.Done, &f.Failed, &f.Dead, &wait, &ran)
 			if n := int64(f.Done + f.Failed + f.Dead); n > 0 {
@@ -36,6 +45,11 @@ func (c *Client) Finished(ctx context.Context, last time.Duration) ([]Finished, 
 			}
 			return f, err
 		})
+		if all = append(all, part...); err != nil || len(part) < limit {
+			return all, err
+		}
+		args["name"], args["after"] = part[limit-1].Queue, part[limit-1].Kind
+	}
 }
 
 // A Minute counts the attempts at jobs of a queue that ended in one minute.
@@ -53,11 +67,27 @@ func (c *Client) FinishedByMinute(ctx context.Context, last time.Duration) ([]Mi
 	if last <= 0 || last > store.LongestCount {
 		return nil, store.Invalid("last", "%v is not more than 0 and up to %v", last, store.LongestCount)
 	}
-	return sqlrun.Select(ctx, &c.db.Session, store.MinuteCounts, sqlrun.Args{"since": -last.Microseconds()},
-		func(rows *sql.Rows) (m Minute, err error) {
+	return byMinute(ctx, &c.db.Session, last, countsPage)
+}
+
+// byMinute reads the minutes of about so many rows at a time.
+func byMinute(ctx context.Context, on *sqlrun.Session, last time.Duration, page int) (all []Minute, err error) {
+	args := sqlrun.Args{"since": -last.Microseconds(), "ahead": store.LongestCount.Microseconds(), "after": int64(0), "page": page}
+	for {
+		read := 0
+		part, err := sqlrun.Select(ctx, on, store.MinuteCounts, args, func(rows *sql.Rows) (m Minute, err error) {
 			var at, waited, ran int64
-			err = rows.Scan(&at, &m.Queue, &m.Done, &m.Failed, &m.Dead, &waited, &ran, &m.Late)
+			var n int
+			var queue sql.NullString
+			err = rows.Scan(&at, &queue, &m.Done, &m.Failed, &m.Dead, &waited, &ran, &m.Late, &n)
 			m.Begins, m.Waited, m.Took = time.UnixMicro(at).UTC(), time.Duration(waited)*time.Microsecond, time.Duration(ran)*time.Microsecond
+			m.Queue, args["after"] = queue.String, at
+			read += n
 			return m, err
 		})
+		all = append(all, slices.DeleteFunc(part, func(m Minute) bool { return m.Queue == "" })...)
+		if err != nil || read <= page {
+			return all, err
+		}
+	}
 }

@@ -4,13 +4,14 @@ import "github.com/dbcron/dbcron/internal/sqlrun"
 
 // Running jobs.
 var (
-	// RunningJobs lists the checked out jobs of some queues, and whether their workers are
+	// RunningJobs lists the next checked out jobs of some queues, and whether their workers are
 	// live, in time, or have said themselves that they are over.
 	RunningJobs = sqlrun.SQL("queue.running", `
 		SELECT r.queue_id, r.divided, r.id, r.kind, r.job_key, r.state, r.crashes, r.losses, r.charged, r.lock_by,
 			CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END, CASE WHEN n.state = 'gone' THEN 1 ELSE 0 END
 		FROM {prefix}job_running AS r LEFT JOIN {prefix}node AS n ON n.name = r.lock_by
-		WHERE {in r.queue_id :queues} ORDER BY r.queue_id, r.divided, r.id`)
+		WHERE {in r.queue_id :queues} AND (r.queue_id > :queue OR r.divided > :divided OR r.divided = :divided AND r.id > :after)
+		ORDER BY r.queue_id, r.divided, r.id LIMIT :limit`)
 
 	// AdoptRunning takes over a checked out job whose worker has ended. It compares the state
 	// and the charges that the taker saw, from which the taker concludes what the worker died of,
