@@ -167,7 +167,7 @@ func (c *crew) prepare() *dbtest.DB {
 	}
 	// A cluster's nodes identify rows by their primary key.
 	key := "BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY"
-	if own.Dialect == mysql.Dialect {
+	if own.Dialect.Name == mysql.Dialect.Name {
 		key = "BIGINT AUTO_INCREMENT PRIMARY KEY"
 	}
 	db.Do(t, `CREATE TABLE effects (id `+key+`, n BIGINT NOT NULL)`, nil)

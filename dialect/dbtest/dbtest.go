@@ -13,6 +13,7 @@
 // them with DBCRON_TEST_LONG=true only.
 // DBCRON_TEST_BARE=true tests PostgreSQL without notifications, advisory locks and functions, and
 // with transactions that are serializable by default.
+// DBCRON_TEST_MYSQL_DIRECT is set where DBCRON_TEST_MYSQL is a gate to a server: see gate.go.
 package dbtest
 
 import (
@@ -357,6 +358,9 @@ func (e *engine) fresh(t *testing.T, state state) string {
 	adminURL, err := e.server()
 	if err != nil {
 		Missing(t, err)
+	}
+	if e.name == "mysql" && Gated() {
+		return e.gated(t, adminURL, state)
 	}
 	if state == pooled {
 		return e.pooled(t, adminURL)

@@ -97,7 +97,7 @@ var (
 // Each is dbtest.Each on the engines that have it.
 func (w With) Each(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
-	each(t, w.engines(tested), pooled, f, first...)
+	each(t, w.engines(tested), pooled, w.there(f), first...)
 }
 
 // EachClock is dbtest.EachClock on the engines that have it.
@@ -109,13 +109,26 @@ func (w With) EachClock(t *testing.T, f func(t *testing.T, db *DB), first ...fun
 // EachEmpty is dbtest.EachEmpty on the engines that have it.
 func (w With) EachEmpty(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
-	each(t, w.engines(tested), empty, f, first...)
+	each(t, w.engines(tested), empty, w.there(f), first...)
 }
 
 // Anew is dbtest.Anew on the engines that have it.
 func (w With) Anew(t *testing.T, f func(t *testing.T, db *DB), first ...func(*testing.T)) {
 	t.Helper()
-	each(t, w.engines(tested), made, f, first...)
+	each(t, w.engines(tested), made, w.there(f), first...)
+}
+
+// there skips the test where the server lacks it, unlike others of its engine.
+func (w With) there(f func(t *testing.T, db *DB)) func(t *testing.T, db *DB) {
+	return func(t *testing.T, db *DB) {
+		t.Helper()
+		d := *db.Dialect
+		d.Routines = d.Routines && !Gated()
+		if !w(&d) {
+			t.Skip("this server does not have what it needs")
+		}
+		f(t, db)
+	}
 }
 
 func (w With) engines(all []*engine) []*engine {

@@ -125,6 +125,7 @@ var Dialect = &sqlrun.Dialect{
 	WhyReadOnly: askReadOnly,
 	Holdings:    holdings,
 	MaxPacket:   "SELECT @@max_allowed_packet",
+	Lacks:       without,
 	Exclusive:   exclusive,
 	Session:     locks,
 
@@ -313,7 +314,8 @@ func check(ctx context.Context, db *sqlrun.DB) ([]sqlrun.Finding, error) {
 	if v["wsrep_ready"], err = galeraReady(ctx, db.Pool()); err != nil {
 		return nil, err
 	}
-	return findings(v), nil
+	gate, err := gateFinding(ctx, db.Pool())
+	return append(findings(v), gate...), err
 }
 
 // findings judges the variables that variables has read.

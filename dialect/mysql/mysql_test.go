@@ -74,6 +74,20 @@ func TestMySQLFindings(t *testing.T) {
 	}
 }
 
+// A gate is known by its version, and what it does with transactions over keyspaces by its mode.
+func TestGate(t *testing.T) {
+	for version, want := range map[string]bool{"8.4.6-Vitess": true, "9.7.4-Vitess": true, "8.0.36": false, "10.11.6-MariaDB": false, "": false} {
+		if isGate(version) != want {
+			t.Errorf("%q is not told apart", version)
+		}
+	}
+	for mode, want := range map[string]string{"SINGLE": "refuses", "multi": "in two parts", "TWOPC": "in two phases"} {
+		if got := overKeyspaces(mode); !strings.Contains(got, want) || !strings.Contains(got, mode) {
+			t.Errorf("%s: %s", mode, got)
+		}
+	}
+}
+
 func TestMySQLURLs(t *testing.T) {
 	for _, c := range []struct {
 		url  string

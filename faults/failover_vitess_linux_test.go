@@ -1,0 +1,203 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
+)
+
+// Three MySQL servers, each with its tablet, hold an unsharded keyspace of Vitess, whose primary waits for one other. Two gates each serve a
+// daemon, a worker and a producer. The test makes another tablet the primary, kills that one with its server, and then a gate.
+func TestFailoverVitess(t *testing.T) {
+	asksForFailover(t)
+	v := newVitess(t)
+	for i := range v.tablets {
+		v.startServer(i)
+	}
+	v.control("AddCellInfo", "--root", "/vitess/test", "--server-address", v.etcd, "test")
+	v.control("CreateKeyspace", "--durability-policy=semi_sync", "app")
+	for i := range v.tablets {
+		v.startTablet(i)
+	}
+	v.control("PlannedReparentShard", "app/0", "--new-primary", v.tablets[0].alias)
+	gates := []*serverProgram{v.startGate(0), v.startGate(1)}
+	first, second := reached(t, v.gates[0]), reached(t, v.gates[1])
+
+	cl := &cluster{
+		product: "Vitess " + versionOfVitess(t, first) + " on MySQL " + versionOf(t, v.mysqld) + ", three tablets, two gates",
+		urls:    []string{first.URL, second.URL}, dead: map[int]bool{},
+	}
+	cl.steps = []mishap{
+		{"PlannedReparentShard", func(*crew) {
+			v.control("PlannedReparentShard", "app/0", "--new-primary", v.tablets[1].alias)
+		}},
+		{"the primary and its tablet are killed, EmergencyReparentShard", func(*crew) {
+			v.tablets[1].tablet.crash()
+			v.tablets[1].server.crash()
+			v.control("EmergencyReparentShard", "app/0", "--new-primary", v.tablets[0].alias, "--wait-replicas-timeout", "10s")
+		}},
+		{"a gate is killed", func(*crew) {
+			cl.dead[1] = true
+			gates[1].crash()
+		}},
+	}
+	cl.run(t)
+}
+
+// A vitess is the programs of a cluster, and where they listen.
+type vitess struct {
+	t                  *testing.T
+	owner, bin, mysqld string
+	etcd               string // address
+	topology           []string
+	origin             string // folder with the data of a MySQL server
+	tablets            []*vitessTablet
+	gates              []string // URLs
+}
+
+type vitessTablet struct {
+	alias, dir     string
+	port           string // of its MySQL server
+	server, tablet *serverProgram
+}
+
+func newVitess(t *testing.T) *vitess {
+	t.Helper()
+	v := &vitess{
+		t: t, owner: serverUser(t, "nobody"),
+		bin:    filepath.Dir(installed(t, "vtgate", "Vitess (tools/test-server vitess)", "/var/cache/dbcron-tests/vitess/bin")),
+		mysqld: installed(t, "mysqld", "MySQL's server", "/var/cache/dbcron-tests/mysql/bin"),
+		etcd:   "127.0.0.1:" + dbtest.FreePort(t),
+	}
+	v.origin = serverFolder(t, v.owner, "origin")
+	users := filepath.Join(v.origin, "users.sql")
+	writeAs(t, v.owner, users, `CREATE USER replication@'%' IDENTIFIED BY '';
+GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO replication@'%';
+`)
+	helper(t, v.owner, v.origin, v.mysqld, "--no-defaults", "--initialize-insecure", "--init-file="+users,
+		"--innodb-flush-method=nosync", "--innodb-redo-log-capacity=64M", "--datadir="+filepath.Join(v.origin, "data"))
+	if err := os.Remove(filepath.Join(v.origin, "data", "auto.cnf")); err != nil { // each server needs an identity of its own
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		v.tablets = append(v.tablets, &vitessTablet{
+			alias: fmt.Sprintf("test-%d", i+1), dir: serverFolder(t, v.owner, fmt.Sprintf("tablet%d", i+1)), port: dbtest.FreePort(t),
+		})
+	}
+	dir := serverFolder(t, v.owner, "etcd")
+	peers := "http://127.0.0.1:" + dbtest.FreePort(t)
+	launch(
+		t, v.owner, dir, installed(t, "etcd", "etcd-server"), nil,
+		"--data-dir", filepath.Join(dir, "data"), "--unsafe-no-fsync=true",
+		"--listen-client-urls", "http://"+v.etcd, "--advertise-client-urls", "http://"+v.etcd,
+		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers,
+	)
+	v.topology = []string{
+		"--topo-implementation", "etcd2", "--topo-global-server-address", v.etcd, "--topo-global-root", "/vitess/global",
+	}
+	return v
+}
+
+// control runs a command of the cluster until it succeeds: programs that were just started, or have lost one another, need a while.
+func (v *vitess) control(args ...string) {
+	v.t.Helper()
+	args = append(append([]string{"--server", "internal"}, v.topology...), args...)
+	for begun := instant.Now(); ; {
+		ctx, cancel := context.WithTimeout(v.t.Context(), time.Minute)
+		cmd := exec.CommandContext(ctx, filepath.Join(v.bin, "vtctldclient"), args...)
+		cmd.Dir, cmd.Env, cmd.SysProcAttr = v.origin, environment(v.origin, nil), asUser(v.t, v.owner)
+		out, err := cmd.CombinedOutput()
+		cancel()
+		if err == nil || strings.Contains(string(out), "already exists") {
+			return
+		}
+		if instant.Now().Sub(begun) > patience || wait(v.t.Context(), 200*time.Millisecond) != nil {
+			v.t.Fatalf("%v: %v\n%s", args, err, last(string(out), 2000))
+		}
+	}
+}
+
+func (v *vitess) startServer(i int) {
+	v.t.Helper()
+	tablet := v.tablets[i]
+	helper(v.t, v.owner, tablet.dir, "cp", "-r", filepath.Join(v.origin, "data"), tablet.dir)
+	tablet.server = launch(
+		v.t, v.owner, tablet.dir, v.mysqld, nil,
+		"--no-defaults", "--datadir="+filepath.Join(tablet.dir, "data"), "--socket="+filepath.Join(tablet.dir, "s"),
+		"--pid-file="+filepath.Join(tablet.dir, "pid"), "--bind-address=127.0.0.1", "--port="+tablet.port, "--mysqlx=OFF",
+		"--secure-file-priv=NULL", "--skip-name-resolve", "--max-connections=400", "--default-time-zone=-03:30",
+		"--innodb-buffer-pool-size=128M", "--innodb-redo-log-capacity=64M", "--performance-schema=OFF",
+		"--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0",
+		fmt.Sprintf("--server-id=%d", i+1), "--log-bin=binlog", "--relay-log=relay", "--gtid-mode=ON", "--enforce-gtid-consistency=ON",
+		"--report-host=127.0.0.1", "--report-port="+tablet.port, "--skip-replica-start", "--super-read-only",
+		"--plugin-load=rpl_semi_sync_source=semisync_source.so;rpl_semi_sync_replica=semisync_replica.so",
+		"--loose-rpl-semi-sync-source-timeout=1000000000000000000", "--loose-rpl-semi-sync-source-wait-no-replica=1",
+	)
+	socket := filepath.Join(tablet.dir, "s")
+	for begun := instant.Now(); ; {
+		if _, err := os.Stat(socket); err == nil {
+			return
+		}
+		if instant.Now().Sub(begun) > patience || wait(v.t.Context(), 100*time.Millisecond) != nil {
+			v.t.Fatalf("%s does not answer", tablet.alias)
+		}
+	}
+}
+
+func (v *vitess) startTablet(i int) {
+	v.t.Helper()
+	tablet := v.tablets[i]
+	socket := filepath.Join(tablet.dir, "s")
+	args := append([]string{
+		"--tablet-path", fmt.Sprintf("test-%010d", i+1), "--tablet-hostname", "127.0.0.1", "--init-keyspace", "app", "--init-shard", "0",
+		"--init-tablet-type", "replica", "--port", dbtest.FreePort(v.t), "--grpc-port", dbtest.FreePort(v.t),
+		"--bind-address", "127.0.0.1", "--grpc-bind-address", "127.0.0.1", "--service-map", "grpc-queryservice,grpc-tabletmanager,grpc-updatestream",
+		"--db-charset", "utf8mb4", "--db-socket", socket, "--db-app-user", "root", "--db-dba-user", "root", "--db-allprivs-user", "root",
+		"--db-filtered-user", "root", "--db-appdebug-user", "root", "--db-repl-user", "replication",
+		"--mycnf-server-id", fmt.Sprint(i + 1), "--mycnf-mysql-port", tablet.port, "--mycnf-socket-file", socket,
+		"--mycnf-data-dir", filepath.Join(tablet.dir, "data"), "--mycnf-pid-file", filepath.Join(tablet.dir, "pid"),
+		"--health-check-interval", "1s", "--queryserver-config-pool-size", "60", "--queryserver-config-transaction-cap", "120",
+	}, v.topology...)
+	tablet.tablet = launch(v.t, v.owner, tablet.dir, filepath.Join(v.bin, "vttablet"), v.rooted(tablet.dir), args...)
+}
+
+// startGate starts a gate that keeps statements back while there is no primary.
+func (v *vitess) startGate(i int) *serverProgram {
+	v.t.Helper()
+	dir := serverFolder(v.t, v.owner, fmt.Sprintf("gate%d", i+1))
+	port := dbtest.FreePort(v.t)
+	v.gates = append(v.gates, "mysql://tests@127.0.0.1:"+port+"/app")
+	return launch(v.t, v.owner, dir, filepath.Join(v.bin, "vtgate"), v.rooted(dir), append([]string{
+		"--cell", "test", "--cells-to-watch", "test", "--port", dbtest.FreePort(v.t), "--grpc-port", dbtest.FreePort(v.t),
+		"--bind-address", "127.0.0.1", "--grpc-bind-address", "127.0.0.1", "--service-map", "grpc-vtgateservice",
+		"--mysql-server-port", port, "--mysql-server-bind-address", "127.0.0.1", "--mysql-auth-server-impl", "none",
+		"--tablet-types-to-wait", "PRIMARY", "--enable-buffer",
+	}, v.topology...)...)
+}
+
+// rooted makes the folder in which the programs of Vitess write, and names it for them.
+func (v *vitess) rooted(dir string) []string {
+	helper(v.t, v.owner, dir, "mkdir", "-p", filepath.Join(dir, "vt", "tmp"))
+	return []string{"VTDATAROOT=" + filepath.Join(dir, "vt"), "USER=nobody"}
+}
+
+// versionOfVitess is what a gate says of itself.
+func versionOfVitess(t *testing.T, gate *dbtest.DB) string {
+	t.Helper()
+	var said string
+	gate.Scan(t, `SELECT @@version_comment`, nil, &said)
+	for _, word := range strings.Fields(said) {
+		if len(word) > 2 && word[0] >= '0' && word[0] <= '9' {
+			return word
+		}
+	}
+	return said
+}
