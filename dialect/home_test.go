@@ -20,6 +20,7 @@ import (
 // Tables may be in schemas and databases with any name. Statements name it, whatever the connections do later.
 // Where a database's name is a target of Vitess, which statements cannot name, the connections decide as before.
 func TestStatementsNameTheirHome(t *testing.T) {
+	dbtest.SkipGated(t, "it makes no databases")
 	for _, d := range []*dialect.Dialect{postgres.Dialect, mysql.Dialect} {
 		dbtest.One(t, d, func(t *testing.T, db *dbtest.DB) {
 			for _, home := range []string{"tenant-1", "Tenant.A", "order", "b`q", `d"q`, "größe", "a?b:c", "jobs:-80", "jobs@replica", "in'ward"} {

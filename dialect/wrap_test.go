@@ -288,10 +288,10 @@ func TestNothingIsLeftRunning(t *testing.T) {
 
 // sleep returns a statement that takes half a minute unless it is cancelled.
 func sleep(db *dialect.DB) string {
-	switch db.Dialect {
-	case postgres.Dialect:
+	switch db.Dialect.Name {
+	case postgres.Dialect.Name:
 		return `SELECT pg_sleep(30)`
-	case mysql.Dialect:
+	case mysql.Dialect.Name:
 		return `SELECT SLEEP(30)`
 	default:
 		return `SELECT COUNT(*) FROM (WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 200000000) SELECT i FROM n)`

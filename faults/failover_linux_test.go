@@ -98,8 +98,8 @@ func (cl *cluster) run(t *testing.T) {
 		t: t, cluster: cl, journal: filepath.Join(t.TempDir(), "journal"), acked: map[string][]int64{},
 		wrong: map[string]int{}, told: map[string]int{},
 	}
+	binary := build(t) // before there are slots, of which a missed one is made up for only while it is among the newest
 	db := c.prepare()
-	binary := build(t)
 	for i, url := range cl.urls {
 		r := &rig{
 			t: t, db: &dbtest.DB{URL: url}, binary: binary, dir: t.TempDir(), lease: 9 * time.Second,
