@@ -172,7 +172,7 @@ func (f *scheduleFile) zoneWarning(entries []crontab.Entry, host string) []strin
 }
 
 func isUTC(zone string) bool {
-	return slices.Contains([]string{"UTC", "Etc/UTC", "UCT", "Etc/UCT", "Zulu", "Etc/Zulu", "GMT", "Etc/GMT", "Universal", "Etc/Universal"}, zone)
+	return slices.Contains([]string{"UTC", "UCT", "Zulu", "GMT", "Universal"}, strings.TrimPrefix(zone, "Etc/"))
 }
 
 // depends reports whether the zone matters for a spec: more than its minute is fixed.

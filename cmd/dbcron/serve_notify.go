@@ -96,7 +96,8 @@ func (p *program) newNotifier(db *dialect.DB, f *notifyFlags, hosts *push.Hosts,
 	return n, nil
 }
 
-// reach returns a function that tries whom notifications can reach from here: the targets of the daemon, and those of the schedules of files.
+// reach returns a function that tries whom notifications can reach from here: the targets of the daemon, and those of the schedules of
+// files.
 func (f *notifyFlags) reach(files []*scheduleFile) func(context.Context) (wrong []string) {
 	targets := slices.Clone(f.targets)
 	for _, file := range files {

@@ -14,8 +14,8 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// A gate, such as Vitess's, leads to a server and makes no databases. DBCRON_TEST_MYSQL is its URL then, DBCRON_TEST_MYSQL_DIRECT that of the
-// server, and the server has the databases gate_1, gate_2 and so on, which both know. A test takes one of them, and empties it
+// A gate, such as Vitess's, leads to a server and makes no databases. DBCRON_TEST_MYSQL is its URL then, DBCRON_TEST_MYSQL_DIRECT that
+// of the server, and the server has the databases gate_1, gate_2 and so on, which both know. A test takes one of them, and empties it
 // at the server: the gate would take a multiple of the time. tools/vitess/with starts all that.
 
 const gatePrefix = "gate_"

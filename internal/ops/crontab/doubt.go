@@ -59,14 +59,18 @@ var commands = func() map[string]bool {
 	for _, name := range strings.Fields(`
 		sh bash dash zsh ksh csh tcsh fish python python2 python3 perl ruby php node nodejs java lua tclsh Rscript go
 		test cd if for while until case set export unset source eval umask ulimit trap wait command true false echo printf
-		nice ionice chrt taskset nohup time timeout sleep env sudo su doas runuser gosu setsid flock lockf lckdo setlock solo run-one chronic cronic
+		nice ionice chrt taskset nohup time timeout sleep env sudo su doas runuser gosu setsid flock lockf lckdo setlock solo run-one chronic
+		cronic
 		chpst softlimit envdir stdbuf unbuffer ts xargs tee cat tac head tail sort uniq cut tr sed awk gawk grep egrep fgrep zgrep find locate
-		ls cp mv rm mkdir rmdir touch ln chmod chown chgrp dd df du stat sync tar gzip gunzip zcat bzip2 xz zstd zip unzip cpio split md5sum sha256sum
+		ls cp mv rm mkdir rmdir touch ln chmod chown chgrp dd df du stat sync tar gzip gunzip zcat bzip2 xz zstd zip unzip cpio split md5sum
+		sha256sum
 		rsync scp sftp ssh curl wget lftp ftp nc aws gsutil gcloud az rclone restic borg borgmatic duplicity rsnapshot rdiff-backup tarsnap
 		psql pg_dump pg_dumpall pg_basebackup vacuumdb reindexdb mysqldump mysqlcheck mariadb-dump mariadb mongodump sqlite3 redis-cli
-		docker docker-compose podman kubectl helm systemctl service journalctl supervisorctl systemd-run systemd-cat systemd-tmpfiles initctl rc-service
+		docker docker-compose podman kubectl helm systemctl service journalctl supervisorctl systemd-run systemd-cat systemd-tmpfiles initctl
+		rc-service
 		apt apt-get aptitude dpkg yum dnf zypper apk pacman snap flatpak freshclam clamscan rkhunter chkrootkit aide tripwire lynis
-		certbot acme.sh dehydrated letsencrypt openssl gpg logrotate run-parts anacron savelog updatedb makewhatis mandb tmpwatch tmpreaper newsyslog periodic
+		certbot acme.sh dehydrated letsencrypt openssl gpg logrotate run-parts anacron savelog updatedb makewhatis mandb tmpwatch tmpreaper
+		newsyslog periodic
 		fstrim smartctl mdadm zfs zpool btrfs lvm hdparm reboot shutdown poweroff halt killall pkill pgrep ps ntpdate hwclock rdate logger wall
 		npm npx yarn pnpm pip pip3 pipenv poetry uv conda bundle rake rbenv rvm rails composer artisan drush wp magento symfony mix make
 		xvfb-run screen tmux watch socat sendmail mailx mutt msmtp fetchmail getmail mbsync offlineimap sa-learn webalizer awstats goaccess

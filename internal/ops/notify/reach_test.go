@@ -22,7 +22,8 @@ func TestReach(t *testing.T) {
 		{[]string{"mailto:a@example.org"}, s.URL(), nil},
 		{[]string{"mailto:a@example.org", "mailto:b@example.org"}, down, []string{"the mail server at 127.0.0.1:"}},
 		{
-			[]string{"https://nowhere.invalid/secret", "https://nowhere.invalid/other", "mailto:a@example.org"}, down,
+			[]string{"https://nowhere.invalid/secret", "https://nowhere.invalid/other", "mailto:a@example.org"},
+			down,
 			[]string{"the mail server at 127.0.0.1:", "the webhook's host nowhere.invalid has no address: "},
 		},
 	} {

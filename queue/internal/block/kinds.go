@@ -17,7 +17,8 @@ func (b *Block) barrier(kind string) *limit.Limiter {
 }
 
 // SortAnew sorts the jobs that were read and have not begun again, after the kinds that this
-// worker or others handle have changed: those that may start, and those that wait at some barriers or cost too much. It returns their number.
+// worker or others handle have changed: those that may start, and those that wait at some barriers or cost too much. It returns
+// their number.
 func (b *Block) SortAnew(barriers ...*limit.Limiter) int {
 	var all []*Job
 	take := func(s *list) {
