@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,6 +19,9 @@ import (
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
 
+// packets has one test at a time set what is the whole server's.
+var packets sync.Mutex
+
 // packetOf limits the size of statements on connections opened from now on, if the server has
 // such a limit, and returns such connections.
 func packetOf(t *testing.T, db *dbtest.DB, most int) *dbtest.DB {
@@ -25,6 +29,8 @@ func packetOf(t *testing.T, db *dbtest.DB, most int) *dbtest.DB {
 	if db.Dialect.MaxPacket == "" {
 		return db
 	}
+	packets.Lock()
+	defer packets.Unlock()
 	var was int
 	db.Scan(t, db.Dialect.MaxPacket, nil, &was)
 	db.Do(t, fmt.Sprintf("SET GLOBAL max_allowed_packet = %d", most), nil)

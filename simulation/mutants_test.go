@@ -188,7 +188,7 @@ var mutants = []mutant{
 	},
 	{
 		"a cancelled run is not told so", "chain", "scheduler/poll.go",
-		"		s.asking.Note(s.cancelRequests(ctx))", "		s.asking.Note(nil)", "deaf", 40,
+		"		s.asking.Note(s.cancelRequests(ctx))", "		s.asking.Note(nil)", "deaf", 200,
 	},
 	{
 		"a drained daemon begins runs", "chain", "scheduler/probe.go",
@@ -269,7 +269,7 @@ var mutants = []mutant{
 	},
 	{
 		"a handler begins before the key of its job is free", "unique", "queue/runner_dispatch.go",
-		"run.stillMine(run.announced(unit))", "run.stillMine(unit)", "change", 20,
+		"run.stillMine(run.announced(unit))", "run.stillMine(unit)", "change", 200,
 	},
 }
 
