@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/pressly/goose/v3"
@@ -53,6 +54,14 @@ var (
 	first = sqlrun.SQL("sqlschema.first", `
 		INSERT INTO {prefix}migration (version_id, is_applied)
 		SELECT 0, TRUE FROM (SELECT COUNT(*) AS n FROM {prefix}migration) AS counted WHERE n = 0`)
+
+	// elsewhere finds the schemas that have tables of that name, on engines where a database has several.
+	elsewhere = sqlrun.PerDialect("sqlschema.elsewhere", func(d *dialect.Dialect) string {
+		if !d.Schema {
+			return "SELECT '' LIMIT 0"
+		}
+		return "SELECT CAST(table_schema AS TEXT) FROM information_schema.tables WHERE table_name = :name ORDER BY table_schema LIMIT 5"
+	})
 
 	// lockFirst locks that row, which nobody changes, until its transaction ends.
 	lockFirst = sqlrun.PerDialect("sqlschema.lock-first", func(d *dialect.Dialect) string {
@@ -103,7 +112,25 @@ func Check(ctx context.Context, db *dialect.DB) error {
 		return fmt.Errorf("%w: it is at version %d, and this program knows up to %d; use a dbcron that knows version %d",
 			ErrNewer, version, latest, version)
 	}
-	return fmt.Errorf("%w (it is at version %d, and version %d is needed)", ErrOutdated, version, latest)
+	hint := ""
+	if version == 0 {
+		hint = otherHome(ctx, db)
+	}
+	return fmt.Errorf("%w (it is at version %d, and version %d is needed)%s", ErrOutdated, version, latest, hint)
+}
+
+// otherHome tells of tables in schemas other than the one that was looked in.
+func otherHome(ctx context.Context, db *dialect.DB) string {
+	prefix := db.Prefix()
+	prefix = prefix[strings.LastIndex(prefix, ".")+1:]
+	all, err := sqlrun.Select(ctx, &db.Session, elsewhere, sqlrun.Args{"name": prefix + "migration"}, func(rows *sql.Rows) (name string, err error) {
+		return name, rows.Scan(&name)
+	})
+	all = slices.DeleteFunc(all, func(name string) bool { return name == db.Home() })
+	if err != nil || len(all) == 0 { // it is a hint only
+		return ""
+	}
+	return fmt.Sprintf("; there are tables in schema %s, and this is about schema %s: --schema %s names that one", strings.Join(all, ", "), db.Home(), all[0])
 }
 
 // Status lists all migrations and whether each has run.
@@ -137,7 +164,10 @@ func Migrate(ctx context.Context, db *dialect.DB) error {
 	if err := Check(ctx, db); !errors.Is(err, ErrOutdated) {
 		return err
 	}
-	return To(ctx, db, latest(db.Dialect, db.FurtherMigrations()))
+	if err := To(ctx, db, latest(db.Dialect, db.FurtherMigrations())); err != nil {
+		return advised(ctx, db, err)
+	}
+	return nil
 }
 
 // Down reverts the newest migration. It drops the tables that the migration created, with their
@@ -194,6 +224,17 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 		return fmt.Errorf("migrate from version %d to %d: %w", at, version, err)
 	}
 	return nil
+}
+
+// advised adds to the error of a first migration what to do if the user lacks the right to make tables.
+func advised(ctx context.Context, db *dialect.DB, err error) error {
+	if !db.Dialect.Schema || !db.Dialect.Denied(err) || db.Home() == "" {
+		return err
+	}
+	if at, wrong := Version(ctx, db); wrong != nil || at > 0 {
+		return err
+	}
+	return fmt.Errorf("the user may not make tables in schema %s: grant it CREATE there, or name one where it may with --schema (docs/grants.md): %w", db.Home(), err)
 }
 
 // step migrates from the present version.

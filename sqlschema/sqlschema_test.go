@@ -608,6 +608,37 @@ func role(t *testing.T, db *dbtest.DB) *url.URL {
 	return u
 }
 
+// Who may make no tables is told so, and what to do; who looks in one schema is told of the tables in another.
+func TestWhereTheTablesAre(t *testing.T) {
+	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+		if !db.Dialect.Schema {
+			return
+		}
+		user := role(t, db)
+		name := user.User.Username()
+		db.Do(t, `REVOKE CREATE ON SCHEMA public FROM PUBLIC`, nil)
+		err := sqlschema.Migrate(t.Context(), dbtest.Open(t, user.String(), dialect.Options{}).DB)
+		if want := "the user may not make tables in schema public: grant it CREATE there, or name one where it may with --schema"; err == nil ||
+			!strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+		err = sqlschema.Check(t.Context(), dbtest.Open(t, user.String(), dialect.Options{}).DB)
+		if !errors.Is(err, sqlschema.ErrOutdated) || strings.Contains(err.Error(), "--schema") {
+			t.Errorf("without tables anywhere: %v", err)
+		}
+		db.Do(t, `CREATE SCHEMA apart AUTHORIZATION `+name, nil)
+		migrate(t, dbtest.Open(t, user.String(), dialect.Options{Schema: "apart"}))
+		err = sqlschema.Check(t.Context(), dbtest.Open(t, user.String(), dialect.Options{}).DB)
+		if want := "; there are tables in schema apart, and this is about schema public: --schema apart names that one"; !errors.Is(err, sqlschema.ErrOutdated) ||
+			!strings.HasSuffix(err.Error(), want) {
+			t.Errorf("got %v, want an end %q", err, want)
+		}
+		if err := sqlschema.Check(t.Context(), dbtest.Open(t, user.String(), dialect.Options{Schema: "apart"}).DB); err != nil {
+			t.Errorf("the right schema: %v", err)
+		}
+	})
+}
+
 func TestLookingTakesNoMoreThanSELECT(t *testing.T) {
 	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		if db.Dialect.SkipLocked == "" {
