@@ -49,7 +49,7 @@ func TestSettingsChangeUnderTheCache(t *testing.T) {
 		wantCurrent(t, db, "a", "nothing")
 		values := map[string]any{
 			"kind": "argv", "starts_at": int64(1_700_000_000_000_000), "ends_at": int64(4_000_000_000_000_000),
-			"max_attempts": 3, "max_failures": 4, "keep_runs": 5, "job_priority": 1, "job_max_attempts": 7,
+			"max_attempts": 3, "max_failures": 4, "keep_runs": 5, "job_priority": 1, "job_max_attempts": 7, "job_cost": 8,
 			"spec": "@hourly", "time_zone": "Asia/Tokyo", "dst": "wall", "env": `{"A":"b"}`, "headers": `{"A": "b"}`,
 			"missed": "skip", "overlap": "allow", "first_run": "now", "retry_past_next": "yes", "repeatable": "no", "notify": "none", "dir": "/tmp",
 			"job_unique_until": "begin",
