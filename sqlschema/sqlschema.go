@@ -123,7 +123,8 @@ func Check(ctx context.Context, db *dialect.DB) error {
 func otherHome(ctx context.Context, db *dialect.DB) string {
 	prefix := db.Prefix()
 	prefix = prefix[strings.LastIndex(prefix, ".")+1:]
-	all, err := sqlrun.Select(ctx, &db.Session, elsewhere, sqlrun.Args{"name": prefix + "migration"}, func(rows *sql.Rows) (name string, err error) {
+	args := sqlrun.Args{"name": prefix + "migration"}
+	all, err := sqlrun.Select(ctx, &db.Session, elsewhere, args, func(rows *sql.Rows) (name string, err error) {
 		return name, rows.Scan(&name)
 	})
 	all = slices.DeleteFunc(all, func(name string) bool { return name == db.Home() })
