@@ -63,6 +63,7 @@ type tenure struct {
 	strays   map[int64]bool   // jobs of which it finds out by looking only that they are no longer there
 	tx       *completion      // under way
 	batches  map[int64]bool   // the first jobs of batches that gather, and whether they are full
+	units    map[int64][]*Job // by each of its jobs: a batch that runs
 	again    map[int64]bool   // done again after the block was lost: behind retries of later ones, perhaps
 	next     map[string]int64 // by line: the job that could begin already when an end was refused
 	stolen   bool             // another worker has the block
@@ -149,7 +150,7 @@ func newWorld(t failer, blocks, batch, room int) *world {
 			world: w, b: &b, rows: map[int64]*row{}, order: map[string][]int64{}, begun: map[int64]*Job{}, done: map[int64]int{},
 			deaf: map[int64]bool{}, aside: map[int64]*Refusal{}, retried: map[int64]int{}, next: map[string]int64{},
 			away: map[int64]*Job{}, strays: map[int64]bool{}, again: map[int64]bool{},
-			batches: map[int64]bool{},
+			batches: map[int64]bool{}, units: map[int64][]*Job{},
 		})
 	}
 	return w
@@ -798,6 +799,11 @@ func (w *tenure) ripen(id int64) {
 		return
 	}
 	batch := []*Job{first}
+	defer func() {
+		for _, j := range batch {
+			w.units[j.ID] = batch
+		}
+	}()
 	for len(batch) < 3 && w.host.Opens(w.host.whole) {
 		j := w.b.Join(first.Line, len(batch), first.Kind)
 		if j == nil {
@@ -811,14 +817,31 @@ func (w *tenure) ripen(id int64) {
 	}
 }
 
-// end ends a job that has begun.
+// end ends a job that has begun, with the others of its batch, in their order: the handler of all has returned. If it fails,
+// those behind it do, too.
 func (w *tenure) end(id int64, fails bool) {
+	first := w.begun[id]
+	if first == nil { // it has ended with others
+		return
+	}
+	unit := slices.DeleteFunc(slices.Clone(w.units[id]), func(j *Job) bool { return w.begun[j.ID] != j })
+	if !slices.Contains(unit, first) {
+		unit = []*Job{first}
+	}
+	if w.away[id] == nil && slices.ContainsFunc(unit, func(j *Job) bool { return j.Row == RowLeaving }) { // their outcomes wait for that
+		return
+	}
+	for _, j := range unit {
+		if w.begun[j.ID] == j {
+			w.endOne(j.ID, fails && j.ID >= id)
+		}
+	}
+}
+
+func (w *tenure) endOne(id int64, fails bool) {
 	j, b := w.begun[id], w.b
 	if w.away[id] != nil {
 		w.learn(id)
-		return
-	}
-	if j.Row == RowLeaving { // its outcome waits for that
 		return
 	}
 	if w.tx != nil && (w.tx.j == j || j.Line != "" && w.tx.j.Line == j.Line) { // the handler of both has returned
@@ -975,6 +998,7 @@ func (w *tenure) lose() {
 	clear(w.begun)
 	clear(w.away)
 	clear(w.batches)
+	clear(w.units)
 	w.tx = nil
 	clear(w.aside)
 	clear(w.next)
