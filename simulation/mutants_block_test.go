@@ -30,7 +30,7 @@ var blockRules = []mutant{
 		"block: an id is forgotten that a read under way returns", "", "queue/internal/block/owed.go",
 		`	if b.Serving {
 		b.lost`, `	if false {
-		b.lost`, "TestModel", 0,
+		b.lost`, "TestForgetSoon", 0,
 	},
 	{
 		"block: a refused end does not hold its line", "", "queue/internal/block/owed.go",
@@ -158,7 +158,7 @@ var blockRules = []mutant{
 	},
 	{
 		"block: acks of a failed trip lose their order", "", "queue/internal/block/owed.go",
-		`	b.Acks, b.Moves, b.Missed = append(acks, b.Acks...)`, `	b.Acks, b.Moves, b.Missed = append(b.Acks, acks...)`, "TestModel", 0,
+		`	b.Acks, b.Moves, b.Missed = append(acks, b.Acks...)`, `	b.Acks, b.Moves, b.Missed = append(b.Acks, acks...)`, "TestFailedTripGoesFirst", 0,
 	},
 	{
 		"block: the id of a removed job is remembered for ever", "", "queue/internal/block/block.go",

@@ -57,19 +57,42 @@ func TestLostBlock(t *testing.T) {
 	}
 }
 
-// What another process has ended is remembered until what a trip has read meanwhile is taken in.
+// What another process has ended is remembered until what a trip has read meanwhile is taken in: one that has just ended, or is under
+// way.
 func TestForgetSoon(t *testing.T) {
-	b := newBlock(1)
-	b.Add(ready(1, ""))
-	b.Engage(b.Pop())
-	p := &Plan{Reads: true, Read: Read{Limit: 1}}
-	b.ForgetDeleted()
-	b.ForgetSoon(1)
-	if got := b.Take(p, &Found{Fresh: []*Job{ready(1, "")}}, 1, 0); got.Fresh != 0 {
-		t.Errorf("%d jobs are new", got.Fresh)
+	for _, serving := range []bool{false, true} {
+		b := newBlock(1)
+		b.Add(ready(1, ""))
+		b.Engage(b.Pop())
+		p := &Plan{Reads: true, Read: Read{Limit: 1}}
+		if b.Serving = serving; serving {
+			b.ForgetSoon(1)
+			b.Serving = false
+			b.ForgetDeleted()
+		} else {
+			b.ForgetDeleted()
+			b.ForgetSoon(1)
+		}
+		if got := b.Take(p, &Found{Fresh: []*Job{ready(1, "")}}, 1, 0); got.Fresh != 0 {
+			t.Errorf("%d jobs are new", got.Fresh)
+		}
+		b.Plan(now(2, modelNow))
+		if b.ForgetDeleted(); b.Known() != 0 {
+			t.Errorf("%d jobs are remembered", b.Known())
+		}
 	}
-	if b.ForgetDeleted(); b.Known() != 0 {
-		t.Errorf("%d jobs are remembered", b.Known())
+}
+
+// What a failed trip was to write is written before what was owed since.
+func TestFailedTripGoesFirst(t *testing.T) {
+	b := newBlock(1)
+	b.Keyed = true
+	b.Finish(ready(1, "k"))
+	first := b.Plan(now(1, modelNow))
+	b.Finish(ready(2, "k"))
+	b.TakeBack(first.Acks, first.Moves, first.Gone)
+	if p := b.Plan(now(2, modelNow)); len(p.Acks) != 2 || p.Acks[0].ID != 1 {
+		t.Errorf("it writes %v", p.Acks)
 	}
 }
 
