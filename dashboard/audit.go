@@ -19,6 +19,16 @@ var auditObjects = map[string]string{
 // record adds the action of a form to the audit log. It returns the entry for the next part of an action, if there
 // may be one.
 func (d *Dashboard) record(r *request, done outcome, failed error) (entry int64) {
+	e := entryOf(r, done, failed)
+	entry, err := audit.Write(r.Context(), d.db, e)
+	if err != nil {
+		d.log.Error("dashboard: done, and not written to the audit", "action", e.Action, "object", e.Object, "token", r.who.Name, "err", err)
+	}
+	return entry
+}
+
+// entryOf is the entry about the action of a form.
+func entryOf(r *request, done outcome, failed error) audit.Entry {
 	page := strings.TrimPrefix(r.URL.Path, "/")
 	if other, ok := auditObjects[page]; ok {
 		page = other
@@ -40,11 +50,7 @@ func (d *Dashboard) record(r *request, done outcome, failed error) (entry int64)
 	if e.Count == 0 && !done.counted {
 		e.Count = 1
 	}
-	entry, err := audit.Write(r.Context(), d.db, e)
-	if err != nil {
-		d.log.Error("dashboard: done, and not written to the audit", "action", e.Action, "object", e.Object, "token", r.who.Name, "err", err)
-	}
-	return entry
+	return e
 }
 
 // objectOf returns the object that the page's address names, as the audit log calls it.

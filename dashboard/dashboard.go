@@ -97,6 +97,8 @@ type outcome struct {
 	object  string // for the audit log; default: the object named by the address
 	detail  string // for the audit log: why, or to which; default: the reason given
 
+	recorded bool // it is in the audit log
+
 	// An action that is done in parts has one entry in the audit log.
 	entry int64                    // the entry of the parts before; 0: none
 	next  func(entry int64) string // the page of the next part; nil: there is none
@@ -149,7 +151,7 @@ func New(db *dialect.DB, api *httpapi.API, opt Options) (*Dashboard, error) {
 		return nil, err
 	}
 	d.routes = map[string]route{
-		"/":       {show: d.overview},
+		"/":       {show: d.overview, acts: map[string]action{"acknowledge": d.acknowledge, "reopen": d.reopen}},
 		"/queues": {show: d.listQueues},
 		"/queue": {show: d.showQueue, acts: map[string]action{
 			"pause": d.pauseQueue, "resume": d.resumeQueue,
@@ -314,7 +316,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to 
 	}
 	req := d.request(r, who)
 	done, err := do(ctx, req)
-	if err == nil || done.n > 0 || done.entry != 0 {
+	if (err == nil || done.n > 0 || done.entry != 0) && !done.recorded {
 		entry := d.record(req, done, err)
 		if done.next != nil {
 			done.to = done.next(entry)

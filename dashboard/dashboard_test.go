@@ -449,7 +449,7 @@ func TestScopes(t *testing.T) {
 		operator.post(dead, "do", "retry").has("will be retried")
 		for path, to := range s.board.routes {
 			for do := range to.acts {
-				allowed := slices.Contains([]string{"retry", "run", "cancel", "pause", "resume", "backfill", "drain", "undrain"}, do)
+				allowed := slices.Contains([]string{"retry", "run", "cancel", "pause", "resume", "backfill", "drain", "undrain", "acknowledge", "reopen"}, do)
 				if got := (visitor{Operate: true}).may(path, do); got != allowed {
 					t.Errorf("%s %s with the scope operate: %v, want %v", path, do, got, allowed)
 				}

@@ -30,7 +30,7 @@ func (d *Dashboard) checkDatabase(ctx context.Context) (all []problem, _ error) 
 	failed := false
 	for i := range checks {
 		c := &checks[i]
-		p := problem{Bad: c.Status == health.Failed, What: "Database: " + plain.Clean(c.Name), Why: plain.Cut(c.Detail, 300), Do: c.Advice}
+		p := problem{Bad: c.Status == health.Failed, What: "Database: " + plain.Clean(c.Name), Why: plain.Cut(c.Detail, 300), Do: c.Advice, ID: c.ID()}
 		switch {
 		case c.Status == health.OK, c.Err != nil && failed: // later errors often have the same cause
 			continue

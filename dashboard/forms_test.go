@@ -83,7 +83,7 @@ func TestForms(t *testing.T) {
 				}
 			}
 			for _, f := range all {
-				page, _, _ := strings.Cut(f.action, "?")
+				page, _, _ := strings.Cut(strings.TrimPrefix(f.action, "./"), "?")
 				if page == "sign-out" {
 					continue
 				}
@@ -96,7 +96,8 @@ func TestForms(t *testing.T) {
 					switch a.status {
 					case 303:
 						s.get(a.header.Get("Location"))
-						if to := a.header.Get("Location"); strings.HasPrefix(to, "run?") {
+						to := a.header.Get("Location")
+						if strings.HasPrefix(to, "run?") || do == "acknowledge" && !slices.Contains(pages, to) {
 							pages = append(pages, to)
 						}
 					case 404, 409, 422: // another form has done it, or a field is to be filled in

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/ops/audit"
 	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -30,11 +31,37 @@ type problem struct {
 	Why   string
 	Do    string // what to do about it
 	Since time.Time
+	Act   *act   // a button, for who may; nil: none
+	ID    string // to acknowledge it by; "": nobody can
+	Known string // who has acknowledged it
+}
+
+// An act is what a button does about a problem, on one of the dashboard's pages.
+type act struct {
+	Page, Do, Label string
+	To              string
+	Asks            bool // the page asks first, so that it is a link
+}
+
+// actOf returns what a button does about a problem, or nil.
+func actOf(p *health.Problem) *act {
+	switch {
+	case p.Act == "retry":
+		return &act{"bulk", "retry", "Retry…", link("bulk", "queue", p.Name, "state", "dead", "do", "retry"), true}
+	case p.Act == "run":
+		return &act{"schedule", "run", "Run now", link("schedule", "name", p.Name), false}
+	case p.Act == "resume" && p.Of == health.Queues:
+		return &act{"queue", "resume", "Resume", link("queue", "name", p.Name), false}
+	case p.Act == "resume":
+		return &act{"schedule", "resume", "Resume", link("schedule", "name", p.Name), false}
+	}
+	return nil
 }
 
 type overviewData struct {
 	Problems []problem
-	All      bool // every check was made
+	Known    []problem // those that were acknowledged
+	All      bool      // every check was made
 	Chart    chart
 	Spans    []spanSum // the last hour and the last day
 	Next     []scheduler.Planned
@@ -94,15 +121,48 @@ func (d *Dashboard) overview(ctx context.Context, r *request) (*view, error) {
 		}
 	}
 	data.All = len(v.troubles) == 0
+	known, err := health.Acknowledged(ctx, d.db, r.now)
+	if err != nil {
+		v.troubles = append(v.troubles, d.trouble("The audit", err))
+	}
+	data.Problems = slices.DeleteFunc(data.Problems, func(p problem) bool {
+		e, is := known[p.ID]
+		if is {
+			p.Known = health.KnownText(&e, r.now)
+			data.Known = append(data.Known, p)
+		}
+		return is
+	})
 	slices.SortStableFunc(data.Problems, func(a, b problem) int { return boolInt(b.Bad) - boolInt(a.Bad) })
 	return v, nil
+}
+
+// acknowledge marks a finding of the overview as known until it changes, and reopen ends that. The audit's entry is what is kept of it.
+func (d *Dashboard) acknowledge(ctx context.Context, r *request) (outcome, error) {
+	return d.mark(ctx, r, health.Acknowledge, "acknowledged")
+}
+
+func (d *Dashboard) reopen(ctx context.Context, r *request) (outcome, error) {
+	return d.mark(ctx, r, health.Reopen, "reopened")
+}
+
+func (d *Dashboard) mark(ctx context.Context, r *request, action, note string) (outcome, error) {
+	id, err := r.formName("id")
+	if err != nil {
+		return outcome{}, err
+	}
+	done := outcome{note: note, to: "./?", recorded: true}
+	_, err = audit.Write(ctx, d.db, entryOf(r, outcome{
+		action: action, object: id, detail: health.Acknowledging(r.PostForm.Get("what"), plain.Cut(r.PostForm.Get("reason"), 200)),
+	}, nil))
+	return done, err
 }
 
 // found adds problems to the page.
 func (data *overviewData) found(all []health.Problem) {
 	for i := range all {
 		p := &all[i]
-		shown := problem{p.Bad, p.What(), "", p.Why, p.Do, p.Since}
+		shown := problem{Bad: p.Bad, What: p.What(), Why: p.Why, Do: p.Do, Since: p.Since, Act: actOf(p), ID: p.ID()}
 		switch {
 		case p.Of == health.Schedules && p.Name == "":
 			shown.Link = "schedules"
@@ -153,7 +213,7 @@ func (d *Dashboard) wrongQueues(ctx context.Context, r *request, data *overviewD
 	}
 	minutes, finished := lately.hour, lately.day
 	data.Chart = chartOf(minutes, "", r.now)
-	dead := deadOf(finished)
+	dead := health.DeathsOf(finished)
 	data.Spans = []spanSum{
 		spanOf("hour", time.Hour, slices.Values(minutes)),
 		spanOf("day", 24*time.Hour, func(yield func(admin.Minute) bool) {
@@ -247,15 +307,6 @@ func (d *Dashboard) readLately(ctx context.Context) (l doneLately, err error) {
 	}
 	l.day, err = d.admin.Finished(ctx, 24*time.Hour)
 	return l, err
-}
-
-// deadOf returns how many jobs of each queue died.
-func deadOf(all []admin.Finished) map[string]int {
-	dead := map[string]int{}
-	for _, f := range all {
-		dead[f.Queue] += f.Dead
-	}
-	return dead
 }
 
 // countsOf counts the jobs of the first thousand queues.

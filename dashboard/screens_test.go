@@ -3,6 +3,7 @@ package dashboard
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -164,6 +165,28 @@ func TestQueueSettings(t *testing.T) {
 		if got := done(t, db, "queue.set"); !slices.Equal(got, []string{"mail notify"}) {
 			t.Errorf("got %q", got)
 		}
+	})
+}
+
+// A finding of the overview is acknowledged and reopened, which the audit has, and has a button for what ends it.
+func TestAcknowledge(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		newWorld(t, db)
+		s := serve(t, db.DB, "/x", Options{})
+		page := s.get("").has(`aria-label="Acknowledge: A run of backup failed"`, `value="run">Run now<`, `value="resume">Resume<`, ">Retry…<").lacks("acknowledged")
+		id := regexp.MustCompile(`name="id" value="([0-9a-f]+)"><input type="hidden" name="what" value="A run of backup failed"`).FindStringSubmatch(page.text)
+		if id == nil {
+			t.Fatal("the finding has no form")
+		}
+		what := "A run of backup failed"
+		s.post("", "do", "acknowledge", "id", id[1], "what", what).has("until it changes", "1 finding acknowledged", "acknowledged by this host", `aria-label="Reopen: `+what).
+			lacks(`aria-label="Acknowledge: ` + what)
+		s.post("", "do", "reopen", "id", id[1], "what", what).has("It counts again", `aria-label="Acknowledge: `+what).lacks("1 finding acknowledged")
+		got := append(done(t, db, "finding.acknowledge"), done(t, db, "finding.reopen")...)
+		if line := id[1] + " " + what; !slices.Equal(got, []string{line, line}) {
+			t.Errorf("got %q", got)
+		}
+		s.try("", "do", "acknowledge").is(422)
 	})
 }
 

@@ -40,6 +40,7 @@ type visitor struct {
 // operates lists the actions of each page that need only the scope operate. The others need
 // admin: they change settings, delete, or concern tokens.
 var operates = map[string][]string{
+	"/":         {"acknowledge", "reopen"},
 	"/queue":    {"pause", "resume"},
 	"/job":      {"retry", "run", "cancel"},
 	"/bulk":     {"retry", "run", "cancel"},

@@ -211,6 +211,8 @@ var notes = map[string]func(n int) string{
 	"edited":        func(int) string { return "Saved. Daemons apply it within seconds." },
 	"unchanged":     func(int) string { return "Nothing was changed." },
 	"nothingMissed": func(int) string { return "Every slot of that period has a successful run." },
+	"acknowledged":  func(int) string { return "Acknowledged: it counts no more until it changes." },
+	"reopened":      func(int) string { return "It counts again." },
 	"drained":       func(int) string { return "It takes no new work and finishes what it has begun." },
 	"undrained":     func(int) string { return "It takes work again." },
 	"routed":        func(int) string { return "The route is set. Producers apply it within two seconds." },

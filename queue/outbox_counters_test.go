@@ -75,6 +75,18 @@ func TestCounts(t *testing.T) {
 				t.Errorf("got %+v", m)
 			}
 		}
+		var lastDead time.Time
+		for _, m := range minutes {
+			if m.Dead > 0 && m.Begins.After(lastDead) {
+				lastDead = m.Begins
+			}
+		}
+		sums, err := adminOf(c).Finished(t.Context(), time.Hour)
+		must(t, err)
+		last := slices.MaxFunc(sums, func(a, b admin.Finished) int { return a.LastDead.Compare(b.LastDead) })
+		if !last.LastDead.Equal(lastDead) || slices.ContainsFunc(sums, func(f admin.Finished) bool { return (f.Dead == 0) != f.LastDead.IsZero() }) {
+			t.Errorf("the last one died at %v, want %v: %v", last.LastDead, lastDead, sums)
+		}
 		if byQueue["default"] != [3]int{3 * n, 2 * n, 2 * n} || byQueue["other"] != [3]int{n, 0, 0} {
 			t.Errorf("by minute: %v", byQueue)
 		}

@@ -11,22 +11,26 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/engines"
+	"github.com/dbcron/dbcron/internal/ops/audit"
 	"github.com/dbcron/dbcron/internal/ops/checkup"
 	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/ops/table"
+	"github.com/dbcron/dbcron/scheduler"
 )
 
 // errDoctor is the error of a doctor that found a problem.
 var errDoctor = errors.New("something needs attention")
 
 func (p *program) doctor() *cobra.Command {
-	var output, as string
-	var work, monitor bool
+	var output string
+	var monitor bool
+	var o examination
 	c := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the database, and say what to do about what is wrong",
 		Example: `  dbcron doctor
-  dbcron doctor --role daemon -o json`,
+  dbcron doctor --role daemon -o json
+  dbcron doctor --acknowledge 'A run of nightly failed' --reason 'the disk comes on Monday'`,
 		Long: `Check the database, and say what to do about what is wrong: the server's settings, the
 tables, the clock, jobs of which the database refuses to write what has become of them, and
 the rights of the user that it connects with. It says what the rights are enough for, and
@@ -41,12 +45,24 @@ lost, tokens that expire within a week.
 It exits with 1 if a check failed; warnings leave that at 0. With --monitor it prints one
 line and exits as Nagios and its relatives expect: 0 all is well, 1 there are warnings,
 2 something failed. A run that failed is a warning,
-and so is a dead job: what failed yesterday may be fine today. It changes nothing.`,
+and so is a dead job: what failed yesterday may be fine today.
+
+--acknowledge TEXT marks the findings whose line contains the text as known: they count
+neither for the exit code nor for --monitor, and the dashboard and top leave them out, until
+they change (the schedule fails again, another job dies, a pause has another reason), for 30
+days at the longest. --reopen TEXT ends that. The audit has who did it. Nothing else is
+changed.`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if as != "" && !slices.Contains(health.Purposes(), as) {
-				return usagef("--role %q is not known; use %s", as, strings.Join(health.Purposes(), ", "))
+			if o.as != "" && !slices.Contains(health.Purposes(), o.as) {
+				return usagef("--role %q is not known; use %s", o.as, strings.Join(health.Purposes(), ", "))
 			}
-			rows := p.examine(c.Context(), as, work)
+			if o.acknowledge != "" && o.reopen != "" || o.reason != "" && o.acknowledge == "" {
+				return usagef("give --acknowledge, with a --reason if you like, or --reopen")
+			}
+			rows, err := p.examine(c.Context(), &o)
+			if err != nil {
+				return err
+			}
 			if monitor {
 				return p.monitored(rows)
 			}
@@ -62,10 +78,56 @@ and so is a dead job: what failed yesterday may be fine today. It changes nothin
 		},
 	}
 	outputFlag(c, &output)
-	c.Flags().BoolVar(&work, "work", true, "look at the work, too; --work=false: at the database alone")
+	c.Flags().BoolVar(&o.work, "work", true, "look at the work, too; --work=false: at the database alone")
 	c.Flags().BoolVar(&monitor, "monitor", false, "for Nagios and the like: one line, and exit code 1 for warnings, 2 for failures")
-	c.Flags().StringVar(&as, "role", "", "what the user is for: "+strings.Join(health.Purposes(), ", "))
+	c.Flags().StringVar(&o.as, "role", "", "what the user is for: "+strings.Join(health.Purposes(), ", "))
+	c.Flags().StringVar(&o.acknowledge, "acknowledge", "", "`TEXT`: findings whose line contains it are known, until they change")
+	c.Flags().StringVar(&o.reopen, "reopen", "", "`TEXT`: findings whose line contains it are no longer known")
+	c.Flags().StringVar(&o.reason, "reason", "", "why, for the audit and the next one who looks")
 	return c
+}
+
+// An examination says what doctor looks at, and which findings it marks.
+type examination struct {
+	as   string // what the user is for
+	work bool
+
+	acknowledge, reopen, reason string
+}
+
+// mark acknowledges findings, or reopens them, and says of each that was acknowledged who did it.
+func (o *examination) mark(ctx context.Context, db *dialect.DB, rows []health.Check) error {
+	now, err := scheduler.Clock(ctx, db)
+	if err != nil {
+		return err
+	}
+	action, text := health.Acknowledge, o.acknowledge
+	if o.reopen != "" {
+		action, text = health.Reopen, o.reopen
+	}
+	marked := 0
+	for i := range rows {
+		if id := rows[i].ID(); text != "" && id != "" && strings.Contains(rows[i].Name+" "+flat(rows[i].Detail), text) {
+			marked++
+			e := audit.Entry{
+				Actor: whoami(), Login: audit.OS, Source: audit.CLI, Action: action, Object: id, Count: 1,
+				Detail: health.Acknowledging(rows[i].Detail, o.reason),
+			}
+			if _, err := audit.Write(ctx, db, e); err != nil {
+				return err
+			}
+		}
+	}
+	if text != "" && marked == 0 {
+		return fmt.Errorf("no finding contains %q that can be acknowledged", text)
+	}
+	known, err := health.Acknowledged(ctx, db, now)
+	for i := range rows {
+		if e, ok := known[rows[i].ID()]; ok {
+			rows[i].Status, rows[i].Detail = health.Known, fmt.Sprintf("%s (%s)", rows[i].Detail, health.KnownText(&e, now))
+		}
+	}
+	return err
 }
 
 // monitored prints output for Nagios: one line with the worst first, and the rest below.
@@ -112,10 +174,10 @@ func (p *program) writeChecks(output string, rows []health.Check) error {
 	return nil
 }
 
-func (p *program) examine(ctx context.Context, as string, work bool) []health.Check {
+func (p *program) examine(ctx context.Context, o *examination) ([]health.Check, error) {
 	rawURL, err := p.databaseURL()
 	if err != nil {
-		return []health.Check{{Name: "url", Status: health.Failed, Detail: err.Error(), Advice: "set DBCRON_DATABASE_URL"}}
+		return []health.Check{{Name: "url", Status: health.Failed, Detail: err.Error(), Advice: "set DBCRON_DATABASE_URL"}}, nil
 	}
 	db, err := p.connect(ctx, p.existing(), engines.Connect)
 	if err != nil {
@@ -123,13 +185,13 @@ func (p *program) examine(ctx context.Context, as string, work bool) []health.Ch
 		if errors.Is(err, dialect.ErrReadOnly) {
 			advice = "promote a server, or name the primary in the URL; to look at this one, leave target_session_attrs out"
 		}
-		return []health.Check{{Name: "reachable", Status: health.Failed, Detail: err.Error(), Advice: advice}}
+		return []health.Check{{Name: "reachable", Status: health.Failed, Detail: err.Error(), Advice: advice}}, nil
 	}
 	defer db.Close()
 	rows := []health.Check{{Name: "reachable", Status: health.OK, Detail: dialect.Redact(rawURL)}}
-	found, usable := health.OfDatabase(ctx, db, as)
+	found, usable := health.OfDatabase(ctx, db, o.as)
 	rows = append(rows, found...)
-	if work && usable {
+	if o.work && usable {
 		rows = append(rows, checkup.Work(ctx, db)...)
 		if host := hostZone(); !isUTC(host) {
 			if text, err := health.OfZones(ctx, db, host); err == nil && text != "" { // else another check reports it
@@ -137,5 +199,8 @@ func (p *program) examine(ctx context.Context, as string, work bool) []health.Ch
 			}
 		}
 	}
-	return rows
+	if usable {
+		err = o.mark(ctx, db, rows)
+	}
+	return rows, err
 }

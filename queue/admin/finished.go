@@ -19,6 +19,8 @@ type Finished struct {
 	Dead   int           // without a further attempt
 	Wait   time.Duration // average time from when a job could begin until it did
 	Took   time.Duration // on average
+
+	LastDead time.Time // the minute of the last one without a further attempt; zero: there was none
 }
 
 // Finished returns what workers have done in the last period, by queue and kind. It is current
@@ -38,8 +40,11 @@ func finished(ctx context.Context, on *sqlrun.Session, last time.Duration, limit
 	args := sqlrun.Args{"since": -last.Microseconds(), "name": "", "after": "", "limit": limit}
 	for {
 		part, err := sqlrun.Select(ctx, on, store.SumCounts, args, func(rows *sql.Rows) (f Finished, err error) {
-			var wait, ran int64
-			err = rows.Scan(&f.Queue, &f.Kind, &f.Done, &f.Failed, &f.Dead, &wait, &ran)
+			var wait, ran, dead int64
+			err = rows.Scan(&f.Queue, &f.Kind, &f.Done, &f.Failed, &f.Dead, &wait, &ran, &dead)
+			if f.Dead > 0 {
+				f.LastDead = time.UnixMicro(dead).UTC()
+			}
 			if n := int64(f.Done + f.Failed + f.Dead); n > 0 {
 				f.Wait, f.Took = time.Duration(wait/n)*time.Microsecond, time.Duration(ran/n)*time.Microsecond
 			}

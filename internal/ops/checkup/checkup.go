@@ -100,7 +100,7 @@ func workRow(check string, p *health.Problem, now time.Time) health.Check {
 	if !p.Since.IsZero() {
 		row.Detail += fmt.Sprintf(" (%s ago)", plain.Span(max(0, now.Sub(p.Since))))
 	}
-	return row
+	return row.Of(p)
 }
 
 func examineQueues(ctx context.Context, db *dialect.DB, now time.Time) (fine string, wrong []health.Problem, err error) {

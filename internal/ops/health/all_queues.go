@@ -24,11 +24,7 @@ func AllQueues(ctx context.Context, c *admin.Client, now time.Time) (depths []De
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	dead := map[string]int{}
-	for _, f := range finished {
-		dead[f.Queue] += f.Dead
-	}
-	if wrong, err = OfQueues(ctx, c, depths, minutes, dead, now); err != nil {
+	if wrong, err = OfQueues(ctx, c, depths, minutes, DeathsOf(finished), now); err != nil {
 		return depths, minutes, wrong, err
 	}
 	idle, err := OfWorkers(ctx, c)

@@ -30,6 +30,8 @@ type Check struct {
 	Detail string `json:"detail"`               // what was seen
 	Advice string `json:"what_to_do,omitempty"` // what to do about it, unless it is OK
 	Err    error  `json:"-"`                    // why the check itself failed, which Detail says, too; nil: it was made
+
+	id string // of the problem that it tells of; nobodys: it has none
 }
 
 // A Status is the result of a Check.
@@ -38,13 +40,14 @@ type Status string
 // The results.
 const (
 	OK      Status = "ok"
+	Known   Status = "known" // a Warning or Failed that somebody has acknowledged
 	Warning Status = "warning"
 	Failed  Status = "failed"
 )
 
 // broken is the result of a check that could not be made.
 func broken(name string, status Status, err error, advice string) Check {
-	return Check{name, status, err.Error(), advice, err}
+	return Check{Name: name, Status: status, Detail: err.Error(), Advice: advice, Err: err}
 }
 
 // OfDatabase checks the database itself: what the server is and how it is set, the tables, the rights of the

@@ -38,9 +38,11 @@ type Problem struct {
 	Dead  bool   // it is about a queue's dead letters
 	Why   string
 	Do    string    // what to do about it, in words and commands
+	Act   string    // what a button may do about it: resume, run, retry; "": nothing
 	Since time.Time // zero: unknown
 
-	what string // with %s for the name
+	what   string // with %s for the name
+	change string // what has to be the same for it to be the same finding
 
 	unclaimed bool // it is about a schedule of which no daemon has tried to claim the slot
 }

@@ -38,7 +38,7 @@ func ofNotifications(ctx context.Context, c *admin.Client, given bool, now time.
 				continue
 			}
 			all = append(all, Problem{
-				Of: Queues, Bad: true, what: "Notifications to " + plain.Cut(m.Target, 80) + " cannot be delivered", Since: j.Enqueued,
+				Of: Queues, Bad: true, what: "Notifications to " + plain.Cut(m.Target, 80) + " cannot be delivered", Since: j.Enqueued, change: j.Error,
 				Why: fmt.Sprintf("tried %s; the last error: %s", plain.Plural(j.Attempts, "time", "times"), plain.Cut(j.Error, 200)),
 				Do:  fmt.Sprintf("correct the target or its server, and try it: dbcron notify test; then send what waits: dbcron job retry %d", j.ID),
 			})

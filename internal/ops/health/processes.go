@@ -48,7 +48,7 @@ func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err
 		f := &found[i]
 		if f.Problem != "" && len(all) < Most {
 			all = append(all, Problem{
-				Of: Files, Name: f.Source, Bad: true, what: "%s was not imported", Since: f.Read,
+				Of: Files, Name: f.Source, Bad: true, what: "%s was not imported", Since: f.Read, change: f.Problem,
 				Why: "by " + plain.Cut(f.Node, 100) + ": " + plain.Cut(f.Problem, 200),
 				Do:  "fix the file; the daemon reads it again when it changes. Until then its schedules stay as they were",
 			})
@@ -59,7 +59,7 @@ func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err
 		case other.Digest != f.Digest && !told[f.Source] && len(all) < Most:
 			told[f.Source] = true
 			all = append(all, Problem{
-				Of: Files, Name: f.Source, Bad: true, what: "daemons have different files for %s",
+				Of: Files, Name: f.Source, Bad: true, change: other.Digest + f.Digest, what: "daemons have different files for %s",
 				Why: plain.Cut(other.Node, 100) + " and " + plain.Cut(f.Node, 100) + ", of which the one that imports last removes what the other has",
 				Do:  "make the files the same, or give each daemon a --source of its own",
 			})
@@ -111,7 +111,7 @@ func versions(nodes []scheduler.Node) (all []Problem) {
 		parts = append(parts, fmt.Sprintf("%d of %s", count[v], plain.Cut(v, 64)))
 	}
 	return []Problem{{
-		Of: Processes, what: "Live processes are of several versions", Why: strings.Join(parts, ", "),
+		Of: Processes, what: "Live processes are of several versions", Why: strings.Join(parts, ", "), change: strings.Join(slices.Sorted(maps.Keys(count)), ","),
 		Do: "replace the older ones; docs/upgrading.md says how: dbcron node list",
 	}}
 }

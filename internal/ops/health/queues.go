@@ -95,9 +95,26 @@ func (d *Depth) look(ctx context.Context, c *admin.Client, now time.Time) error 
 	return err
 }
 
+// Deaths are the jobs of a queue that died.
+type Deaths struct {
+	Jobs int
+	Last time.Time // the minute of the last one
+}
+
+// DeathsOf returns how many jobs of each queue died.
+func DeathsOf(all []admin.Finished) map[string]Deaths {
+	dead := map[string]Deaths{}
+	for _, f := range all {
+		if is := dead[f.Queue]; f.Dead > 0 {
+			dead[f.Queue] = Deaths{is.Jobs + f.Dead, slices.MaxFunc([]time.Time{is.Last, f.LastDead}, time.Time.Compare)}
+		}
+	}
+	return dead
+}
+
 // OfQueues finds queues that lag behind, are paused, or have handlers that are stuck or starved, and counts
 // the dead letters of the last day by queue. minutes is the recent throughput.
-func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []admin.Minute, dead map[string]int,
+func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []admin.Minute, dead map[string]Deaths,
 	now time.Time,
 ) ([]Problem, error) {
 	var behind, held, stuck, died, paused, lost []Problem
@@ -121,7 +138,7 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 		}
 		p := Problem{Of: Queues, Name: q.Name}
 		if q.Name == notifications && q.State != "paused" {
-			if lost, err = ofNotifications(ctx, c, dead[q.Name] > 0, now); err != nil {
+			if lost, err = ofNotifications(ctx, c, dead[q.Name].Jobs > 0, now); err != nil {
 				return nil, err
 			}
 			stuck = append(stuck, ofHandlers(q.Name, unreturned[q.Name], starved[q.Name])...)
@@ -129,7 +146,8 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 		}
 		switch {
 		case q.State == "paused":
-			p.what, p.Do = "Queue %s is paused", "when its jobs may go on: dbcron queue resume "+argument(q.Name)
+			p.what, p.Do, p.change = "Queue %s is paused", "when its jobs may go on: dbcron queue resume "+argument(q.Name), q.Reason
+			p.Act = "resume"
 			if p.Why = plain.Cut(q.Reason, 200); q.Reason == "" {
 				p.Why = "for " + jobs(q.Ready, q.Limit) + " that wait"
 			}
@@ -144,10 +162,11 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 			held = append(held, Problem{Of: Queues, Name: q.Name, what: "Jobs of queue %s are held up", Why: h.Text(now), Do: h.Cause.Do, Since: h.Since})
 		}
 		stuck = append(stuck, ofHandlers(q.Name, unreturned[q.Name], starved[q.Name])...)
-		if n := dead[q.Name]; n > 0 {
+		if is := dead[q.Name]; is.Jobs > 0 {
 			died = append(died, Problem{
-				Of: Queues, Name: q.Name, Dead: true, what: plain.Plural(n, "job", "jobs") + " of queue %s died", Why: "in the last day",
-				Do: "see why: dbcron job list --state dead --queue " + argument(q.Name),
+				Of: Queues, Name: q.Name, Dead: true, what: plain.Plural(is.Jobs, "job", "jobs") + " of queue %s died", Why: "in the last day",
+				change: fmt.Sprint(is.Last.Unix()),
+				Do:     "see why: dbcron job list --state dead --queue " + argument(q.Name), Act: "retry",
 			})
 		}
 	}

@@ -24,8 +24,8 @@ func OfSchedules(ctx context.Context, db *dialect.DB, now time.Time, limit int) 
 	for i := range failed {
 		s := &failed[i]
 		all = append(all, Problem{
-			Of: Schedules, Name: s.Name, Bad: true, what: "Schedule %s was given up", Why: plain.Cut(s.Reason, 200),
-			Do: "fix what it says, then: dbcron schedule resume " + argument(s.Name),
+			Of: Schedules, Name: s.Name, Bad: true, what: "Schedule %s was given up", Why: plain.Cut(s.Reason, 200), change: s.Reason,
+			Do: "fix what it says, then: dbcron schedule resume " + argument(s.Name), Act: "resume",
 		})
 	}
 	all = cut(all, "schedule was given up", "schedules were given up", "see all: dbcron schedule list --state failed")
@@ -168,7 +168,7 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 		}
 		all = append(all, Problem{
 			Of: Runs, Name: name, Run: f.last.ID, Bad: true, what: "A run of %s failed", Why: why, Since: f.last.Finished,
-			Do: fmt.Sprintf("see what it printed: dbcron schedule output %d", f.last.ID),
+			Do: fmt.Sprintf("see what it printed: dbcron schedule output %d", f.last.ID), Act: "run",
 		})
 	}
 	if more := len(names) - Most; more > 0 {
@@ -212,8 +212,8 @@ func OfPaused(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
 	for i := range paused {
 		s := &paused[i]
 		all = append(all, Problem{
-			Of: Schedules, Name: s.Name, what: "Schedule %s is paused", Why: plain.Cut(s.Reason, 200),
-			Do: "when it may run again: dbcron schedule resume " + argument(s.Name),
+			Of: Schedules, Name: s.Name, what: "Schedule %s is paused", Why: plain.Cut(s.Reason, 200), change: s.Reason,
+			Do: "when it may run again: dbcron schedule resume " + argument(s.Name), Act: "resume",
 		})
 	}
 	return cut(all, "schedule is paused", "schedules are paused", "see all: dbcron schedule list --state paused"), err

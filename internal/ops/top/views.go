@@ -194,6 +194,12 @@ func (l *Look) overview(ctx context.Context, s *screen) error {
 		return err
 	}
 	all := slices.Concat(wrong, failed, l.wrong, pushed, lost)
+	known, err := health.Acknowledged(ctx, l.db, l.now)
+	if err != nil {
+		return err
+	}
+	found := len(all)
+	all = health.Unknown(all, known)
 	slices.SortStableFunc(all, func(a, b health.Problem) int { return cmp.Compare(kindOf(&b), kindOf(&a)) })
 	s.add(headLine, place{}, "WHAT IS WRONG")
 	if len(all) == 0 {
@@ -201,6 +207,9 @@ func (l *Look) overview(ctx context.Context, s *screen) error {
 	}
 	for i := range all {
 		l.problem(s, &all[i])
+	}
+	if n := found - len(all); n > 0 {
+		s.add(plainLine, place{}, "%s acknowledged: dbcron doctor", plain.Plural(n, "more is", "more are"))
 	}
 	if live == 0 {
 		s.add(oddLine, place{view: daemonsView}, "No daemon or worker is at work")

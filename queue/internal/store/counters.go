@@ -21,7 +21,8 @@ var (
 
 	// SumCounts lists the next sums, by the names of queues and kinds.
 	SumCounts = sqlrun.SQL("queue.sum-counts", `
-		SELECT q.name, c.kind, SUM(c.done), SUM(c.failed), SUM(c.dead), SUM(c.wait_us), SUM(c.run_us)
+		SELECT q.name, c.kind, SUM(c.done), SUM(c.failed), SUM(c.dead), SUM(c.wait_us), SUM(c.run_us),
+			COALESCE({us MAX(CASE WHEN c.dead > 0 THEN c.minute END)}, 0)
 		FROM {prefix}job_count AS c JOIN {prefix}queue AS q ON q.queue_id = c.queue_id
 		WHERE c.minute >= {now + :since} AND (q.name > :name OR q.name = :name AND c.kind > :after)
 		GROUP BY q.name, c.kind ORDER BY q.name, c.kind LIMIT :limit`)
