@@ -749,6 +749,9 @@ func (w *tenure) begin() *Job {
 		return nil
 	}
 	w.checkBegins(j)
+	if w.b.Fair() { // another one may be needed now
+		w.empty = 0
+	}
 	if j.Kind == "batched" && j.Line != "" {
 		w.batches[j.ID] = w.b.Gather(j, 3, func() { w.batches[j.ID] = true })
 	}
