@@ -4,6 +4,10 @@ package simulation
 // there. A rule that is only for speed says so where it is.
 var blockRules = []mutant{
 	{
+		"block: a batch forgets that it gathers when the end before it is no longer refused", "", "queue/internal/block/keys.go",
+		"	if l.batch.by == id {", "	if l.batch.by != 0 {", "TestGathersBehindARefusedEnd", 0,
+	},
+	{
 		"block: a job does not wait for the one before", "", "queue/internal/block/keyqueue.go",
 		`	if len(q.turns) == 0 && q.mayFollow() {`, `	if q.mayFollow() { q.turns = nil`, "TestModel", 0,
 	},

@@ -17,6 +17,7 @@ type keyQueue struct {
 // A gathering is a batch of a key for which its first job waits: it is full when so many jobs wait, or one that
 // cannot belong to it.
 type gathering struct {
+	by   int64 // the job that waits for others
 	most int
 	kind string
 	full func() // called when it is; nil: it is full, or there is none
@@ -74,7 +75,7 @@ func (b *Block) Gather(j *Job, most int, full func()) (already bool) {
 	if j.Line == "" || l == nil || most == 1 {
 		return true
 	}
-	l.batch = gathering{most, j.Kind, nil}
+	l.batch = gathering{j.ID, most, j.Kind, nil}
 	if l.fills() {
 		return true
 	}
@@ -122,10 +123,15 @@ func (b *Block) step(l *keyQueue) {
 // Release ends the turn of a line's job: the next one may begin.
 func (b *Block) Release(line string, id int64) {
 	l := b.keyQueues[line]
-	if l == nil || !l.Release(id) {
+	if l == nil {
 		return
 	}
-	l.batch = gathering{}
+	if l.batch.by == id { // and not before it, after one whose end was refused
+		l.batch = gathering{}
+	}
+	if !l.Release(id) {
+		return
+	}
 	b.tidy(l)
 	b.readOn(l)
 }

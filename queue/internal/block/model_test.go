@@ -537,6 +537,32 @@ func TestGather(t *testing.T) {
 	}
 }
 
+// A batch gathers on while the end of the job before it is refused, and after that.
+func TestGathersBehindARefusedEnd(t *testing.T) {
+	b := newBlock(1)
+	add := func(id int64) {
+		b.Add(ready(id, "k"))
+		b.Settle()
+	}
+	add(1)
+	first := b.Pop()
+	first.Phase = PhaseEnded
+	b.Finish(first)
+	b.Release(first.Line, first.ID)
+	add(2)
+	full := false
+	b.Gather(b.Pop(), 3, func() { full = true })
+	r := &Refusal{Job: first}
+	b.SetAside(r)
+	b.Relieve(r)
+	b.Deleted(first, true, true)
+	add(3)
+	add(4)
+	if !full {
+		t.Error("it goes on waiting, although it is full")
+	}
+}
+
 // A block that is found empty when it is due to be read whole forgets which jobs have had it read whole.
 func TestFoundEmptyForgets(t *testing.T) {
 	b := newBlock(1)
