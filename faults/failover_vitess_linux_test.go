@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,8 +15,9 @@ import (
 	"github.com/dbcron/dbcron/internal/instant"
 )
 
-// Three MySQL servers, each with its tablet, hold an unsharded keyspace of Vitess, whose primary waits for one other. Two gates each serve a
-// daemon, a worker and a producer. The test makes another tablet the primary, kills that one with its server, and then a gate.
+// Four MySQL servers, each with its tablet, hold an unsharded keyspace of Vitess, whose primary waits for one other. Two gates each serve a
+// daemon, a worker and a producer. The test makes another tablet the primary, cuts that one off with its server, kills the next one with
+// its server, and then a gate.
 func TestFailoverVitess(t *testing.T) {
 	asksForFailover(t)
 	v := newVitess(t)
@@ -32,17 +34,24 @@ func TestFailoverVitess(t *testing.T) {
 	first, second := reached(t, v.gates[0]), reached(t, v.gates[1])
 
 	cl := &cluster{
-		product: "Vitess " + versionOfVitess(t, first) + " on MySQL " + versionOf(t, v.mysqld) + ", three tablets, two gates",
+		product: "Vitess " + versionOfVitess(t, first) + " on MySQL " + versionOf(t, v.mysqld) + ", four tablets, two gates",
 		urls:    []string{first.URL, second.URL}, dead: map[int]bool{},
 	}
 	cl.steps = []mishap{
 		{"PlannedReparentShard", func(*crew) {
 			v.control("PlannedReparentShard", "app/0", "--new-primary", v.tablets[1].alias)
 		}},
-		{"the primary and its tablet are killed, EmergencyReparentShard", func(*crew) {
-			v.tablets[1].tablet.crash()
-			v.tablets[1].server.crash()
+		{"the primary and its tablet are cut off, EmergencyReparentShard, and are there again", func(c *crew) {
+			mend := sync.OnceFunc(v.tablets[1].cutOff())
+			defer mend() // or nothing ends
 			v.control("EmergencyReparentShard", "app/0", "--new-primary", v.tablets[0].alias, "--wait-replicas-timeout", "10s")
+			c.until("jobs are done by the new primary", 100, instant.Now())
+			mend()
+		}},
+		{"the primary and its tablet are killed, EmergencyReparentShard", func(*crew) {
+			v.tablets[0].tablet.crash()
+			v.tablets[0].server.crash()
+			v.control("EmergencyReparentShard", "app/0", "--new-primary", v.tablets[2].alias, "--wait-replicas-timeout", "10s")
 		}},
 		{"a gate is killed", func(*crew) {
 			cl.dead[1] = true
@@ -57,16 +66,32 @@ type vitess struct {
 	t                  *testing.T
 	owner, bin, mysqld string
 	etcd               string // address
-	topology           []string
 	origin             string // folder with the data of a MySQL server
 	tablets            []*vitessTablet
 	gates              []string // URLs
 }
 
+// A vitessTablet has an address of its own, where others reach it and its server, and where it reaches the global part of etcd.
 type vitessTablet struct {
 	alias, dir     string
+	host           string
 	port           string // of its MySQL server
 	server, tablet *serverProgram
+	wires          []*wire
+}
+
+// cutOff cuts it off from all these until mend is called. Nobody sees a connection close.
+func (v *vitessTablet) cutOff() (mend func()) {
+	for _, w := range v.wires {
+		w.toServer.Lock()
+		w.toHere.Lock()
+	}
+	return func() {
+		for _, w := range v.wires {
+			w.toServer.Unlock()
+			w.toHere.Unlock()
+		}
+	}
 }
 
 func newVitess(t *testing.T) *vitess {
@@ -87,9 +112,10 @@ GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO replication@'%';
 	if err := os.Remove(filepath.Join(v.origin, "data", "auto.cnf")); err != nil { // each server needs an identity of its own
 		t.Fatal(err)
 	}
-	for i := range 3 {
+	for i := range 4 {
 		v.tablets = append(v.tablets, &vitessTablet{
-			alias: fmt.Sprintf("test-%d", i+1), dir: serverFolder(t, v.owner, fmt.Sprintf("tablet%d", i+1)), port: dbtest.FreePort(t),
+			alias: fmt.Sprintf("test-%d", i+1), dir: serverFolder(t, v.owner, fmt.Sprintf("tablet%d", i+1)),
+			host: fmt.Sprintf("127.0.0.%d", i+2), port: dbtest.FreePort(t),
 		})
 	}
 	dir := serverFolder(t, v.owner, "etcd")
@@ -100,16 +126,18 @@ GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO replication@'%';
 		"--listen-client-urls", "http://"+v.etcd, "--advertise-client-urls", "http://"+v.etcd,
 		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "default="+peers,
 	)
-	v.topology = []string{
-		"--topo-implementation", "etcd2", "--topo-global-server-address", v.etcd, "--topo-global-root", "/vitess/global",
-	}
 	return v
+}
+
+// topology is the settings with which a program finds etcd, at an address.
+func topology(etcd string) []string {
+	return []string{"--topo-implementation", "etcd2", "--topo-global-server-address", etcd, "--topo-global-root", "/vitess/global"}
 }
 
 // control runs a command of the cluster until it succeeds: programs that were just started, or have lost one another, need a while.
 func (v *vitess) control(args ...string) {
 	v.t.Helper()
-	args = append(append([]string{"--server", "internal"}, v.topology...), args...)
+	args = append(append([]string{"--server", "internal"}, topology(v.etcd)...), args...)
 	for begun := instant.Now(); ; {
 		ctx, cancel := context.WithTimeout(v.t.Context(), time.Minute)
 		cmd := exec.CommandContext(ctx, filepath.Join(v.bin, "vtctldclient"), args...)
@@ -156,16 +184,21 @@ func (v *vitess) startTablet(i int) {
 	v.t.Helper()
 	tablet := v.tablets[i]
 	socket := filepath.Join(tablet.dir, "s")
+	grpc := dbtest.FreePort(v.t)
+	_, etcdPort, _ := strings.Cut(v.etcd, ":")
+	for _, port := range []string{grpc, tablet.port, etcdPort} {
+		tablet.wires = append(tablet.wires, wireAt(v.t, tablet.host+":"+port, "127.0.0.1:"+port))
+	}
 	args := append([]string{
-		"--tablet-path", fmt.Sprintf("test-%010d", i+1), "--tablet-hostname", "127.0.0.1", "--init-keyspace", "app", "--init-shard", "0",
-		"--init-tablet-type", "replica", "--port", dbtest.FreePort(v.t), "--grpc-port", dbtest.FreePort(v.t),
+		"--tablet-path", fmt.Sprintf("test-%010d", i+1), "--tablet-hostname", tablet.host, "--init-keyspace", "app", "--init-shard", "0",
+		"--init-tablet-type", "replica", "--port", dbtest.FreePort(v.t), "--grpc-port", grpc,
 		"--bind-address", "127.0.0.1", "--grpc-bind-address", "127.0.0.1", "--service-map", "grpc-queryservice,grpc-tabletmanager,grpc-updatestream",
 		"--db-charset", "utf8mb4", "--db-socket", socket, "--db-app-user", "root", "--db-dba-user", "root", "--db-allprivs-user", "root",
 		"--db-filtered-user", "root", "--db-appdebug-user", "root", "--db-repl-user", "replication",
 		"--mycnf-server-id", fmt.Sprint(i + 1), "--mycnf-mysql-port", tablet.port, "--mycnf-socket-file", socket,
 		"--mycnf-data-dir", filepath.Join(tablet.dir, "data"), "--mycnf-pid-file", filepath.Join(tablet.dir, "pid"),
 		"--health-check-interval", "1s", "--queryserver-config-pool-size", "60", "--queryserver-config-transaction-cap", "120",
-	}, v.topology...)
+	}, topology(tablet.host+":"+etcdPort)...)
 	tablet.tablet = launch(v.t, v.owner, tablet.dir, filepath.Join(v.bin, "vttablet"), v.rooted(tablet.dir), args...)
 }
 
@@ -180,7 +213,7 @@ func (v *vitess) startGate(i int) *serverProgram {
 		"--bind-address", "127.0.0.1", "--grpc-bind-address", "127.0.0.1", "--service-map", "grpc-vtgateservice",
 		"--mysql-server-port", port, "--mysql-server-bind-address", "127.0.0.1", "--mysql-auth-server-impl", "none",
 		"--tablet-types-to-wait", "PRIMARY", "--enable-buffer",
-	}, v.topology...)...)
+	}, topology(v.etcd)...)...)
 }
 
 // rooted makes the folder in which the programs of Vitess write, and names it for them.

@@ -35,12 +35,20 @@ func newWire(t *testing.T, rawURL string) *wire {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{server: u.Host}
-	if w.listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp4", "127.0.0.1:0"); err != nil {
-		t.Fatal(err)
-	}
+	w := wireAt(t, "127.0.0.1:0", u.Host)
 	u.Host = w.listener.Addr().String()
 	w.url = u.String()
+	return w
+}
+
+// wireAt leads from an address to that of a server.
+func wireAt(t *testing.T, here, server string) *wire {
+	t.Helper()
+	w := &wire{server: server}
+	var err error
+	if w.listener, err = new(net.ListenConfig).Listen(t.Context(), "tcp4", here); err != nil {
+		t.Fatal(err)
+	}
 	w.work.Go(w.accept)
 	t.Cleanup(w.close)
 	return w
