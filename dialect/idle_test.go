@@ -16,6 +16,7 @@ import (
 
 // Only short transactions are ended when idle; those of callers on the same connection are not.
 func TestIdleTransactions(t *testing.T) {
+	dbtest.SkipGated(t, "its own limit counts, of all transactions")
 	t.Parallel()
 	dbtest.Network.EachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		limit := map[string]string{

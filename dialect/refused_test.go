@@ -51,9 +51,11 @@ func TestRefused(t *testing.T) {
 		case db.Dialect.Delimiter:
 			readOnly = `SET SESSION TRANSACTION READ ONLY`
 		}
-		one := db.Another(t, dialect.Options{MaxConns: 1})
-		one.Do(t, readOnly, nil)
-		not("a session that only reads", exec(&one.Session, `UPDATE {prefix}x SET small = 2`))
+		if !dbtest.Gated() { // which ignores it
+			one := db.Another(t, dialect.Options{MaxConns: 1})
+			one.Do(t, readOnly, nil)
+			not("a session that only reads", exec(&one.Session, `UPDATE {prefix}x SET small = 2`))
+		}
 
 		short := db.Another(t, dialect.Options{StatementTimeout: 200 * time.Millisecond})
 		if err := db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {

@@ -63,6 +63,7 @@ func TestErrorsNameTheStatement(t *testing.T) {
 // A cancelled statement must end in the server, with its connection and its locks, although the
 // driver only closes its own end.
 func TestACancelledStatementsConnectionIsKilled(t *testing.T) {
+	dbtest.SkipGated(t, "it does not permit KILL")
 	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		other := dbtest.Open(t, db.URL, dialect.Options{MaxConns: 1})
 		var id int64

@@ -59,7 +59,9 @@ func wrapped(t *testing.T, db *dbtest.DB, pool *sql.DB) *dbtest.DB {
 func TestPoolsOfOtherProgramsOnMySQL(t *testing.T) {
 	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		unfit(t, mysqlPool(t, db, "charset=utf8mb4&sql_mode='NO_ENGINE_SUBSTITUTION'"), "sql_mode", "STRICT_TRANS_TABLES")
-		unfit(t, mysqlPool(t, db, "charset=latin1"), "charset", "charset=utf8mb4")
+		if !dbtest.Gated() { // where texts are UTF-8 in any case
+			unfit(t, mysqlPool(t, db, "charset=latin1"), "charset", "charset=utf8mb4")
+		}
 
 		// Another time zone, parsed times, changed instead of matched rows, prepared statements.
 		w := wrapped(t, db, mysqlPool(t, db, "charset=utf8mb4&time_zone='%2B09:00'&parseTime=true&loc=Asia%2FTokyo"))
@@ -187,7 +189,7 @@ func TestTransactionsAreReadCommitted(t *testing.T) {
 // strict opens a pool whose sessions have another default isolation.
 func strict(t *testing.T, db *dbtest.DB, isolation string) *sql.DB {
 	t.Helper()
-	if db.Dialect != mysql.Dialect {
+	if db.Dialect.Name != mysql.Dialect.Name { // it may be a copy
 		return opened(t, "pgx", db.URL+"&default_transaction_isolation="+url.PathEscape(isolation))
 	}
 	pool := mysqlPool(t, db, "charset=utf8mb4")

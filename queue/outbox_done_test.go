@@ -120,6 +120,9 @@ func TestKeepDone(t *testing.T) {
 			t.Errorf("counted: %+v; %+v, %v", n, stats, err)
 		}
 
+		if dbtest.Gated() {
+			return // migrations leave views out there
+		}
 		seen := db.List(t, `SELECT id, kind, state, attempt FROM {prefix}v_job WHERE queue = 'default' AND state = 'done' AND worker <> '' AND started_at <= since`, nil)
 		if total := db.List(t, `SELECT done_jobs FROM {prefix}v_queue`, nil); len(seen) != len(want) ||
 			!slices.Equal(total, []string{fmt.Sprint(len(want))}) {

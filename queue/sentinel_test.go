@@ -24,6 +24,7 @@ var aboutSentinels = []*sqlrun.Stmt{
 
 // No statement takes a sentinel for a job: each answers, and changes, as if there were none.
 func TestSentinels(t *testing.T) {
+	dbtest.SkipGated(t, "migrations leave views out there")
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		ofJobs := regexp.MustCompile(`\{prefix\}job(_delayed)?\b|dbcron_job(_delayed)?\b`)
 		var asked []*sqlrun.Stmt

@@ -205,6 +205,7 @@ func mailed(t *testing.T, c *Client, id int64, state admin.State) admin.Job {
 }
 
 func TestPromptTakes(t *testing.T) {
+	dbtest.SkipGated(t, "it has no procedures")
 	dbtest.SkipBare(t, "its transactions would have to be run again")
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
@@ -250,6 +251,7 @@ func TestPromptTakes(t *testing.T) {
 
 // What is tied to a job, its unique key and its group, learns of its end.
 func TestPromptEndsTies(t *testing.T) {
+	dbtest.SkipGated(t, "it has no procedures")
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		_, err := adminOf(c).Edit(t.Context(), "mail", func(q *admin.Queue) { q.KeepDone = 7 * 24 * time.Hour })
@@ -287,6 +289,7 @@ func TestPromptEndsTies(t *testing.T) {
 // A session that has died loses its job to another session or to a worker, and what it reports
 // afterwards changes nothing.
 func TestPromptSessionDies(t *testing.T) {
+	dbtest.SkipGated(t, "it has no procedures")
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		s, other := newSeat(t, db), newSeat(t, db)
@@ -338,6 +341,7 @@ func TestPromptBuriesTheGuilty(t *testing.T) {
 
 // Jobs that a worker has, and jobs that are paused, limited or of another kind are not taken.
 func TestPromptPassesOver(t *testing.T) {
+	dbtest.SkipGated(t, "it has no procedures")
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		s := newSeat(t, db)
@@ -379,6 +383,7 @@ func TestPromptPassesOver(t *testing.T) {
 
 // Sessions and workers side by side do each job once, and those of a key in their order.
 func TestPromptDrainsBesideWorkers(t *testing.T) {
+	dbtest.SkipGated(t, "it has no procedures")
 	dbtest.SkipBare(t, "its transactions would have to be run again")
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 4})

@@ -16,6 +16,7 @@ import (
 // A transaction that has used a table and stays open, such as a dump or a report, delays a change of the
 // tables, but nobody else.
 func TestAChangeThatWaitsLetsOthersGoOn(t *testing.T) {
+	dbtest.SkipGated(t, "it ignores lock_wait_timeout")
 	emptyHaving(t, dbtest.TableLocks, func(t *testing.T, db *dbtest.DB) {
 		migrate(t, db)
 		const touch = `INSERT INTO {prefix}queue (name) VALUES (:name)`
@@ -78,6 +79,7 @@ func waits(t *testing.T, db *dbtest.DB, open, touch string, change func(context.
 
 // A connection that has changed tables goes back into the pool as it was.
 func TestABoundOnLocksEndsWithItsTransaction(t *testing.T) {
+	dbtest.SkipGated(t, "it ignores lock_wait_timeout")
 	emptyHaving(t, dbtest.TableLocks, func(t *testing.T, db *dbtest.DB) {
 		setting := `SELECT current_setting('lock_timeout')`
 		if !db.Dialect.DDLInTx {

@@ -20,6 +20,7 @@ func hasPrompt(t *testing.T, db *dbtest.DB, want bool) {
 }
 
 func TestPromptIsMadeAnew(t *testing.T) {
+	dbtest.SkipGated(t, "it has no procedures")
 	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		hasPrompt(t, db, false)
 		if err := sqlschema.Prompt(t.Context(), db.DB); err == nil {
@@ -44,6 +45,7 @@ func TestPromptIsMadeAnew(t *testing.T) {
 // A user with the rights that used to be sufficient gets the tables, and gets the rest once it has
 // the rights.
 func TestPromptIsLeftOutWithoutRights(t *testing.T) {
+	dbtest.SkipGated(t, "it has no procedures")
 	emptyHaving(t, func(d *sqlrun.Dialect) bool { return !d.DDLInTx }, func(t *testing.T, db *dbtest.DB) {
 		u, err := url.Parse(db.URL)
 		if err != nil {

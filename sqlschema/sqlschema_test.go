@@ -381,6 +381,7 @@ func TestMigratorsWithoutAdvisoryLocks(t *testing.T) {
 // Where each DDL statement commits by itself, a migration can be cut off after any of them. It must
 // be able to run again from its start.
 func TestAMigrationThatDiedHalfWay(t *testing.T) {
+	dbtest.SkipGated(t, "it has no procedures")
 	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
 		t.Parallel()
 		db = next(db)
@@ -468,6 +469,7 @@ func byHand(t *testing.T, db *dbtest.DB, script []string) {
 }
 
 func TestSQLMakesTheSameSchema(t *testing.T) {
+	dbtest.SkipGated(t, "it has no procedures")
 	eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
 		migrate(t, db)
 		other := dbtest.Fresh(t, db.Engine)
@@ -496,6 +498,7 @@ func TestSQLMakesTheSameSchema(t *testing.T) {
 
 // The tests' databases are copied rather than migrated.
 func TestTheDatabasesOfTestsHaveTheSameSchema(t *testing.T) {
+	dbtest.SkipGated(t, "it has no procedures")
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
 		other := dbtest.Fresh(t, db.Engine)
 		migrate(t, other)
@@ -587,6 +590,7 @@ func TestASchemaOfItsOwn(t *testing.T) {
 // role creates a role without rights and returns the URL to connect as it.
 func role(t *testing.T, db *dbtest.DB) *url.URL {
 	t.Helper()
+	dbtest.SkipGated(t, "its users are its own")
 	u, err := url.Parse(db.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +49,21 @@ func (e *engine) gated(t *testing.T, gateURL string, state state) string {
 	Must(t, err)
 	Must(t, e.renewGated(t.Context(), c, name, state))
 	return withPath(gateURL, name)
+}
+
+// behindGate returns the database without the gate in front of it, which makes no triggers.
+func (db *DB) behindGate(t *testing.T) *DB {
+	t.Helper()
+	if db.Engine != "mysql" || !Gated() {
+		return db
+	}
+	u, err := url.Parse(db.URL)
+	Must(t, err)
+	opt := dialect.Options{MaxConns: 1, Prefix: db.options.Prefix}
+	own, err := engines.Open(t.Context(), withPath(directURL(), strings.Trim(u.Path, "/")), opt)
+	Must(t, err)
+	t.Cleanup(func() { _ = own.Close() })
+	return &DB{DB: own, Engine: db.Engine, URL: db.URL, options: db.options}
 }
 
 // takeGated locks the name of a database that nobody has.

@@ -12,6 +12,7 @@ import (
 // rule, such as NEW.kind = 'bad', until allow is called. In a DELETE, the row is called OLD.
 func (db *DB) Refuse(t *testing.T, verb, table, rule string) (allow func()) {
 	t.Helper()
+	db = db.behindGate(t)
 	name := "refuse_" + strings.ToLower(verb) + "_" + table
 	head := `CREATE TRIGGER ` + name + ` BEFORE ` + verb + ` ON {prefix}` + table
 	switch db.Dialect.Name { // a test with its own clock has a copy of the dialect

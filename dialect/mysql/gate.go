@@ -14,6 +14,7 @@ var (
 	gateDown = regexp.MustCompile(`no healthy tablet|primary is not serving|primary is serving but|operation not allowed in state|` +
 		`being resharded|code = Unavailable|connection refused|tx engine can't accept`)
 	gateSyntax = regexp.MustCompile(`syntax error at position`)
+	gateLacks  = regexp.MustCompile(`VT09005`)
 	gateEnded  = regexp.MustCompile(`transaction \d+: ended at [^(]*\(exceeded timeout`)
 )
 
@@ -31,6 +32,9 @@ var (
 
 	// misread reports a statement that the gate's own parser does not take.
 	misread = gated(1105, gateSyntax)
+
+	// lacking reports that a view cannot be dropped because there is none: the gate knows no IF EXISTS.
+	lacking = gated(1046, gateLacks)
 
 	// endedTx reports that a transaction was ended, and so rolled back, because it took too long. One that is not found, or has ended for
 	// another reason, may have been committed.

@@ -26,27 +26,50 @@ func without(ctx context.Context, c *sql.Conn, _ map[sqlrun.Feature]string) (lac
 
 func behindGate(ctx context.Context, on sqlrun.Execer) (bool, error) {
 	var version string
-	err := engine.QueryRow(ctx, on, "SELECT VERSION()", nil, &version)
+	err := engine.QueryRow(ctx, on, "SELECT @@version", nil, &version) // VERSION() is the server's where the URL names a shard
 	return isGate(version), err
 }
 
 func isGate(version string) bool { return strings.Contains(version, "Vitess") }
 
-// gateFinding says what differs behind a gate; without one there is none.
-func gateFinding(ctx context.Context, on sqlrun.Execer) ([]sqlrun.Finding, error) {
+// gateFindings says what differs behind a gate; without one there is nothing. SHOW VARIABLES has told of the server's session, which is not
+// the program's: it corrects that.
+func gateFindings(ctx context.Context, on sqlrun.Execer, v map[string]string) ([]sqlrun.Finding, error) {
 	is, err := behindGate(ctx, on)
 	if err != nil || !is {
 		return nil, err
 	}
-	var version, mode string
-	if err := engine.QueryRow(ctx, on, "SELECT @@version_comment, @@transaction_mode", nil, &version, &mode); err != nil {
+	var version, mode, sqlMode, isolation string
+	var commits, safe bool
+	if err := engine.QueryRow(ctx, on, "SELECT @@version_comment, @@transaction_mode, @@sql_mode, @@transaction_isolation, @@autocommit, @@sql_safe_updates",
+		nil, &version, &mode, &sqlMode, &isolation, &commits, &safe); err != nil {
 		return nil, err
 	}
-	return []sqlrun.Finding{{
-		Subject: "gate", OK: true,
-		Detail: fmt.Sprintf("Vitess (%s): session locks are refused, elections rest on their leases alone, and transactions end after its limit; %s",
-			version, overKeyspaces(mode)),
-	}}, nil
+	v["sql_mode"], v["transaction_isolation"] = sqlMode, isolation
+	v["autocommit"], v["sql_safe_updates"] = onOff(commits), onOff(safe)
+	return []sqlrun.Finding{
+		{
+			Subject: "gate", OK: true,
+			Detail: fmt.Sprintf("Vitess (%s): session locks are refused, elections rest on their leases alone, and transactions end after its limit; %s",
+				version, overKeyspaces(mode)),
+		},
+		escapes(sqlMode),
+	}, nil
+}
+
+func onOff(on bool) string {
+	if on {
+		return "ON"
+	}
+	return "OFF"
+}
+
+// escapes judges whether the server understands the texts that the gate writes into statements, also those of parameters.
+func escapes(sqlMode string) sqlrun.Finding {
+	return sqlrun.Finding{
+		Subject: "escapes", OK: !strings.Contains(strings.ToUpper(sqlMode), "NO_BACKSLASH_ESCAPES"), Detail: "sql_mode = " + sqlMode,
+		Advice: "take NO_BACKSLASH_ESCAPES out of this pool's sql_mode: the gate writes a quote in a text with a backslash, and the server would end the text there",
+	}
 }
 
 // overKeyspaces says what becomes of a transaction that changes dbcron's keyspace and another one, by the gate's transaction_mode.

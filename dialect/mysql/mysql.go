@@ -97,6 +97,7 @@ var Dialect = &sqlrun.Dialect{
 
 	Duplicate: numbered(1062),
 	Missing:   numbered(1146),
+	Unknown:   lacking,
 	Denied:    numbered(1044, 1142, 1143, 1227, 1370, 1419),
 	Retryable: func(err error) bool {
 		return numbered(1205, 1213, 1020, 3101)(err) || commitConflict(err) || endedTx(err)
@@ -314,7 +315,7 @@ func check(ctx context.Context, db *sqlrun.DB) ([]sqlrun.Finding, error) {
 	if v["wsrep_ready"], err = galeraReady(ctx, db.Pool()); err != nil {
 		return nil, err
 	}
-	gate, err := gateFinding(ctx, db.Pool())
+	gate, err := gateFindings(ctx, db.Pool(), v)
 	return append(findings(v), gate...), err
 }
 

@@ -81,6 +81,11 @@ func TestGate(t *testing.T) {
 			t.Errorf("%q is not told apart", version)
 		}
 	}
+	for mode, fine := range map[string]bool{"STRICT_TRANS_TABLES,NO_ZERO_DATE": true, "": true, "ANSI,NO_BACKSLASH_ESCAPES": false, "no_backslash_escapes": false} {
+		if got := escapes(mode); got.OK != fine || !strings.Contains(got.Detail, mode) {
+			t.Errorf("%s: %+v", mode, got)
+		}
+	}
 	for mode, want := range map[string]string{"SINGLE": "refuses", "multi": "in two parts", "TWOPC": "in two phases"} {
 		if got := overKeyspaces(mode); !strings.Contains(got, want) || !strings.Contains(got, mode) {
 			t.Errorf("%s: %s", mode, got)
