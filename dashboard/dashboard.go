@@ -52,6 +52,10 @@ type Options struct {
 	// HideArguments hides the payloads of jobs and the commands of schedules, and disables
 	// searching them.
 	HideArguments bool
+
+	// Places are the dashboards of the databases among which work is divided, this one included. Pages lead to the others, and say which
+	// one this is: the one whose URL has the host that the visitor asked for.
+	Places []Place
 }
 
 // A Dashboard answers requests. It is an [http.Handler], safe for concurrent use. To mount it
@@ -383,12 +387,15 @@ type page struct {
 	Version        string
 	Hidden         bool   // payloads and commands are hidden
 	Here           string // the page's address, for reloading
+	Places         []Place
+	Place          string // name of the one that this is, if that is known
 }
 
 func (d *Dashboard) page(r *request, v *view) *page {
 	return &page{
 		Title: v.title, Section: v.section, Data: v.data, Who: r.who, Now: r.now, Note: noteOf(r.query), Troubles: v.troubles, Refresh: !v.still,
 		Version: d.opt.Version, Here: here(r.Request), Hidden: d.opt.HideArguments,
+		Places: d.opt.Places, Place: placeAt(d.opt.Places, r.Host),
 	}
 }
 

@@ -51,6 +51,7 @@ type httpFlags struct {
 	userHeader    string
 	userScopes    []string
 	hide          bool
+	places        []string
 	commands      bool
 
 	schedules int // those with metrics of their own
@@ -77,6 +78,8 @@ func (f *httpFlags) register(c *cobra.Command) {
 	flags.StringSliceVar(&f.userScopes, "proxy-user-scope", []string{string(httpapi.ScopeRead)},
 		"`scope` of these users: read, operate or admin")
 	flags.BoolVar(&f.hide, "hide-arguments", false, "keep payloads of jobs and commands of schedules off the dashboard")
+	flags.StringArrayVar(&f.places, "dashboard", nil,
+		"`name=URL` of a dashboard of another database, or of this one: pages lead from one to the other; may be repeated")
 	flags.BoolVar(&f.commands, "allow-commands", false,
 		"let the API make and change schedules that run commands, requests or SQL; without it only those that enqueue a job. There must be a token")
 }
@@ -95,7 +98,21 @@ func (f *httpFlags) check(once bool) (err error) {
 	if f.bytes, err = setting.ParseSize(f.maxBody); err != nil {
 		return usagef("--max-body: %v", err)
 	}
+	if _, err := placesOf(f.places); err != nil {
+		return usagef("--dashboard: %v", err)
+	}
 	return nil
+}
+
+func placesOf(texts []string) (all []dashboard.Place, err error) {
+	for _, text := range texts {
+		p, err := dashboard.ParsePlace(text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
 }
 
 // probeConnections are those of the address for probes and metrics: few ask there.
@@ -154,8 +171,12 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 	if err != nil {
 		return err
 	}
+	places, err := placesOf(f.places)
+	if err != nil {
+		return err
+	}
 	board, err := dashboard.New(db, api, dashboard.Options{
-		HideArguments: f.hide, Node: of.node, Version: version,
+		HideArguments: f.hide, Node: of.node, Version: version, Places: places,
 		Logger: log, Doorbell: doorbellAt(of.doorbell),
 	})
 	if err != nil {
