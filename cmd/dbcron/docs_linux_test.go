@@ -41,6 +41,9 @@ func TestDocs(t *testing.T) {
 			t.Parallel()
 			script := pageScript(t, page)
 			on := func(t *testing.T, db *dbtest.DB) { typeShown(t, script, bin, db) }
+			if page == "docs/scaling.md" {
+				on = func(t *testing.T, db *dbtest.DB) { typeShown(t, script, bin, db, twoShards(t)...) }
+			}
 			if slices.Contains(onEachEngine, page) {
 				dbtest.EachEmpty(t, on, (*testing.T).Parallel)
 			} else {
@@ -77,13 +80,18 @@ func shownPrograms(t *testing.T) string {
 }
 
 // typeShown runs a script that types what pages show.
-func typeShown(t *testing.T, script, bin string, db *dbtest.DB) {
+func typeShown(t *testing.T, script, bin string, db *dbtest.DB, more ...string) {
 	t.Helper()
-	p := scriptParams(t, script, bin, map[string]string{"DBCRON_DATABASE_URL": db.URL})
+	variables := map[string]string{"DBCRON_DATABASE_URL": db.URL}
+	for _, v := range more {
+		name, value, _ := strings.Cut(v, "=")
+		variables[name] = value
+	}
+	p := scriptParams(t, script, bin, variables)
 	usual := p.Setup
 	p.Setup = func(env *testscript.Env) error {
 		env.Values[shellPageKey{}] = &shellPage{others: map[string]*terminal{}}
-		if err := usual(env); err != nil || db.Engine != "sqlite" { // another one's server is in this host's network
+		if err := usual(env); err != nil || db.Engine != "sqlite" || os.Getenv(shardsVariable) != "" { // another one's server is in this host's network
 			return err
 		}
 		return alone(env)
@@ -92,6 +100,19 @@ func typeShown(t *testing.T, script, bin string, db *dbtest.DB) {
 		p.Cmds[name] = cmd
 	}
 	testscript.Run(t, p)
+}
+
+// shardsVariable may have the URLs of two empty databases, for what is typed on two shards: see tools/compat.
+const shardsVariable = "DBCRON_TEST_SHARDS"
+
+// twoShards returns the variables that name two databases, of SQLite if there are no others.
+func twoShards(t *testing.T) []string {
+	t.Helper()
+	urls := strings.Fields(os.Getenv(shardsVariable))
+	if len(urls) != 2 {
+		urls = []string{"sqlite:" + filepath.Join(t.TempDir(), "north.db"), "sqlite:" + filepath.Join(t.TempDir(), "south.db")}
+	}
+	return []string{"NORTH_URL=" + urls[0], "SOUTH_URL=" + urls[1]}
 }
 
 // pageScript returns the file of a page's script, which begins with the page and ends with the
