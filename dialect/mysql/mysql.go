@@ -330,7 +330,8 @@ func findings(v map[string]string) []sqlrun.Finding {
 	advice := "use MySQL 8.0 or MariaDB 10.6, or later"
 	if strings.Contains(v["version"], "TiDB") { // version() of TiDB names the MySQL that it imitates
 		product, modern = "TiDB", false
-		advice = "TiDB is refused, since nobody has proven dbcron's locks on it: LOCK IN SHARE MODE, on which the order of jobs rests, may lock nothing there; " +
+		advice = "TiDB is refused: share locks, on which the order of jobs rests, are an error there, lock nothing or lock as writers do, by two variables of a session, " +
+			"and it has no JSON_TABLE; " +
 			"use MySQL 8.0 or MariaDB 10.6, or later"
 	}
 	strict := strings.Contains(v["sql_mode"], "STRICT_TRANS_TABLES") || strings.Contains(v["sql_mode"], "STRICT_ALL_TABLES")
