@@ -159,6 +159,20 @@ func TestRenewalsThatFail(t *testing.T) {
 	})
 }
 
+// A renewed lease counts from before its renewal was asked for, and not from the answer.
+func TestALeaseCountsFromTheQuestion(t *testing.T) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
+		var asked instant.Instant // before the last statement
+		l := lockerOn(t, db.Broken(t, &dbtest.Fault{Call: -1, Stall: func(string) { asked = instant.Now() }}), Options{TTL: time.Hour})
+		le := l.mustTake(t, "x")
+		before := le.sent.At
+		must(t, le.Extend(t.Context()))
+		if at := le.sent.At; at <= before || at > asked {
+			t.Errorf("it counts from %v after the first question, and from %v after the second", at.Sub(before), at.Sub(asked))
+		}
+	})
+}
+
 // A host that was suspended, or a virtual machine that was paused, finds that
 // its wall clock has jumped.
 func TestAPausedHost(t *testing.T) {
