@@ -34,23 +34,28 @@ type Delivery struct {
 	// results of its jobs.
 	Callback int64
 
-	b     *tenure
-	state block.Job // what its block knows of it: where it is, and how far it has come
-	what  verdict   // of an ended job
-	times
+	b        *tenure
+	state    block.Job // what its block knows of it: where it is, and how far it has come
+	what     verdict   // of an ended job
+	limiters uint8     // limiters that it has passed and not left
 	trial    trialState
-	limiters uint8 // limiters that it has passed and not left
-	ctx      jobContext
+	times
+	ctx jobContext
 
-	stuck   error            // why it has failed though its handler has not returned; nil: not so
-	ending  *ending          // its outcome, which arrived while something was under way with its row
-	result  []byte           // what its handler has made of it: see SetResult; nil: none
-	saved   *Progress        // the last snapshot; nil: there is none
-	reason  string           // why it was discarded
-	refusal *refusal         // the refusal of one of its steps; nil: none
-	earlier []*block.Job     // ended jobs of its key whose acks its transaction writes: see withhold
-	paused  []*block.Refusal // completions whose transactions write its end: see withhold
+	stuck    error     // why it has failed though its handler has not returned; nil: not so
+	ending   *ending   // its outcome, which arrived while something was under way with its row
+	result   []byte    // what its handler has made of it: see SetResult; nil: none
+	saved    *Progress // the last snapshot; nil: there is none
+	reason   string    // why it was discarded
+	refusal  *refusal  // the refusal of one of its steps; nil: none
+	withheld *withheld // from its block, for a transaction that completes it; nil: nothing
 	waiter
+}
+
+// withheld are the earlier jobs of a job's key whose ends its transaction writes: see [Delivery.withhold].
+type withheld struct {
+	acks   []*block.Job
+	paused []*block.Refusal
 }
 
 // times are the instants of an attempt; 0: not yet, or never.

@@ -70,6 +70,8 @@ func (box *outbox) release(d *Delivery) {
 
 // handBack gives the flusher the acks that were withheld for the job. mu is held.
 func (d *Delivery) handBack() {
-	d.b.HandBack(d.earlier, d.paused, d.state.Tx == block.TxCompleted)
-	d.earlier, d.paused = nil, nil
+	if x := d.withheld; x != nil {
+		d.b.HandBack(x.acks, x.paused, d.state.Tx == block.TxCompleted)
+		d.withheld = nil
+	}
 }

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -89,8 +90,10 @@ func (run *runner) whyUnseen(ctx context.Context, d *Delivery, node string) erro
 // deletes: see [block.Block.Withhold]. mu is held.
 func (d *Delivery) withhold() []*Delivery {
 	taken, sent, paused := d.b.Withhold(&d.state)
-	d.earlier, d.paused = append(d.earlier, taken...), append(d.paused, paused...)
-	all := deliveriesOf(slices.Concat(d.earlier, sent))
+	x := cmp.Or(d.withheld, &withheld{})
+	x.acks, x.paused = append(x.acks, taken...), append(x.paused, paused...)
+	d.withheld = x
+	all := deliveriesOf(slices.Concat(x.acks, sent))
 	for _, r := range paused {
 		all = append(all, deliveryOf(r.Job))
 	}

@@ -22,17 +22,18 @@ type Job struct {
 	Phase Phase
 	Row   RowWork
 	Tx    TxWork
-	Tried bool // it is on trial: it does not make way for others
 
-	Turn   int64   // its turn, in a fair queue; 0: it has none yet
-	Picked bool    // it was picked ahead of others, and has not begun
-	guest  *tenant // where it counts as one that may start; nil: nowhere
+	Tried    bool // it is on trial: it does not make way for others
+	Picked   bool // it was picked ahead of others, and has not begun
+	Unloaded bool // what it carries was left in the table
+
+	Turn  int64   // its turn, in a fair queue; 0: it has none yet
+	guest *tenant // where it counts as one that may start; nil: nowhere
 
 	held *heldList // where it waits for the limit of its tenant; nil: nowhere
 
-	Size     int  // of what it carries: payload and last snapshot
-	Unloaded bool // that was left in the table
-	counted  int  // its size, as counted against the room for reading ahead
+	Size    int // of what it carries: payload and last snapshot
+	counted int // its size, as counted against the room for reading ahead
 }
 
 // A Phase is how far a worker has come with a job. It never goes back: an attempt that begins anew is
