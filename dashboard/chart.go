@@ -17,6 +17,7 @@ type chart struct {
 	Done, Failed, Dead int
 	From               time.Time
 	Took               time.Duration // averages
+	Runs               bool          // of schedules, and not of jobs
 }
 
 // A bar stands for a minute. Heights are hundredths of the chart's.

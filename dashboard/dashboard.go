@@ -78,6 +78,7 @@ type Dashboard struct {
 	glance   cache[[]health.Depth] // counts for the overview when there are many queues
 	lately   cache[doneLately]
 	minutes  cache[[]admin.Minute]
+	runs     cache[*runsSum]
 	failures cache[failureList]
 	checks   cache[[]problem] // checks of the database itself
 }
@@ -335,6 +336,7 @@ func (d *Dashboard) act(w http.ResponseWriter, r *http.Request, who visitor, to 
 	}
 	d.counts.drop()
 	d.glance.drop()
+	d.runs.drop()
 	d.failures.drop()
 	d.log.Info("dashboard: done", "what", r.PostForm.Get("do"), "on", plain.Cut(r.URL.RequestURI(), 500), "token", who.Name)
 	if done.to == "" {

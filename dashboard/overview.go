@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/ops/audit"
 	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/plain"
@@ -67,7 +68,49 @@ type overviewData struct {
 	Next     []scheduler.Planned
 	Queues   int
 	Sums     []sum // totals of all queues
-	Read     bool  // the queues could be read
+	Read     bool  // the queues could be read, and there is one of somebody's or nothing else
+	Runs     *runsSum
+}
+
+// A runsSum is what became of the runs of the last hour.
+type runsSum struct {
+	Chart   chart
+	Running int // now
+}
+
+// hourOfRuns limits the runs of the last hour that are counted.
+const hourOfRuns = 5000
+
+func (d *Dashboard) readRuns(ctx context.Context) (*runsSum, error) {
+	now, err := scheduler.Clock(ctx, d.db)
+	if err != nil {
+		return nil, err
+	}
+	runs, _, err := scheduler.RecentRuns(ctx, d.db, scheduler.RunFilter{Since: now.Add(-time.Hour), Limit: hourOfRuns})
+	if err != nil {
+		return nil, err
+	}
+	var minutes []admin.Minute
+	for i := range runs {
+		r := &runs[i]
+		m := admin.Minute{Begins: r.Finished.Truncate(time.Minute), Took: took(r)}
+		switch r.State {
+		case "ok":
+			m.Done = 1
+		case "failed", "timeout", "lost":
+			m.Failed = 1
+		default:
+			continue
+		}
+		minutes = append(minutes, m)
+	}
+	s := &runsSum{Chart: chartOf(minutes, "", now)}
+	s.Chart.Runs = true
+	running, err := scheduler.Executing(ctx, d.db)
+	for _, n := range running {
+		s.Running += n
+	}
+	return s, err
 }
 
 // A spanSum is the work done in a period, across all queues.
@@ -201,6 +244,13 @@ func (d *Dashboard) wrongSchedules(ctx context.Context, r *request, data *overvi
 func (d *Dashboard) wrongRuns(ctx context.Context, r *request, data *overviewData) error {
 	all, err := health.OfRuns(ctx, d.db, r.now)
 	data.found(all)
+	if err != nil {
+		return err
+	}
+	is, err := d.runs.get(ctx, d.readRuns)
+	if err == nil && (len(data.Next) > 0 || is.Running+is.Chart.Done+is.Chart.Failed > 0) {
+		data.Runs = is
+	}
 	return err
 }
 
@@ -229,18 +279,20 @@ func (d *Dashboard) wrongQueues(ctx context.Context, r *request, data *overviewD
 	if err != nil {
 		return err
 	}
-	data.Read, data.Sums = true, []sum{{Name: "ready"}, {Name: "running"}, {Name: "dead"}}
+	data.Sums = []sum{{Name: "ready"}, {Name: "running"}, {Name: "dead"}}
 	for i := range all {
 		q := &all[i]
 		if q.State == "deleted" {
 			continue
 		}
 		data.Queues++
+		data.Read = data.Read || !jobfield.Reserved(q.Name)
 		for i, n := range []int{q.Ready, q.Running, q.Dead} {
 			data.Sums[i].N += n
 			data.Sums[i].More = data.Sums[i].More || n >= q.Limit
 		}
 	}
+	data.Read = data.Read || data.Runs == nil // who has schedules only looks at these
 	wrong, err := health.OfQueues(ctx, d.admin, all, minutes, dead, r.now)
 	data.found(wrong)
 	if err != nil {

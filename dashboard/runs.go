@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -18,6 +19,7 @@ type runsData struct {
 	State, Schedule string
 	States          []string
 	Runs            []scheduler.Run
+	Lines           map[int64]string // the first line of what each has written
 	Before, More    int64
 }
 
@@ -35,7 +37,9 @@ func (d *Dashboard) listRuns(ctx context.Context, r *request) (*view, error) {
 		return nil, err
 	}
 	data.Before = f.Before
-	data.Runs, data.More, err = scheduler.RecentRuns(ctx, d.db, f)
+	if data.Runs, data.More, err = scheduler.RecentRuns(ctx, d.db, f); err == nil {
+		data.Lines, err = health.FirstLines(ctx, d.db, data.Runs)
+	}
 	return &view{template: "runs.html", title: "Runs", section: "runs", data: data}, err
 }
 
@@ -129,6 +133,19 @@ type daemonRow struct {
 	Runs int // runs that it executes now
 }
 
+// add adds the work of a part of the process.
+func (n *daemonRow) add(s admin.Serving, runs int) {
+	n.Runs += runs
+	for _, name := range s.Names {
+		if slices.Contains(n.Names, name) {
+			s.Queues--
+		} else {
+			n.Names = append(n.Names, name)
+		}
+	}
+	n.Queues, n.Blocks = n.Queues+s.Queues, n.Blocks+s.Blocks
+}
+
 // Some returns the names of the queues that are shown.
 func (n *daemonRow) Some() []string { return n.Names[:min(len(n.Names), 3)] }
 
@@ -158,8 +175,14 @@ func (d *Dashboard) listDaemons(ctx context.Context, r *request) (*view, error) 
 	if err != nil {
 		v.troubles = append(v.troubles, d.trouble("What runs", err))
 	}
-	for _, n := range nodes {
-		data.Nodes = append(data.Nodes, daemonRow{n, serving[n.Name], runs[n.Name]})
+	for _, n := range scheduler.Processes(nodes) {
+		row := daemonRow{Node: n}
+		for i := range nodes {
+			if nodes[i].Process() == n.Name {
+				row.add(serving[nodes[i].Name], runs[nodes[i].Name])
+			}
+		}
+		data.Nodes = append(data.Nodes, row)
 	}
 	if n := len(nodes); n == listed {
 		data.More = names[n-1]

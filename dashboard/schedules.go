@@ -15,39 +15,70 @@ import (
 )
 
 type schedulesData struct {
-	Schedules   []scheduler.Schedule
+	Schedules   []scheduleRow
 	State, From string
 	After       string
 	More        string // the last name of this page; empty: there is no next page
 	Cut         bool   // a list of one state was cut off
 }
 
+// A scheduleRow is a schedule of the list, with its newest run.
+type scheduleRow struct {
+	scheduler.Schedule
+	Last *scheduler.Run // nil: none
+	Late bool           // its slot should have been claimed
+}
+
+// Bad reports whether its newest run ended badly.
+func (s *scheduleRow) Bad() bool {
+	return s.Last != nil && slices.Contains([]string{"failed", "timeout", "lost"}, s.Last.State)
+}
+
 func (d *Dashboard) listSchedules(ctx context.Context, r *request) (*view, error) {
 	data := &schedulesData{State: r.query.Get("state")}
+	v, found, err := d.findSchedules(ctx, r, data)
+	if err != nil {
+		return nil, err
+	}
+	last, err := health.LastRuns(ctx, d.db, found)
+	if err != nil {
+		v.troubles = append(v.troubles, d.trouble("The last runs", err))
+	}
+	for i := range found {
+		row := scheduleRow{Schedule: found[i], Late: health.IsLate(&found[i], r.now)}
+		if run, ok := last[row.Name]; ok {
+			row.Last = &run
+		}
+		data.Schedules = append(data.Schedules, row)
+	}
+	return v, nil
+}
+
+func (d *Dashboard) findSchedules(ctx context.Context, r *request, data *schedulesData) (v *view, all []scheduler.Schedule, err error) {
 	after, err := r.optionalName("after")
 	if err == nil {
 		data.From, err = r.optionalName("from")
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	data.After = after
-	v := &view{template: "schedules.html", title: "Schedules", section: "schedules", data: data}
+	v = &view{template: "schedules.html", title: "Schedules", section: "schedules", data: data}
 	switch data.State {
 	case "":
 	case "active", "paused", "ended", "failed":
-		data.Schedules, data.Cut, err = scheduler.InStateSome(ctx, d.db, data.State, listed, listedBytes)
-		return v, err
+		all, data.Cut, err = scheduler.InStateSome(ctx, d.db, data.State, listed, listedBytes)
+		return v, all, err
 	default:
-		return nil, fmt.Errorf("%w: there is no such state", errBadRequest)
+		return nil, nil, fmt.Errorf("%w: there is no such state", errBadRequest)
 	}
 	if data.From != "" && after == "" { // include a schedule of that very name
 		one, err := scheduler.Get(ctx, d.db, data.From)
 		switch {
 		case err == nil:
-			data.Schedules = append(data.Schedules, one)
+			all = append(all, one)
 		case !errors.Is(err, scheduler.ErrNotFound):
-			return nil, err
+			return nil, nil, err
 		}
 		after = data.From
 	}
@@ -55,8 +86,7 @@ func (d *Dashboard) listSchedules(ctx context.Context, r *request) (*view, error
 	if more {
 		data.More = found[len(found)-1].Name
 	}
-	data.Schedules = append(data.Schedules, found...)
-	return v, err
+	return v, append(all, found...), err
 }
 
 type scheduleData struct {
@@ -66,8 +96,9 @@ type scheduleData struct {
 	Slots    []time.Time
 	Strip    strip
 	Runs     []scheduler.Run
-	Why      []string // why it runs or does not
-	Open     int      // number of runs that have not ended
+	Lines    map[int64]string // the first line of what each has written
+	Why      []string         // why it runs or does not
+	Open     int              // number of runs that have not ended
 	Settings []setRow
 	Edit     *scheduleForm // nil: it comes from a file
 }
@@ -95,6 +126,9 @@ func (d *Dashboard) showSchedule(ctx context.Context, r *request) (*view, error)
 	}
 	if r.hide {
 		data.Shown = ""
+	}
+	if data.Lines, err = health.FirstLines(ctx, d.db, data.Runs); err != nil {
+		return nil, err
 	}
 	e, err := health.Explain(ctx, d.db, name, 1, r.hide)
 	if err != nil {

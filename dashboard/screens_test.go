@@ -279,6 +279,14 @@ func TestDaemons(t *testing.T) {
 		if runs["web-1:4711"] != 2 || runs["other"] != 1 || len(runs) != 2 {
 			t.Errorf("got %v", runs)
 		}
+		for _, part := range []string{"web-2:7:a", "web-2:7:b"} { // of one process
+			db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, tags) VALUES (:name, 'live', {time :at}, 'shop')`,
+				sqlrun.Args{"name": part, "at": now.Add(time.Hour).UnixMicro()})
+			db.Do(t, `INSERT INTO {prefix}queue_worker (queue_id, node) SELECT queue_id, :name FROM {prefix}queue WHERE name = 'd'`, sqlrun.Args{"name": part})
+		}
+		if n := strings.Count(s.get("daemons").has("schedules tagged shop; jobs of "+`<a href="queue?name=d">d</a></td>`).text, "web-2:7</td>"); n != 1 {
+			t.Errorf("the process has %d rows", n)
+		}
 		_, row, _ := strings.Cut(s.get("daemons").has("2 queues more").text, `<td class="name">web-1:4711</td>`)
 		row, _, _ = strings.Cut(row, "</tr>")
 		for _, want := range []string{
@@ -289,5 +297,42 @@ func TestDaemons(t *testing.T) {
 				t.Errorf("there is no %q in %s", want, row)
 			}
 		}
+	})
+}
+
+// Who has schedules and no queue sees what became of runs, and nothing of jobs; lists have outcomes, lateness and what was written.
+func TestSchedulesOnly(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		ctx := t.Context()
+		s := serve(t, db.DB, "/x", Options{})
+		s.get("").has("Jobs in the last hour").lacks("Runs in the last hour")
+		must(t, scheduler.Add(ctx, db.DB, scheduler.Schedule{Name: "rotate", Spec: "@every 1h", Command: "rotate"}))
+		must(t, scheduler.Add(ctx, db.DB, scheduler.Schedule{Name: "never", Spec: "@every 1h", Command: "true"}))
+		now, err := scheduler.Clock(ctx, db.DB)
+		must(t, err)
+		for i, state := range []string{"failed", "ok", "failed", "running"} {
+			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, output)
+				VALUES ('rotate', {time :at}, 1, :state, {time :at}, {time :at}, :output)`, sqlrun.Args{
+				"at": now.Add(time.Duration(i-10) * time.Minute).UnixMicro(), "state": state, "output": fmt.Sprintf("\n<b>line %d\nanother", i),
+			})
+		}
+		db.Do(t, `UPDATE {prefix}schedule SET due_at = {time :at}, next_exec = {time :at} WHERE name = 'never'`, sqlrun.Args{"at": now.Add(-time.Hour).UnixMicro()})
+		s = serve(t, db.DB, "/x", Options{}) // whose counts are not of a moment ago
+		s.get("").has("Runs in the last hour", "<b>1</b> ok", "<b>2</b> failed</span>", "<b>2</b><span>failed in the last hour").lacks("Jobs in the last hour", "<span>ready</span>")
+		list := s.get("schedules").text
+		_, row, _ := strings.Cut(list, `name=rotate`)
+		row, _, _ = strings.Cut(row, "</tr>")
+		if !strings.Contains(row, `s-running`) || strings.Contains(list, `<tr class="bad"><td class="name"><a href="schedule?name=rotate"`) {
+			t.Errorf("the row is %s", row)
+		}
+		db.Do(t, `DELETE FROM {prefix}run WHERE state = 'running'`, nil)
+		s.get("schedules").has(`<tr class="bad"><td class="name"><a href="schedule?name=rotate"`, "s-failed", `<b class="t-bad">late, <time `)
+		s.get("runs").has("&lt;b&gt;line 2 …").lacks("another")
+		s.get(link("schedule", "name", "rotate")).has("&lt;b&gt;line 1 …")
+
+		c := queuetest.Client(t, db.DB)
+		_, err = c.Enqueue(ctx, queue.Job{Queue: "mail", Kind: "k"})
+		must(t, err)
+		serve(t, db.DB, "/x", Options{}).get("").has("Runs in the last hour", "Jobs in the last hour", "<span>ready</span>")
 	})
 }

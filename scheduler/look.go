@@ -7,6 +7,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -245,6 +246,42 @@ type Node struct {
 	Drained   time.Time // since when it takes no new work; zero: not drained
 	DrainedBy string
 	Tags      string // of the schedules that it runs, comma-separated; "": none
+}
+
+// Process returns what the names of a process's parts begin with: host:pid, to which each adds a random part. [Drain] takes it, too.
+func (n *Node) Process() string {
+	if i := strings.LastIndexByte(n.Name, ':'); strings.Count(n.Name, ":") >= 2 {
+		return n.Name[:i]
+	}
+	return n.Name
+}
+
+// Processes sums up nodes that are parts of one process and follow one another, such as a daemon's schedules and what sends jobs to its endpoints:
+// it is live if one is, and has the tags of all. The sum has the name of the process.
+func Processes(nodes []Node) (all []Node) {
+	for i := range nodes {
+		n := nodes[i]
+		n.Name = n.Process()
+		if len(all) == 0 || all[len(all)-1].Name != n.Name {
+			all = append(all, n)
+			continue
+		}
+		is := &all[len(all)-1]
+		if n.Live && !is.Live {
+			is.Live, is.State, is.Until = true, n.State, n.Until
+		}
+		if n.Live == is.Live && n.Until.After(is.Until) {
+			is.State, is.Until = n.State, n.Until
+		}
+		if n.Started.Before(is.Started) {
+			is.Started = n.Started
+		}
+		if is.Drained.IsZero() && n.Live {
+			is.Drained, is.DrainedBy = n.Drained, n.DrainedBy
+		}
+		is.Version, is.Tags = cmp.Or(is.Version, n.Version), cmp.Or(is.Tags, n.Tags)
+	}
+	return all
 }
 
 // Nodes lists up to limit processes whose names come after a name, in order. A killed process stays

@@ -2,6 +2,9 @@ package scheduler
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -74,5 +77,34 @@ func wantRuns(t *testing.T, db *dbtest.DB, name string, want int) {
 	t.Helper()
 	if got := len(allRuns(t, db, name)); got != want {
 		t.Errorf("%d runs of %s, want %d", got, name, want)
+	}
+}
+
+// The parts of a process are one, named by host and process.
+func TestProcesses(t *testing.T) {
+	at := func(minute int) time.Time { return time.Date(2026, 1, 2, 3, minute, 0, 0, time.UTC) }
+	got := Processes([]Node{
+		{Name: "d:1", State: "live", Live: true},
+		{Name: "d:2", State: "gone"},
+		{Name: "web:7:a", State: "live", Until: at(5), Started: at(1), Version: "v1"}, // it has lost its lease, and goes on under another name
+		{Name: "web:7:b", State: "live", Live: true, Until: at(9), Started: at(2), Tags: "default", Drained: at(3), DrainedBy: "ada"},
+		{Name: "web:7:c", State: "gone", Until: at(12), Started: at(0)},
+		{Name: "web:8:a", State: "live", Until: at(4), Started: at(3)},
+		{Name: "web:8:b", State: "live", Until: at(6), Started: at(2)},
+	})
+	want := []Node{
+		{Name: "d:1", State: "live", Live: true},
+		{Name: "d:2", State: "gone"},
+		{Name: "web:7", State: "live", Live: true, Until: at(9), Started: at(0), Version: "v1", Tags: "default", Drained: at(3), DrainedBy: "ada"},
+		{Name: "web:8", State: "live", Until: at(6), Started: at(2)},
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%+v, want\n%+v", got, want)
+	}
+	s, err := New(nil, Options{})
+	if host, _ := os.Hostname(); err == nil {
+		if n := (&Node{Name: s.Node()}); n.Process() != fmt.Sprintf("%s:%d", host, os.Getpid()) {
+			t.Errorf("a scheduler is named %s", s.Node())
+		}
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -48,8 +49,8 @@ import (
 
 // Options configures a Scheduler. The zero value is ready to use.
 type Options struct {
-	// Node is the readable part of the name under which runs are recorded; a
-	// random part is appended. Default: "scheduler". At most 100 bytes.
+	// Node is the readable part of the name under which runs are recorded; the process's number and a
+	// random part are appended. Default: the host's name. At most 100 bytes.
 	Node string
 
 	// Version is the program's version, up to 64 bytes, recorded in the daemon's row. Default: none.
@@ -157,7 +158,10 @@ func (o Options) Check() error {
 
 // filled returns the options with the defaults filled in.
 func (o Options) filled() (Options, error) {
-	o.Node = cmp.Or(o.Node, "scheduler")
+	if o.Node == "" {
+		o.Node, _ = os.Hostname()
+		o.Node = cmp.Or(o.Node, "scheduler")
+	}
 	o.Version = sqlrun.CutVersion(o.Version)
 	o.Lease = cmp.Or(o.Lease, 30*time.Second)
 	o.Poll = cmp.Or(o.Poll, time.Second)
@@ -219,7 +223,7 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 		return nil, err
 	}
 	return &Scheduler{
-		db: db, opt: opt, jobs: jobs, owner: opt.Node + ":" + strings.ToLower(rand.Text()[:8]),
+		db: db, opt: opt, jobs: jobs, owner: fmt.Sprintf("%s:%d:%s", opt.Node, os.Getpid(), strings.ToLower(rand.Text()[:8])),
 		states: map[string]*laneState{}, asking: trouble.New(opt.Logger, "checking for cancelled runs"),
 		booting: trouble.New(opt.Logger, "looking for schedules with @reboot"),
 		running: map[int64]*execution{}, executors: make(chan struct{}, opt.MaxRuns), handlers: map[string]Func{},

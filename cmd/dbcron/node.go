@@ -21,7 +21,7 @@ ends what it has begun. It stays so until it is undrained, or ends.
 
 A process has a row for each part of it: its schedules, its sending of jobs and the
 queues that its API gives jobs of. NAME is what their names have in common before a
-colon, such as the host's name or host:pid, or --node of dbcron serve; or it is the
+colon, host:pid or the host's name, which --node of dbcron serve sets; or it is the
 whole name of one.`,
 	}
 	c.AddCommand(p.twin(twin{

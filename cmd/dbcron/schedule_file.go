@@ -3,13 +3,10 @@ package main
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -142,7 +139,7 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 			}
 		}
 		for _, o := range e.Options {
-			if err := setOption(&given[i], o); err != nil {
+			if err := setOption(&given[i], o); err != nil { // which checkOption allows
 				wrong = append(wrong, fmt.Errorf("%s:%d: %w", f.path, o.Line, err))
 			}
 		}
@@ -209,6 +206,20 @@ func mailTo(value string) (string, error) {
 	return text, err
 }
 
+// checkOption returns what is wrong with an option by itself.
+func checkOption(o crontab.Option) error {
+	s := schedule{Name: "x", Spec: "@daily", Command: "true"}
+	if err := setOption(&s, o); err != nil {
+		return err
+	}
+	for _, p := range s.Problems() {
+		if p.Field == strings.ReplaceAll(o.Name, "-", "_") {
+			return fmt.Errorf("%s: %s", o.Name, p.Text)
+		}
+	}
+	return nil
+}
+
 // setOption applies an option of a crontab line, which is a setting of the schedule.
 func setOption(s *schedule, o crontab.Option) error {
 	var names []string
@@ -241,11 +252,11 @@ func (f *scheduleFile) parseCrontab(data []byte) ([]crontab.Entry, error) {
 	}
 	switch {
 	case f.system != nil && *f.system, f.system == nil && crontab.IsSystem(whole):
-		return crontab.ParseSystem(f.path, data)
+		return crontab.ParseSystem(f.path, data, checkOption)
 	case crontab.IsSystem(whole):
 		return nil, fmt.Errorf("%s:1: this is a system crontab, with a column for the user; leave --system=false out", f.path)
 	}
-	entries, err := crontab.Parse(f.path, data)
+	entries, err := crontab.Parse(f.path, data, checkOption)
 	if err == nil && f.system == nil {
 		err = crontab.Doubt(f.path, entries)
 	}
@@ -262,23 +273,6 @@ func (f *scheduleFile) importInto(ctx context.Context, db *dialect.DB, opt sched
 		err = fmt.Errorf("%s: %w", f.path, err)
 	}
 	return changes, err
-}
-
-// lineName names an unnamed line by the command's first word and a hash that distinguishes it from other lines and
-// files.
-func lineName(source string, e crontab.Entry) string {
-	word, _, _ := strings.Cut(strings.TrimSpace(e.Command), " ")
-	word = strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
-			return r
-		}
-		return -1
-	}, path.Base(word))
-	if len(word) > 40 {
-		word = word[:40]
-	}
-	sum := sha256.Sum256([]byte(source + "\n" + e.Key))
-	return cmp.Or(word, "line") + "-" + hex.EncodeToString(sum[:6])
 }
 
 // hostZone returns the name of this host's time zone, or UTC. Go calls the zone "Local", which means nothing on

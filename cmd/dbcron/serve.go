@@ -121,7 +121,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.BoolVar(&f.once, "once", false, "run what is due, and exit when all of it has ended")
 	flags.StringArrayVar(&f.options.Tags, "tag", nil, "run schedules that have this `tag`; may be repeated (default: default)")
 	flags.BoolVar(&f.noMigrate, "no-migrate", false, "leave the tables as they are; fail if they are not up to date")
-	flags.StringVar(&f.node, "node", "", "name of this daemon in the history (default: host name and process id)")
+	flags.StringVar(&f.node, "node", "", "name of this host in the history, to which the process id is added (default: the host's name)")
 	flags.StringVar(&f.logs, "log-format", "auto", "text, json, or auto: text on a terminal")
 	flags.StringVar(&f.level, "log-level", "info", "log what is of this `level` at least: debug, info, warn or error")
 	flags.BoolVar(&f.logDone, "log-done", false, "log each job that this daemon has sent, or given out, when it is done, and how long it took")
@@ -443,13 +443,6 @@ func (f *scheduleFile) title() string {
 func (p *program) schedulerOptions(f serveFlags, log *slog.Logger) scheduler.Options {
 	o := f.options
 	o.Logger, o.Node, o.Version, o.Doorbell = log, f.node, version, doorbellAt(f.doorbell)
-	if o.Node == "" {
-		host, err := os.Hostname()
-		if err != nil {
-			host = "host"
-		}
-		o.Node = fmt.Sprintf("%s:%d", host, os.Getpid())
-	}
 	if o.Grace <= 0 {
 		o.Grace = -1 // none; 0 would mean the default
 	}

@@ -127,7 +127,7 @@ func (w *watchedFiles) note(ctx context.Context) {
 }
 
 // lookAtOthers warns of daemons with a different file under the same source: whoever imports last deletes the
-// others' schedules.
+// others' schedules. A file that was just changed is one that the others have not read yet.
 func (w *watchedFiles) lookAtOthers(ctx context.Context) {
 	if len(w.files) == 0 {
 		return
@@ -141,8 +141,9 @@ func (w *watchedFiles) lookAtOthers(ctx context.Context) {
 	}
 	for _, f := range w.files {
 		var nodes []string
-		for _, other := range all {
-			if other.Source == f.source && other.Node != w.node && other.Digest != f.digest {
+		own := slices.IndexFunc(all, func(it health.File) bool { return it.Source == f.source && it.Node == w.node })
+		for i := range all {
+			if other := &all[i]; own >= 0 && other.Source == f.source && other.Differs(&all[own]) {
 				nodes = append(nodes, other.Node)
 			}
 		}

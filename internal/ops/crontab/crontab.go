@@ -97,21 +97,23 @@ type Option struct {
 }
 
 // Parse reads a user's crontab. It uses the file's name in messages, and refuses a
-// file that is a system crontab by its path.
+// file that is a system crontab by its path. Each check, if any, says what is wrong with an option.
 //
 // It returns all entries or an error, which joins the errors of all lines. Each of them is one line,
 // "file:line: what is wrong; what to do".
-func Parse(file string, data []byte) ([]Entry, error) {
+func Parse(file string, data []byte, checks ...func(Option) error) ([]Entry, error) {
 	if IsSystem(file) {
 		return nil, fmt.Errorf("%s:1: this is a system crontab, with a column for the user; read it as one, or use a copy without that column", file)
 	}
-	return parse(file, data, newParser())
+	p := newParser()
+	p.checks = checks
+	return parse(file, data, p)
 }
 
 // ParseSystem reads a system crontab as Parse reads a user's: each entry has a User.
-func ParseSystem(file string, data []byte) ([]Entry, error) {
+func ParseSystem(file string, data []byte, checks ...func(Option) error) ([]Entry, error) {
 	p := newParser()
-	p.system = true
+	p.system, p.checks = true, checks
 	return parse(file, data, p)
 }
 
@@ -147,6 +149,7 @@ func IsSystem(file string) bool {
 
 type parser struct {
 	system   bool // entries name a user
+	checks   []func(Option) error
 	line     int  // of the current line
 	entries  []Entry
 	problems []problem

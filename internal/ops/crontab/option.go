@@ -30,6 +30,11 @@ func (p *parser) readOptions(text string) {
 			return
 		}
 		option.Line = p.line
+		for _, check := range p.checks {
+			if err := check(option); err != nil {
+				p.fail(err)
+			}
+		}
 		p.options, text = append(p.options, option), rest
 	}
 	if len(p.options) == before {

@@ -17,6 +17,15 @@ type File struct {
 	Digest  string // of its content
 	Problem string // why the import failed; "": it succeeded
 	Read    time.Time
+	Ago     time.Duration // since Read, when the files were listed
+}
+
+// settled is how long a daemon may take to read a file that another one has read already: it looks every five seconds, twice.
+const settled = 30 * time.Second
+
+// Differs reports whether two daemons have different files, and neither of them is just reading a change.
+func (f *File) Differs(other *File) bool {
+	return f.Digest != other.Digest && min(f.Ago, other.Ago) >= settled
 }
 
 var (
@@ -35,7 +44,7 @@ var (
 			AND NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = node)`)
 
 	listFiles = sqlrun.SQL("scheduler.files", `
-		SELECT f.source, f.node, f.digest, f.problem, {us f.read_at} FROM {prefix}schedule_file AS f
+		SELECT f.source, f.node, f.digest, f.problem, {us f.read_at}, {us {now}} FROM {prefix}schedule_file AS f
 		WHERE EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = f.node AND n.state <> 'gone' AND n.expire_at > {now})
 		ORDER BY f.source, f.node LIMIT :limit`)
 )
@@ -72,9 +81,9 @@ func ForgetFiles(ctx context.Context, db *dialect.DB, node string) error {
 // files under one source undo each other's imports.
 func ListFiles(ctx context.Context, db *dialect.DB, limit int) ([]File, error) {
 	return sqlrun.Select(ctx, &db.Session, listFiles, sqlrun.Args{"limit": limit}, func(rows *sql.Rows) (f File, err error) {
-		var read int64
-		err = rows.Scan(&f.Source, &f.Node, &f.Digest, &f.Problem, &read)
-		f.Read = time.UnixMicro(read).UTC()
+		var read, now int64
+		err = rows.Scan(&f.Source, &f.Node, &f.Digest, &f.Problem, &read, &now)
+		f.Read, f.Ago = time.UnixMicro(read).UTC(), time.Duration(now-read)*time.Microsecond
 		return f, err
 	})
 }

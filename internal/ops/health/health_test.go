@@ -294,9 +294,11 @@ func TestProcesses(t *testing.T) {
 		}
 		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('host:1:x', 'live', {time :until})`,
 			sqlrun.Args{"until": now.Add(time.Hour).UnixMicro()})
-		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('host:2:y', 'lost', {now})`, nil)
+		for _, part := range []string{"host:2:y", "host:2:z", "host:1:w"} { // a worker of the process that lives has begun anew
+			db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES (:name, 'lost', {now})`, sqlrun.Args{"name": part})
+		}
 		all, live, err := OfProcesses(t.Context(), db.DB, now)
-		wants(t, all, err, "Process host:2:y was lost")
+		wants(t, all, err, "Process host:2 was lost")
 		if live != 1 {
 			t.Errorf("%d live", live)
 		}

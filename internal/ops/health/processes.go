@@ -56,7 +56,7 @@ func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err
 		switch other := first[f.Source]; {
 		case other == nil:
 			first[f.Source] = f
-		case other.Digest != f.Digest && !told[f.Source] && len(all) < Most:
+		case f.Differs(other) && !told[f.Source] && len(all) < Most:
 			told[f.Source] = true
 			all = append(all, Problem{
 				Of: Files, Name: f.Source, Bad: true, change: other.Digest + f.Digest, what: "daemons have different files for %s",
@@ -161,6 +161,7 @@ func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Prob
 	if err != nil {
 		return nil, 0, err
 	}
+	nodes = scheduler.Processes(nodes)
 	all = versions(nodes)
 	for _, node := range nodes {
 		if node.Live {

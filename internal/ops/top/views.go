@@ -520,6 +520,7 @@ func (l *Look) daemons(ctx context.Context, s *screen) error {
 	if err != nil {
 		return err
 	}
+	nodes = scheduler.Processes(nodes)
 	rows, lines := [][]string{{"PROCESS", "VERSION", "STATE", "UP", "LEASE"}}, []line(nil)
 	for i := range nodes {
 		n := &nodes[i]
