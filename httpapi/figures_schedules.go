@@ -81,7 +81,7 @@ func (s *sampler) readEach(ctx context.Context, f *figures) error {
 	}
 	was := s.good
 	s.good = make(map[string]time.Time, len(f.each))
-	for part := range slices.Chunk(f.each, 100) {
+	for part := range slices.Chunk(f.each, sqlrun.UnionRows) {
 		if err := s.readRunsOf(ctx, part, was); err != nil {
 			return err
 		}

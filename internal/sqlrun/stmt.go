@@ -34,7 +34,7 @@ type Stmt struct {
 //	{only id :n}       at the end of a DELETE or UPDATE: at most :n rows, in the order of a column; keeps
 //	                   an engine from locking all that it would scan
 //	{values rows: (:a, {time :b})}   one tuple for each of the Args in the slice Args["rows"], comma-separated
-//	{union rows: SELECT :a AS a}     the same with UNION ALL between
+//	{union rows: SELECT :a AS a}     the same with UNION ALL between: of [UnionRows] at most
 //	{records rows: a int, b text}    those Args as a table called record, after FROM; sent as one argument,
 //	                   or one per column, so the text is the same for any number of rows, and quick to plan
 //	{join_by_key {prefix}x AS y}     after {records}, before ON: joins rows whose primary key the records name
@@ -51,6 +51,10 @@ func PerDialect(name string, shape func(*Dialect) string) *Stmt {
 	registry.statements = append(registry.statements, s)
 	return s
 }
+
+// UnionRows is how many rows a statement with {union rows} may have: PostgreSQL plans such a statement anew, in a time that
+// grows with their square (0.6 ms for 8, 2.3 for 32, 78 for 256).
+const UnionRows = 32
 
 // Unlisted makes a statement that [Statements] does not list, for tests.
 func Unlisted(text string) *Stmt {

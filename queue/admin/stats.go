@@ -68,7 +68,7 @@ func (c *Client) statsOf(ctx context.Context, q *store.Queue, state State, stmt 
 		}
 	}
 	stats, seen, more := map[string]*Stat{}, make([]int, len(parts)), false
-	for some := range slices.Chunk(parts, 256) {
+	for some := range slices.Chunk(parts, sqlrun.UnionRows) {
 		_, err := sqlrun.Select(ctx, &c.db.Session, stmt, sqlrun.Args{"queue": q.ID, "limit": each, "rows": some},
 			func(rows *sql.Rows) (none struct{}, err error) {
 				var at, n int
