@@ -53,6 +53,7 @@ type look struct {
 var looks = []look{
 	{"light", "light", 1280, 800, false},
 	{"dark", "dark", 1280, 800, false},
+	{"narrow", "light", 900, 800, false},
 	{"phone", "light", 390, 780, true},
 	{"phone-dark", "dark", 390, 780, true},
 }

@@ -41,7 +41,7 @@ func TestLists(t *testing.T) {
 		dbtest.Must(t, err)
 		want := map[int64]string{runs[0].ID: "two …", runs[1].ID: "one", last["A"].ID: " [31m"}
 		if !maps.Equal(lines, want) {
-			t.Errorf("got %q, want %q", lines, want)
+			t.Errorf("got %v, want %v", lines, want)
 		}
 		if none, err := LastRuns(t.Context(), db.DB, nil); err != nil || len(none) > 0 {
 			t.Errorf("got %v, %v", none, err)
