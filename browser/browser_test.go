@@ -393,8 +393,7 @@ func TestQuestions(t *testing.T) {
 
 		// Which queue is behind, since when, and what would help?
 		b.visit("")
-		b.has("Queue thumbnails is behind")
-		b.has("no worker has it")
+		b.has("No worker serves queue thumbnails")
 		b.submit(`.problems a[href="queue?name=thumbnails"]`)
 		b.has("500")
 		b.has("the oldest for 1h")

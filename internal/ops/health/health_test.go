@@ -229,7 +229,7 @@ func TestQueues(t *testing.T) {
 		all, err := look(now, nil)
 		wants(t, all, err, "Queue it's paused is paused: for 1 job that wait…dbcron queue resume 'it'\\''s paused'")
 		all, err = look(now.Add(time.Hour), map[string]Deaths{"mail": {Jobs: 2}})
-		wants(t, all, err, "!Queue mail is behind: 1 ready, the oldest for …none was done in the last ten minutes; no worker has it; start a worker",
+		wants(t, all, err, "!No worker serves queue mail: 1 ready, the oldest for …none was done in the last ten minutes; start a worker",
 			"2 jobs of queue mail died…dbcron job list --state dead --queue mail", "is paused")
 		db.Do(t, `INSERT INTO {prefix}job_running (queue_id, divided, id, lock_by, kind, state, error)
 			SELECT queue_id, 0, 7, 'me', 'k', 'stuck', 'it took too long' FROM {prefix}queue WHERE name = 'mail'`, nil)

@@ -68,7 +68,7 @@ func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err
 	return all, len(first), nil
 }
 
-// OfWorkers finds queues that have more workers than blocks, and jobs that no worker does.
+// OfWorkers finds queues that have more workers than blocks.
 func OfWorkers(ctx context.Context, c *admin.Client) (all []Problem, err error) {
 	found, err := c.Surplus(ctx, Most)
 	for _, s := range found {
@@ -79,17 +79,6 @@ func OfWorkers(ctx context.Context, c *admin.Client) (all []Problem, err error) 
 			Of: Queues, Name: s.Queue, what: "Queue %s has more workers than blocks",
 			Why: fmt.Sprintf("%d workers share %s, so that some stand idle", s.Workers, plain.Plural(s.Blocks, "block", "blocks")),
 			Do:  fmt.Sprintf("give it more: dbcron queue resize %s %d", argument(s.Queue), 2*s.Workers),
-		})
-	}
-	if err != nil {
-		return all, err
-	}
-	unknown, err := c.Unknown(ctx, Most)
-	for _, u := range unknown {
-		all = append(all, Problem{
-			Of: Queues, Name: u.Queue, what: "Jobs of queue %s wait that none of its workers does",
-			Why: fmt.Sprintf("%s of kind %s", plain.Plural(u.Jobs, "job", "jobs"), plain.Clean(u.Kind)),
-			Do:  "start a worker that does this kind; cancel them if nobody should: dbcron job cancel --queue " + argument(u.Queue) + " --kind " + argument(u.Kind),
 		})
 	}
 	return all, err

@@ -24,6 +24,8 @@ type Depth struct {
 	// those that have waited for longest are Held.
 	Lag  time.Duration
 	Held *Held // nil: none is, or none was looked for
+
+	kind string // of that oldest one, if it was looked for
 }
 
 // Held are ready jobs that no worker could begin.
@@ -84,7 +86,7 @@ func depthOf(ctx context.Context, c *admin.Client, q *admin.Queue, opt admin.Bac
 // look finds out which jobs of a queue are held.
 func (d *Depth) look(ctx context.Context, c *admin.Client, now time.Time) error {
 	next, err := c.Next(ctx, d.Name)
-	if err != nil || next.Held == 0 {
+	if d.kind = next.Kind; err != nil || next.Held == 0 {
 		return err
 	}
 	d.Held = &Held{Jobs: next.Held, More: next.More, Since: next.First}
@@ -172,18 +174,26 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 	}
 	slices.SortStableFunc(behind, func(a, b Problem) int { return a.Since.Compare(b.Since) })
 	behind = cut(behind, "queue is behind", "queues are behind", "see all: dbcron queue list")
-	if err := addReasons(ctx, c, behind, depths); err != nil {
+	unknown, err := c.Unknown(ctx, Most)
+	if err != nil {
 		return nil, err
 	}
-	return slices.Concat(lost, behind,
+	unknown = slices.DeleteFunc(unknown, func(u admin.UnknownKind) bool {
+		return !slices.ContainsFunc(depths, func(d Depth) bool { return d.Name == u.Queue })
+	})
+	if unknown, err = addReasons(ctx, c, behind, depths, unknown); err != nil {
+		return nil, err
+	}
+	return slices.Concat(lost, behind, ofUnknown(unknown),
 		cut(held, "queue has jobs that are held up", "queues have jobs that are held up", "see all: dbcron queue list"),
 		cut(stuck, "queue has handlers that do not return", "queues have handlers that do not return", "see all: dbcron queue list"), suspects,
 		cut(died, "queue has jobs that died in the last day", "queues have jobs that died in the last day", "see all: dbcron queue list"),
 		cut(paused, "queue is paused", "queues are paused", "see all: dbcron queue list")), nil
 }
 
-// addReasons adds to queues that lag behind what may be the reason.
-func addReasons(ctx context.Context, c *admin.Client, behind []Problem, depths []Depth) error {
+// addReasons says of queues that lag behind what may be the reason: no worker, none for a kind, or a tenant's flood. It returns the kinds
+// without a worker of which it has not told.
+func addReasons(ctx context.Context, c *admin.Client, behind []Problem, depths []Depth, unknown []admin.UnknownKind) ([]admin.UnknownKind, error) {
 	for i := range behind {
 		p := &behind[i]
 		if p.Name == "" {
@@ -191,14 +201,37 @@ func addReasons(ctx context.Context, c *admin.Client, behind []Problem, depths [
 		}
 		of := slices.IndexFunc(depths, func(d Depth) bool { return d.Name == p.Name })
 		alone, err := unattended(ctx, c, p)
-		if err == nil && !alone {
-			err = flooded(ctx, c, &depths[of].Queue, p)
-		}
 		if err != nil {
-			return err
+			return nil, err
+		}
+		if alone {
+			continue
+		}
+		kind := slices.IndexFunc(unknown, func(u admin.UnknownKind) bool { return u.Queue == p.Name && u.Kind == depths[of].kind })
+		if kind >= 0 {
+			told := ofUnknown(unknown[kind : kind+1])[0]
+			told.Bad, told.Since, told.Why = true, p.Since, told.Why+"; "+p.Why
+			*p = told
+			unknown = slices.Delete(slices.Clone(unknown), kind, kind+1)
+			continue
+		}
+		if err := flooded(ctx, c, &depths[of].Queue, p); err != nil {
+			return nil, err
 		}
 	}
-	return nil
+	return unknown, nil
+}
+
+// ofUnknown reports jobs that no worker does.
+func ofUnknown(unknown []admin.UnknownKind) (all []Problem) {
+	for _, u := range unknown {
+		all = append(all, Problem{
+			Of: Queues, Name: u.Queue, what: "Jobs of queue %s wait that none of its workers does", change: u.Kind,
+			Why: fmt.Sprintf("%s of kind %s", plain.Plural(u.Jobs, "job", "jobs"), plain.Clean(u.Kind)),
+			Do:  "start a worker that does this kind; cancel them if nobody should: dbcron job cancel --queue " + argument(u.Queue) + " --kind " + argument(u.Kind),
+		})
+	}
+	return all
 }
 
 // suspiciousJobs finds queues with jobs that may stop their workers.
@@ -278,7 +311,7 @@ func Holders(blocks []admin.Block) (leased, workers int) {
 	return leased, len(names)
 }
 
-// unattended adds that no worker leases any block of a queue that lags behind, and reports whether that is so.
+// unattended says that no worker leases any block of a queue that lags behind, and reports whether that is so.
 func unattended(ctx context.Context, c *admin.Client, p *Problem) (is bool, err error) {
 	blocks, err := c.Blocks(ctx, p.Name)
 	if err != nil {
@@ -286,7 +319,7 @@ func unattended(ctx context.Context, c *admin.Client, p *Problem) (is bool, err 
 	}
 	leased, _ := Holders(blocks)
 	if leased == 0 {
-		p.Why += "; no worker has it"
+		p.what = "No worker serves queue %s"
 		p.Do = "start a worker for it: a program of yours, dbcron worker exec, or dbcron serve for one with an endpoint"
 	}
 	return leased == 0, nil
