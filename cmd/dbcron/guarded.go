@@ -15,6 +15,7 @@ type guarded struct {
 	ttl        time.Duration        // approximate time that a renewal adds
 	left       func() time.Duration // remaining time of the lease, without a renewal
 	stop, kill <-chan struct{}      // the command gets SIGTERM, or SIGKILL
+	pass       <-chan os.Signal     // the command gets them, too
 	stall      *stall.Stall         // ends the command if it makes no progress; may be nil
 	stalled    bool                 // it has ended the command
 }
@@ -51,6 +52,8 @@ func (g *guarded) run() (guardian.Result, error) {
 				process.Extend(deadline)
 			}
 			g.look(process, now, every)
+		case sig := <-g.pass:
+			process.Pass(sig)
 		case <-g.stop:
 			g.stop = nil
 			process.Stop()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/signal"
 	"slices"
 	"strings"
@@ -84,7 +85,7 @@ DBCRON_LOCK_DEADLINE (when it has to be done unless the lease is renewed) and, o
 a pool, DBCRON_LOCK_SLOT. It has no terminal of its own: see docs/lock-run.md.
 
 SIGTERM, SIGINT, SIGQUIT and SIGHUP are passed on as SIGTERM; a second SIGTERM or SIGINT
-kills the command.
+kills the command. SIGUSR1 and SIGUSR2 are passed on as they are.
 
 Exit codes: the command's; 128+n if signal n ended it; 126 it cannot be run, 127
 it is not found; 75 (or -E) the lock was not acquired; 76 the lock was lost; 77 it
@@ -170,6 +171,9 @@ func (f *lockRunFlags) check(c *cobra.Command) error {
 func (p *program) runLocked(ctx context.Context, f *lockRunFlags, name string, argv []string) error {
 	ctx, stop := p.untilHangup(ctx)
 	defer stop()
+	passed := make(chan os.Signal, 2)
+	signal.Notify(passed, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(passed)
 	log, err := newLogger(p.err, "text", slog.LevelInfo)
 	if err != nil {
 		return err
@@ -185,7 +189,7 @@ func (p *program) runLocked(ctx context.Context, f *lockRunFlags, name string, a
 			return errors.Join(ctx.Err(), lease.Release(ctx))
 		}
 		had = true
-		return p.underLease(ctx, lease, f, argv)
+		return p.underLease(ctx, lease, f, argv, passed)
 	})
 	switch {
 	case had:
@@ -249,8 +253,8 @@ func (f *lockRunFlags) acquire(ctx context.Context, l *lock.Locker, name string)
 }
 
 // underLease runs the command, releases the lock, and returns the results of both.
-func (p *program) underLease(ctx context.Context, lease *lock.Lease, f *lockRunFlags, argv []string) error {
-	result, stalled, err := p.guarded(ctx, lease, f, argv)
+func (p *program) underLease(ctx context.Context, lease *lock.Lease, f *lockRunFlags, argv []string, passed <-chan os.Signal) error {
+	result, stalled, err := p.guarded(ctx, lease, f, argv, passed)
 	released := lease.Release(ctx)
 	if errors.Is(err, guardian.ErrPast) {
 		result = guardian.Result{Cause: guardian.NotStarted, ExitCode: -1, Err: err}
@@ -294,7 +298,9 @@ func ending(r guardian.Result) string {
 
 // guarded runs the command until it ends, its lease ends, or a signal arrives. stalled reports that it made no
 // progress.
-func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlags, argv []string) (r guardian.Result, stalled, err error) {
+func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlags, argv []string, passed <-chan os.Signal) (
+	r guardian.Result, stalled, err error,
+) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer context.AfterFunc(lease.Context(), stop)()
@@ -303,7 +309,7 @@ func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlag
 			Name: lease.Name(), Argv: argv, Env: lockEnv(p.environ, lease), Grace: f.grace,
 			Stdin: fileOf(p.in), Stdout: fileOf(p.out), Stderr: fileOf(p.err),
 		},
-		ttl: f.options.TTL, left: lease.Left, stop: ctx.Done(), kill: p.signals.again,
+		ttl: f.options.TTL, left: lease.Left, stop: ctx.Done(), kill: p.signals.again, pass: passed,
 	}
 	if g.stall, err = stall.New(f.stall, f.stallOn); err != nil {
 		return r, nil, err

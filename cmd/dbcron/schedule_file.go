@@ -29,6 +29,7 @@ type scheduleFile struct {
 	zone   string // of a crontab without CRON_TZ; local: this host's
 	system *bool  // whether a crontab names users; nil: detect
 	given  []scheduler.Schedule
+	lines  []int // of a crontab: where each of them stands
 
 	host     bool     // the zone is this host's
 	warnings []string // of what is good, and may be meant otherwise
@@ -118,8 +119,10 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 	}
 	f.warnings = crontab.Warnings(f.path, data, len(entries) > 0 && entries[0].User != "")
 	given := make([]scheduler.Schedule, len(entries))
+	f.lines = make([]int, len(entries))
 	var wrong []error
 	for i, e := range entries {
+		f.lines[i] = e.Line
 		given[i] = scheduler.Schedule{
 			Name: cmp.Or(e.Name, lineName(f.source, e)), Key: e.Key,
 			Spec: e.Spec, Zone: cmp.Or(e.Zone, f.zone), User: e.User, Command: e.Command, Stdin: e.Stdin, Env: map[string]string{},

@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,6 +33,7 @@ type serveFlags struct {
 	doorbell                   string
 	logDone                    bool
 	only                       []string
+	passEnv                    []string // names, or all
 	audit                      keptAudit
 
 	options scheduler.Options
@@ -122,6 +124,8 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringArrayVar(&f.options.Tags, "tag", nil, "run schedules that have this `tag`; may be repeated (default: default)")
 	flags.BoolVar(&f.noMigrate, "no-migrate", false, "leave the tables as they are; fail if they are not up to date")
 	flags.StringVar(&f.node, "node", "", "name of this host in the history, to which the process id is added (default: the host's name)")
+	flags.StringArrayVar(&f.passEnv, "pass-env", nil,
+		"`NAME` of a variable of the daemon's environment that commands get, or all; never DBCRON_…; may be repeated")
 	flags.StringVar(&f.logs, "log-format", "auto", "text, json, or auto: text on a terminal")
 	flags.StringVar(&f.level, "log-level", "info", "log what is of this `level` at least: debug, info, warn or error")
 	flags.BoolVar(&f.logDone, "log-done", false, "log each job that this daemon has sent, or given out, when it is done, and how long it took")
@@ -156,6 +160,9 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 		for _, file := range files {
 			for _, w := range file.warnings {
 				p.warn("warning: " + harmless(w))
+			}
+			for _, d := range file.differences() {
+				p.warn(harmless(d))
 			}
 			verdict := "all good"
 			if n := len(file.warnings); n > 0 {
@@ -206,6 +213,10 @@ func (f *serveFlags) checkParts() error {
 		}
 	}
 	switch {
+	case slices.ContainsFunc(f.passEnv, func(name string) bool {
+		return name == "" || strings.ContainsAny(name, "=, ") || strings.HasPrefix(name, "DBCRON_")
+	}):
+		return usagef("--pass-env takes the name of a variable, or all; DBCRON_… are the daemon's, and stay its own")
 	case f.once && len(f.only) > 0:
 		return usagef("--once runs what is due, and does nothing else; leave --only out")
 	case !f.does(partSchedules) && (len(f.crontabs) > 0 || f.schedules != ""):
@@ -461,6 +472,15 @@ func (p *program) schedulerOptions(f serveFlags, log *slog.Logger) scheduler.Opt
 		home = "/"
 	}
 	o.Dir = home
-	o.Env = []string{"HOME=" + home, "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/sh", "LOGNAME=" + name, "USER=" + name}
+	o.Env = append([]string{"HOME=" + home, "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/sh", "LOGNAME=" + name, "USER=" + name}, passedEnv(p.environ, f.passEnv)...)
 	return o
+}
+
+// passedEnv returns those variables of the daemon's that commands get. Its own settings, among them the database's password, are never
+// among them.
+func passedEnv(environ, names []string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		return strings.HasPrefix(name, "DBCRON_") || !slices.Contains(names, name) && !slices.Contains(names, "all")
+	})
 }

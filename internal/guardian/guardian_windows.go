@@ -2,6 +2,7 @@ package guardian
 
 import (
 	"errors"
+	"os"
 
 	"github.com/dbcron/dbcron/internal/instant"
 )
@@ -16,6 +17,9 @@ func Start(Command, instant.Instant) (*Process, error) {
 
 // Extend does nothing.
 func (p *Process) Extend(instant.Instant) {}
+
+// Pass does nothing.
+func (p *Process) Pass(os.Signal) {}
 
 // Stop does nothing.
 func (p *Process) Stop() {}

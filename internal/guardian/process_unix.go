@@ -143,6 +143,15 @@ func (p *Process) Kill() {
 	p.order(func() { p.next.Kill, p.killedAt = true, cmp.Or(p.killedAt, instant.Now()) })
 }
 
+// Pass sends SIGUSR1 or SIGUSR2 to the command, and no other signal. Several that come at once may reach it as one, as signals do.
+func (p *Process) Pass(sig os.Signal) {
+	for i, s := range passable {
+		if sig == s {
+			p.order(func() { p.next.Passed[i]++ })
+		}
+	}
+}
+
 // Output returns the newest snapshot of a running command's output, in the form of Result.Output, and
 // the number of snapshots so far, which tells whether the text has changed. The first snapshot comes a
 // second after the start, and another after each second with new output. A command that is silent or

@@ -121,6 +121,7 @@ type ward struct {
 
 	cause     Cause // why it is being ended; "": it is not
 	killNow   bool
+	passed    [len(passable)]int // of order.Passed, what was done
 	startedAt instant.Instant
 	termAt    instant.Instant // zero: has not happened, as for all of these
 	exitAt    instant.Instant // of the command itself
@@ -187,6 +188,14 @@ func (w *ward) run(orders <-chan order, signals <-chan os.Signal) {
 func (w *ward) obey(o order) {
 	if o.Deadline > w.deadline {
 		w.deadline, w.span = o.Deadline, o.Deadline.Sub(instant.Now())
+	}
+	for i, sig := range passable {
+		if o.Passed[i] > w.passed[i] {
+			w.passed[i] = o.Passed[i]
+			if w.exitAt == 0 { // else its number may be another's
+				_ = unix.Kill(w.pid, sig)
+			}
+		}
 	}
 	if o.Stop {
 		w.terminate(Stopped)

@@ -18,7 +18,11 @@ type order struct {
 	Spec       *spec
 	Deadline   instant.Instant
 	Stop, Kill bool
+	Passed     [len(passable)]int // how often each was passed on
 }
+
+// passable are the signals that have no meaning but the command's.
+var passable = [...]syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2}
 
 type spec struct {
 	Argv, Env             []string

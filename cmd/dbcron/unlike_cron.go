@@ -1,0 +1,67 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dbcron/dbcron/internal/ops/crontab"
+	"github.com/dbcron/dbcron/scheduler"
+)
+
+// unlikeCron are the differences from cron that a line of a crontab may meet, in the order of docs/operations.md.
+var unlikeCron = []struct {
+	text  string
+	meets func(f *scheduleFile, s *schedule) bool
+}{
+	{"a time that was missed runs late, once for all that were missed (missed=skip: never)", func(_ *scheduleFile, s *schedule) bool {
+		return s.Spec != crontab.Reboot && s.Missed != "skip"
+	}},
+	{"a time that comes while a run is under way is skipped (overlap=allow: it runs beside it)", func(_ *scheduleFile, s *schedule) bool {
+		return s.Spec != crontab.Reboot && (s.Overlap == "" || s.Overlap == "forbid")
+	}},
+	{"mail tells of failures and recoveries, and not of whatever is printed", func(_ *scheduleFile, s *schedule) bool {
+		return s.Notify != "" && s.Notify != scheduler.NotifyNobody
+	}},
+	{"the zone is UTC, and not the host's (CRON_TZ, --time-zone)", func(f *scheduleFile, s *schedule) bool {
+		return s.Zone == "" && f.zone == "" && depends(s.Spec)
+	}},
+	{"one host of those that have the file runs it, and not each", func(_ *scheduleFile, s *schedule) bool {
+		return s.Spec != crontab.Reboot
+	}},
+}
+
+// differences says which lines of a crontab meet which differences from cron.
+func (f *scheduleFile) differences() (all []string) {
+	for _, d := range unlikeCron {
+		var met []int
+		for i, line := range f.lines {
+			if d.meets(f, &f.given[i]) {
+				met = append(met, line)
+			}
+		}
+		if len(met) > 0 {
+			all = append(all, fmt.Sprintf("%s: unlike cron, %s: %s", f.path, d.text, linesText(met)))
+		}
+	}
+	return all
+}
+
+// linesText lists the numbers of lines, which ascend: lines 1, 3-5.
+func linesText(lines []int) string {
+	var parts []string
+	for i := 0; i < len(lines); {
+		last := i
+		for last+1 < len(lines) && lines[last+1] == lines[last]+1 {
+			last++
+		}
+		part := fmt.Sprint(lines[i])
+		if last > i {
+			part += fmt.Sprint("-", lines[last])
+		}
+		parts, i = append(parts, part), last+1
+	}
+	if len(lines) == 1 {
+		return "line " + parts[0]
+	}
+	return "lines " + strings.Join(parts, ", ")
+}
