@@ -108,9 +108,12 @@ const shardsVariable = "DBCRON_TEST_SHARDS"
 // twoShards returns the variables that name two databases, of SQLite if there are no others.
 func twoShards(t *testing.T) []string {
 	t.Helper()
-	urls := strings.Fields(os.Getenv(shardsVariable))
+	urls := []string{"sqlite:" + filepath.Join(t.TempDir(), "north.db"), "sqlite:" + filepath.Join(t.TempDir(), "south.db")}
+	if given, set := os.LookupEnv(shardsVariable); set {
+		urls = strings.Fields(given)
+	}
 	if len(urls) != 2 {
-		urls = []string{"sqlite:" + filepath.Join(t.TempDir(), "north.db"), "sqlite:" + filepath.Join(t.TempDir(), "south.db")}
+		t.Fatalf("%s has %d URLs", shardsVariable, len(urls))
 	}
 	return []string{"NORTH_URL=" + urls[0], "SOUTH_URL=" + urls[1]}
 }

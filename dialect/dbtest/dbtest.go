@@ -243,7 +243,7 @@ func scanText(rows *sql.Rows) (string, error) {
 // stopClock replaces the clock by a table row, set to a whole second.
 func (db *DB) stopClock(t *testing.T) {
 	t.Helper()
-	db.Do(t, `CREATE TABLE {prefix}test_clock AS SELECT {time :us} AS reading`, sqlrun.Args{"us": Start.UnixMicro()})
+	db.behindGate(t).Do(t, `CREATE TABLE {prefix}test_clock AS SELECT {time :us} AS reading`, sqlrun.Args{"us": Start.UnixMicro()})
 	db.DB = db.WithNow("(SELECT reading FROM " + db.Prefix() + "test_clock)")
 }
 

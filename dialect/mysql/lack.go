@@ -41,12 +41,18 @@ func gateFindings(ctx context.Context, on sqlrun.Execer, v map[string]string) ([
 	}
 	var version, mode, sqlMode, isolation string
 	var commits, safe bool
-	if err := engine.QueryRow(ctx, on, "SELECT @@version_comment, @@transaction_mode, @@sql_mode, @@transaction_isolation, @@autocommit, @@sql_safe_updates",
-		nil, &version, &mode, &sqlMode, &isolation, &commits, &safe); err != nil {
+	if err := engine.QueryRow(ctx, on, "SELECT @@transaction_mode, @@sql_mode, @@transaction_isolation, @@autocommit, @@sql_safe_updates",
+		nil, &mode, &sqlMode, &isolation, &commits, &safe); err != nil {
 		return nil, err
 	}
 	v["sql_mode"], v["transaction_isolation"] = sqlMode, isolation
 	v["autocommit"], v["sql_safe_updates"] = onOff(commits), onOff(safe)
+	if f := escapes(sqlMode); !f.OK {
+		return []sqlrun.Finding{f}, nil // the comment on the version has quotes
+	}
+	if err := engine.QueryRow(ctx, on, "SELECT @@version_comment", nil, &version); err != nil {
+		return nil, err
+	}
 	return []sqlrun.Finding{
 		{
 			Subject: "gate", OK: true,
