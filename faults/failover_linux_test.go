@@ -28,6 +28,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/scheduler"
@@ -499,6 +500,7 @@ func (c *crew) command(i int, args ...string) (said string, code int) {
 func (c *crew) settle(db *dbtest.DB) {
 	t := c.t
 	live := func(i int) bool { return !c.cluster.dead[i] }
+	c.takenOver(db)
 	// Nothing more comes due.
 	for _, name := range []string{"command", "statement", "job"} {
 		for begun := instant.Now(); ; {
@@ -539,6 +541,25 @@ func (c *crew) settle(db *dbtest.DB) {
 			w.hear("stopped")
 		} else {
 			w.kill()
+		}
+	}
+}
+
+// takenOver waits until nobody runs what daemons had begun that have lost their server: once a schedule is paused, what is lost is not tried
+// again.
+func (c *crew) takenOver(db *dbtest.DB) {
+	c.t.Helper()
+	for i := range c.cluster.dead {
+		for begun := instant.Now(); ; {
+			open, err := sqlrun.Select(c.t.Context(), &db.Session, sqlrun.Unlisted(
+				`SELECT id FROM {prefix}run WHERE next_exec IS NOT NULL AND (attempt > 1 OR exec_by LIKE :node)`),
+				sqlrun.Args{"node": fmt.Sprintf("d%d:%%", i)}, func(rows *sql.Rows) (id int64, err error) { return id, rows.Scan(&id) })
+			if err == nil && len(open) == 0 {
+				break
+			}
+			if instant.Now().Sub(begun) > patience || wait(c.t.Context(), 200*time.Millisecond) != nil {
+				c.t.Fatalf("runs of d%d are not taken over within %v: %v, %v", i, patience, open, err)
+			}
 		}
 	}
 }
