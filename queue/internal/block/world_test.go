@@ -979,9 +979,11 @@ func (w *tenure) lose() {
 			}
 		}
 	}
-	for id, j := range w.begun {
-		for _, r := range w.rows { // one of its batch has failed before
-			w.again[id] = w.again[id] || j.Line != "" && r.line == j.Line && r.holds && r.id > id
+	for id, j := range w.rows { // its retry was not written, and that of one behind it in its batch was
+		if j.line != "" && !j.holds && (w.begun[id] != nil || w.retried[id] > 0) {
+			for _, r := range w.rows {
+				w.again[id] = w.again[id] || r.line == j.line && r.holds && r.id > id
+			}
 		}
 	}
 	for line := range w.order { // completed by transactions whose ends nobody has noted
