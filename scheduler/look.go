@@ -256,8 +256,8 @@ func (n *Node) Process() string {
 	return n.Name
 }
 
-// Processes sums up nodes that are parts of one process and follow one another, such as a daemon's schedules and what sends jobs to its endpoints:
-// it is live if one is, and has the tags of all. The sum has the name of the process.
+// Processes sums up nodes that are parts of one process and follow one another, such as a daemon's schedules and what sends jobs to
+// its endpoints: it is live if one is. The sum has the name of the process.
 func Processes(nodes []Node) (all []Node) {
 	for i := range nodes {
 		n := nodes[i]

@@ -23,7 +23,7 @@ var (
 	subcommand = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9:_.-]*$`)
 
 	preludes     = []string{"cd", "export", "set", "umask", "sleep", "test", "[", ".", "source", "true", ":"}
-	wrappers     = []string{"sudo", "nice", "ionice", "nohup", "time", "timeout", "flock", "chronic", "cronic", "env", "exec", "setsid", "chrt"}
+	wrappers     = []string{"sudo", "nice", "ionice", "nohup", "time", "timeout", "flock", "chronic", "cronic", "env", "exec", "setsid"}
 	interpreters = []string{"sh", "bash", "php", "python", "python3", "perl", "ruby", "node"}
 )
 

@@ -472,7 +472,8 @@ func (p *program) schedulerOptions(f serveFlags, log *slog.Logger) scheduler.Opt
 		home = "/"
 	}
 	o.Dir = home
-	o.Env = append([]string{"HOME=" + home, "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/sh", "LOGNAME=" + name, "USER=" + name}, passedEnv(p.environ, f.passEnv)...)
+	o.Env = []string{"HOME=" + home, "PATH=/usr/local/bin:/usr/bin:/bin", "SHELL=/bin/sh", "LOGNAME=" + name, "USER=" + name}
+	o.Env = append(o.Env, passedEnv(p.environ, f.passEnv)...)
 	return o
 }
 

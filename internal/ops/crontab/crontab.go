@@ -150,7 +150,7 @@ func IsSystem(file string) bool {
 type parser struct {
 	system   bool // entries name a user
 	checks   []func(Option) error
-	line     int  // of the current line
+	line     int // of the current line
 	entries  []Entry
 	problems []problem
 	warnings []problem

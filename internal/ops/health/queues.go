@@ -174,14 +174,8 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 	}
 	slices.SortStableFunc(behind, func(a, b Problem) int { return a.Since.Compare(b.Since) })
 	behind = cut(behind, "queue is behind", "queues are behind", "see all: dbcron queue list")
-	unknown, err := c.Unknown(ctx, Most)
+	unknown, err := addReasons(ctx, c, behind, depths)
 	if err != nil {
-		return nil, err
-	}
-	unknown = slices.DeleteFunc(unknown, func(u admin.UnknownKind) bool {
-		return !slices.ContainsFunc(depths, func(d Depth) bool { return d.Name == u.Queue })
-	})
-	if unknown, err = addReasons(ctx, c, behind, depths, unknown); err != nil {
 		return nil, err
 	}
 	return slices.Concat(lost, behind, ofUnknown(unknown),
@@ -193,7 +187,14 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 
 // addReasons says of queues that lag behind what may be the reason: no worker, none for a kind, or a tenant's flood. It returns the kinds
 // without a worker of which it has not told.
-func addReasons(ctx context.Context, c *admin.Client, behind []Problem, depths []Depth, unknown []admin.UnknownKind) ([]admin.UnknownKind, error) {
+func addReasons(ctx context.Context, c *admin.Client, behind []Problem, depths []Depth) ([]admin.UnknownKind, error) {
+	unknown, err := c.Unknown(ctx, Most)
+	if err != nil {
+		return nil, err
+	}
+	unknown = slices.DeleteFunc(unknown, func(u admin.UnknownKind) bool {
+		return !slices.ContainsFunc(depths, func(d Depth) bool { return d.Name == u.Queue })
+	})
 	for i := range behind {
 		p := &behind[i]
 		if p.Name == "" {
