@@ -28,6 +28,8 @@ type Client struct {
 	opt     Options
 	clock   clock
 	out     sender
+	keyed   sender // of jobs with unique keys
+	lone    lone
 	bells   bells
 	commons commons
 	late    late
@@ -71,6 +73,7 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 	c.again = trouble.NewRepeats(opt.Logger)
 	c.salt.Change()
 	c.out.client = c
+	c.keyed.client, c.keyed.unique = c, true
 	c.bells.init(c)
 	self := weak.Make(c)
 	c.bells.hub.Listen(func(payload string) bool {

@@ -21,8 +21,9 @@ import (
 //
 // While the database cannot be reached, Enqueue retries until ctx ends, or for a minute if ctx
 // has no deadline. If ctx ends before the job was sent, it is not enqueued. An error that is an
-// ErrUnknownOutcome leaves open whether it was, and comes with the id that it would have. A job
-// with a unique key or a group is sent by itself, in a transaction of a few statements.
+// ErrUnknownOutcome leaves open whether it was, and comes with the id that it would have. Jobs with
+// unique keys share transactions in the same way, but one whose key another transaction holds has its
+// own, and waits alone. So has a job with a group or a Debounce.
 func (c *Client) Enqueue(ctx context.Context, job Job) (Enqueued, error) {
 	if len(c.middleware) > 0 {
 		return c.aroundOne(ctx, job, c.enqueueOne, c.enqueueMany)
@@ -34,17 +35,16 @@ func (c *Client) enqueueOne(ctx context.Context, job Job) (Enqueued, error) {
 	if err := ctx.Err(); err != nil {
 		return Enqueued{}, err
 	}
-	if job.tied() {
-		all, err := c.enqueueMany(ctx, []Job{job})
-		if len(all) == 0 {
-			return Enqueued{}, err
-		}
-		return all[0], err
+	if job.Group != 0 || job.Debounce != 0 {
+		return c.enqueueAlone(ctx, job)
 	}
 	one := &sending{jobs: [1]Job{job}, done: make(chan struct{})}
 	_, one.bounded = ctx.Deadline()
 	if err := c.prepare(ctx, one.jobs[:], one.rows[:]); err != nil {
 		return Enqueued{}, err
+	}
+	if job.Unique != "" {
+		return c.enqueueUnique(ctx, one)
 	}
 	name := one.rows[0].of.Name // before a writer sets the row's fields
 	id, err := c.out.send(ctx, one)
@@ -52,6 +52,15 @@ func (c *Client) enqueueOne(ctx context.Context, job Job) (Enqueued, error) {
 		return Enqueued{}, err
 	}
 	return Enqueued{ID: id, Queue: name}, err
+}
+
+// enqueueAlone enqueues a job in a transaction of its own.
+func (c *Client) enqueueAlone(ctx context.Context, job Job) (Enqueued, error) {
+	all, err := c.enqueueMany(ctx, []Job{job})
+	if len(all) == 0 {
+		return Enqueued{}, err
+	}
+	return all[0], err
 }
 
 // EnqueueMany enqueues jobs, all or none except for those whose unique keys are in use, and

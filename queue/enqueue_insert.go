@@ -214,7 +214,7 @@ func (c *Client) insertBy(ctx context.Context, tx *sqlrun.Session, rows []jobRow
 	if anyTied(rows) {
 		err := enter(ctx, tx, rows)
 		if err == nil {
-			rows, err = claimKeys(ctx, tx, rows)
+			rows, err = claimKeys(ctx, tx, rows, store.ClaimKeys)
 		}
 		if err == nil {
 			err = addTo(ctx, tx, rows)
@@ -223,6 +223,11 @@ func (c *Client) insertBy(ctx context.Context, tx *sqlrun.Session, rows []jobRow
 			return err
 		}
 	}
+	return c.insertRows(ctx, tx, rows, of)
+}
+
+// insertRows inserts rows in a transaction with the statements that of picks.
+func (c *Client) insertRows(ctx context.Context, tx *sqlrun.Session, rows []jobRow, of func(store.Jobs) *sqlrun.Stmt) error {
 	ready, delayed := split(rows)
 	for _, part := range slices.Concat(parts(ready), parts(delayed)) {
 		all := stored(part)

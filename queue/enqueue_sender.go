@@ -15,8 +15,12 @@ import (
 
 // A sender writes the jobs of many callers with few statements. A writer sends a job once it has a
 // connection and has taken the job. Until then the caller can leave, and nothing was enqueued.
+//
+// Jobs with unique keys have a sender of their own, which writes them in a transaction. That does not wait for another one that holds
+// a key, or has taken it and not committed: the callers then write their jobs themselves, so that only those of that key wait.
 type sender struct {
 	client *Client
+	unique bool
 
 	mu      sync.Mutex
 	waiting []*sending
@@ -128,13 +132,13 @@ func (s *sender) more() bool {
 	return false
 }
 
-// take takes the jobs for the next statement: all ready, or all delayed.
+// take takes the jobs for the next statement, which are all ready or all delayed, or for the next transaction.
 func (s *sender) take() []*sending {
 	now := s.client.clock.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := store.PartOf(s.waiting, s.client.db.Roomy(), func(one **sending) int { return (*one).rows[0].weight() })
-	for i := range n {
+	for i := 0; i < n && !s.unique; i++ {
 		if s.waiting[i].jobs[0].waits(now) != s.waiting[0].jobs[0].waits(now) {
 			n = i
 			break
@@ -168,7 +172,7 @@ func (s *sender) requeue(part []*sending, err error) {
 	}
 }
 
-// attempt writes jobs with one statement: those of part, or else those that wait once there is a
+// attempt writes jobs with one statement, or in one transaction: those of part, or else those that wait once there is a
 // connection. It returns the jobs that it took, and the rows that were sent.
 func (s *sender) attempt(part []*sending) (taken []*sending, rows []jobRow, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
@@ -176,7 +180,11 @@ func (s *sender) attempt(part []*sending) (taken []*sending, rows []jobRow, err 
 	c := s.client
 	ctx, end := c.spared(ctx)
 	defer end()
-	err = c.dbOf(ctx).WithConn(ctx, func(ctx context.Context, on *sqlrun.Session) error {
+	run := c.dbOf(ctx).WithConn
+	if s.unique {
+		run = c.dbOf(ctx).Hasty().ShortTx
+	}
+	err = run(ctx, func(ctx context.Context, on *sqlrun.Session) error {
 		if part == nil {
 			part = s.take()
 		}
@@ -191,9 +199,36 @@ func (s *sender) attempt(part []*sending) (taken []*sending, rows []jobRow, err 
 		if rows = s.seal(part, rows); len(rows) == 0 {
 			return nil
 		}
+		if s.unique {
+			return s.insertUnique(ctx, on, part, rows)
+		}
 		return c.insert(ctx, on, rows)
 	})
 	return part, rows, err
+}
+
+// insertUnique takes keys and inserts the jobs that get theirs. It tells the others' callers who has them.
+func (s *sender) insertUnique(ctx context.Context, tx *sqlrun.Session, part []*sending, rows []jobRow) error {
+	fresh, err := claimKeys(ctx, tx, rows, store.ClaimFreeKeys)
+	if err != nil {
+		return err
+	}
+	holders := map[int64]int64{}
+	for i := range rows {
+		holders[rows[i].id] = rows[i].holder
+	}
+	s.mu.Lock()
+	for _, one := range part {
+		one.rows[0].holder = holders[one.rows[0].id]
+	}
+	s.mu.Unlock()
+	return s.client.insertRows(ctx, tx, fresh, store.Insertion)
+}
+
+// held reports whether jobs could not be written together since another transaction holds one of their keys.
+func (s *sender) held(err error) bool {
+	timeout := s.client.db.Dialect.LockTimeout
+	return s.unique && err != nil && (errors.Is(err, store.ErrKeysHeld) || timeout != nil && timeout(err))
 }
 
 // seal tells callers the ids with which their jobs are sent. It leaves out callers who have gone:
@@ -235,6 +270,12 @@ func (s *sender) finish(part []*sending, rows []jobRow, err error) {
 		return
 	case part == nil: // there was no connection
 		part = s.take()
+	case s.held(err):
+		for _, one := range part {
+			one.err = errHeldKey
+			close(one.done)
+		}
+		return
 	case len(part) > 1 && !d.Uncertain(err):
 		for _, half := range [][]*sending{part[:len(part)/2], part[len(part)/2:]} {
 			_, rows, err := s.attempt(half)

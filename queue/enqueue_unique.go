@@ -3,6 +3,8 @@ package queue
 import (
 	"cmp"
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
@@ -22,6 +24,58 @@ type Enqueued struct {
 	Existed bool   // another job has its unique key: ID is that job's, and nothing was enqueued
 }
 
+// errHeldKey has a caller write its job in a transaction of its own.
+var errHeldKey = errors.New("another transaction holds the unique key of a job")
+
+// A lone has the unique keys of jobs that callers write by themselves. As long as one of them waits for another transaction, jobs of
+// its key are not written with others, which would have to be tried twice.
+type lone struct {
+	mu   sync.Mutex
+	keys map[uniqueKey]int // how many callers
+}
+
+type uniqueKey struct {
+	queue  int
+	unique string
+}
+
+func (l *lone) has(key uniqueKey) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.keys[key] > 0
+}
+
+// add changes the number of callers with a key.
+func (l *lone) add(key uniqueKey, n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.keys == nil {
+		l.keys = map[uniqueKey]int{}
+	}
+	if l.keys[key] += n; l.keys[key] == 0 {
+		delete(l.keys, key)
+	}
+}
+
+// enqueueUnique enqueues a job with a unique key together with others, or alone if another transaction holds its key, or one of theirs.
+func (c *Client) enqueueUnique(ctx context.Context, one *sending) (Enqueued, error) {
+	job, name := one.jobs[0], one.rows[0].of.Name // before a writer sets the row's fields
+	key := uniqueKey{one.rows[0].queue, job.Unique}
+	if !c.lone.has(key) {
+		switch id, err := c.keyed.send(ctx, one); {
+		case err == nil:
+			return enqueued(one.rows[:])[0], nil
+		case id != 0:
+			return Enqueued{ID: id, Queue: name}, err
+		case !errors.Is(err, errHeldKey):
+			return Enqueued{}, err
+		}
+	}
+	c.lone.add(key, 1)
+	defer c.lone.add(key, -1)
+	return c.enqueueAlone(ctx, job)
+}
+
 // enqueued returns the outcomes of rows.
 func enqueued(rows []jobRow) []Enqueued {
 	all := make([]Enqueued, len(rows))
@@ -33,7 +87,11 @@ func enqueued(rows []jobRow) []Enqueued {
 
 // claimKeys takes the unique keys of rows in a transaction, and returns the rows to enqueue. The
 // others record who holds their keys.
-func claimKeys(ctx context.Context, tx *sqlrun.Session, rows []jobRow) (fresh []jobRow, err error) {
+//
+// claim is [store.ClaimKeys] or one of its kind.
+func claimKeys(
+	ctx context.Context, tx *sqlrun.Session, rows []jobRow, claim func(context.Context, *sqlrun.Session, []store.KeyRow) error,
+) (fresh []jobRow, err error) {
 	keys := make([]store.KeyRow, len(rows))
 	for i := range rows {
 		r := &rows[i]
@@ -43,7 +101,7 @@ func claimKeys(ctx context.Context, tx *sqlrun.Session, rows []jobRow) (fresh []
 			keys[i].Replaces, keys[i].Key, keys[i].Of = true, r.Key, r.of
 		}
 	}
-	if err := store.ClaimKeys(ctx, tx, keys); err != nil {
+	if err := claim(ctx, tx, keys); err != nil {
 		return nil, err
 	}
 	for i := range rows {

@@ -29,6 +29,10 @@ func wantHolder(t *testing.T, c *Client, job Job, holder int64) {
 	if err != nil || !e.Existed || e.ID != holder {
 		t.Errorf("got %+v, %v, and the key is that of %d", e, err, holder)
 	}
+	all, err := c.EnqueueMany(t.Context(), []Job{job})
+	if err != nil || !all[0].Existed || all[0].ID != holder {
+		t.Errorf("EnqueueMany: got %+v, %v, and the key is that of %d", all, err, holder)
+	}
 }
 
 // wantFresh fails the test unless a job is enqueued.
@@ -455,15 +459,15 @@ func TestKeyStatements(t *testing.T) {
 			{store.PartingKeys, ids, append(without("1 a 7 yes", "1 e 11 yes"), "1 a 7 no", "1 e 11 no")},
 			{store.PurgeKeys, ids, without("1 c 9 no")},
 			{store.KeepKeys, ids, append(without("1 c 9 no", "1 d 10 no"), "1 c 9 yes", "1 d 10 yes")},
-			{store.TakeOverKey, take, append(without("1 c 9 no"), "1 c 99 yes")},
+			{store.TakeOverKeys, sqlrun.Args{"rows": []sqlrun.Args{take}}, append(without("1 c 9 no"), "1 c 99 yes")},
 			{store.PassOnKeys, sqlrun.Args{"rows": []sqlrun.Args{
 				{"queue": 1, "unique_key": "a", "holder": 7, "job": 99, "wait_us": 1}, {"queue": 1, "unique_key": "b", "holder": 9, "job": 98, "wait_us": 1},
 			}}, append(without("1 a 7 yes"), "1 a 99 yes")},
-			{store.TakeOverKey, not("queue", 3), all},
-			{store.TakeOverKey, not("holder", 8), all},
-			{store.TakeOverKey, not("unique_key", "d"), all},
-			{store.TakeOverKey, sqlrun.Args{"queue": 1, "unique_key": "d", "holder": 10, "job": 99, "until_us": nil, "wait_us": nil}, all}, // not yet
-			{store.TakeOverKey, sqlrun.Args{"queue": 1, "unique_key": "e", "holder": 11, "job": 99, "until_us": nil, "wait_us": nil}, all}, // it has yet to end
+			{store.TakeOverKeys, sqlrun.Args{"rows": []sqlrun.Args{not("queue", 3)}}, all},
+			{store.TakeOverKeys, sqlrun.Args{"rows": []sqlrun.Args{not("holder", 8)}}, all},
+			{store.TakeOverKeys, sqlrun.Args{"rows": []sqlrun.Args{not("unique_key", "d")}}, all},
+			{store.TakeOverKeys, sqlrun.Args{"rows": []sqlrun.Args{{"queue": 1, "unique_key": "d", "holder": 10, "job": 99, "until_us": nil, "wait_us": nil}}}, all}, // not yet
+			{store.TakeOverKeys, sqlrun.Args{"rows": []sqlrun.Args{{"queue": 1, "unique_key": "e", "holder": 11, "job": 99, "until_us": nil, "wait_us": nil}}}, all}, // it has yet to end
 		} {
 			db.Do(t, `DELETE FROM {prefix}job_unique`, nil)
 			byHand(t, db, `INSERT INTO {prefix}job_unique (queue_id, unique_key, job, pending, free_at) VALUES
@@ -478,25 +482,100 @@ func TestKeyStatements(t *testing.T) {
 			if slices.Sort(old); !slices.Equal(old, []string{"1 12", "1 9", "2 9"}) {
 				t.Errorf("old are %q", old)
 			}
-			holders, err := sqlrun.Select(t.Context(), &db.Session, store.KeyHolders, sqlrun.Args{"rows": []sqlrun.Args{
-				{"at": 1, "queue": 1, "unique_key": "a"},
-				{"at": 2, "queue": 2, "unique_key": "c"},
-				{"at": 3, "queue": 1, "unique_key": "d"},
-				{"at": 4, "queue": 1, "unique_key": "x"},
-			}}, func(rows *sql.Rows) (text string, err error) {
-				var at, job, free, wait int
-				err = rows.Scan(&at, &job, &free, &wait)
-				return fmt.Sprint(at, job, free), err
-			})
-			must(t, err)
-			if slices.Sort(holders); !slices.Equal(holders, []string{"1 7 0", "2 9 1", "3 10 0"}) {
-				t.Errorf("holders are %q", holders)
+			for _, stmt := range []*sqlrun.Stmt{store.KeyHolders, store.SeenKeyHolders} {
+				holders, err := sqlrun.Select(t.Context(), &db.Session, stmt, sqlrun.Args{"rows": []sqlrun.Args{
+					{"at": 1, "queue": 1, "unique_key": "a"},
+					{"at": 2, "queue": 2, "unique_key": "c"},
+					{"at": 3, "queue": 1, "unique_key": "d"},
+					{"at": 4, "queue": 1, "unique_key": "x"},
+				}}, func(rows *sql.Rows) (text string, err error) {
+					var at, job, free, wait int
+					err = rows.Scan(&at, &job, &free, &wait)
+					return fmt.Sprint(at, job, free), err
+				})
+				must(t, err)
+				if slices.Sort(holders); !slices.Equal(holders, []string{"1 7 0", "2 9 1", "3 10 0"}) {
+					t.Errorf("%s: holders are %q", stmt.Name, holders)
+				}
 			}
 			_, err = db.Exec(t.Context(), test.stmt, test.args)
 			must(t, err)
 			slices.Sort(test.want)
 			wantRows(t, db, test.stmt.Name, `SELECT queue_id, unique_key, job, pending FROM {prefix}job_unique ORDER BY queue_id, unique_key`,
 				test.want...)
+		}
+	})
+}
+
+// Callers whose jobs are written together wait for none of their keys that another transaction holds: whoever wants that one waits alone,
+// and those who come later do as well. So it is when the transaction has taken the key, and on some engines when it has freed it: on the others
+// the key is in use until it commits.
+func TestUniqueBesideAStranger(t *testing.T) {
+	keyed := func(key string) Job { return Job{Kind: "x", Unique: key} }
+	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
+		for name, hold := range map[string]func(t *testing.T, c *Client, tx *sql.Tx) (holder int64){
+			"taken": func(t *testing.T, c *Client, tx *sql.Tx) int64 {
+				all, _, err := c.EnqueueTx(t.Context(), tx, keyed("taken"))
+				must(t, err)
+				return all[0].ID
+			},
+			"freed": func(t *testing.T, c *Client, tx *sql.Tx) int64 {
+				id := wantFresh(t, c, keyed("freed"))
+				_, err := tx.ExecContext(t.Context(), `DELETE FROM `+db.Prefix()+`job_unique WHERE unique_key = 'freed'`)
+				must(t, err)
+				if db.Dialect.LockedNow != "" {
+					return id
+				}
+				return 0
+			},
+		} {
+			metered, meter := db.Metered(t, ``)
+			metered.Pool().SetMaxOpenConns(20)
+			c := client(t, metered, Options{Blocks: 1})
+			enqueue(t, c, keyed("before "+name))
+			tx := db.Begin(t, nil)
+			holder := hold(t, client(t, db, Options{Blocks: 1}), tx)
+
+			results := make(chan Enqueued)
+			await := func() {
+				e, err := c.Enqueue(t.Context(), keyed(name))
+				if err != nil {
+					t.Error(err)
+				}
+				results <- e
+			}
+			jobs := plainJobs("", func(i int, j *Job) { j.Unique = fmt.Sprint(name, i) })[:20]
+			jobs[7].Unique = "before " + name // one that is in use
+			alone := func() (n int) {
+				c.lone.mu.Lock()
+				defer c.lone.mu.Unlock()
+				for key, callers := range c.lone.keys {
+					if key.unique == name {
+						n += callers
+					}
+				}
+				return n
+			}
+			enqueueWith(t, c, meter, jobs, func() { go await() })
+			waits := name == "taken" || holder == 0
+			if waits {
+				eventually(t, "the one with the held key waits alone", func() bool { return alone() == 1 })
+				go await()
+				eventually(t, "so does the next one", func() bool { return alone() == 2 })
+			} else {
+				go await()
+			}
+			wantFresh(t, c, keyed("beside "+name))
+			if waits {
+				must(t, tx.Commit())
+			}
+			one, two := received(t, "an outcome", results), received(t, "an outcome", results)
+			_ = tx.Rollback() // if it has not committed
+			if one.ID != two.ID || (one.Existed && two.Existed) != (holder != 0) || holder != 0 && one.ID != holder {
+				t.Errorf("%s by %d: got %+v and %+v", name, holder, one, two)
+			}
+			eventually(t, "nobody waits any more", func() bool { return alone() == 0 })
+			wantFresh(t, c, keyed("after "+name))
 		}
 	})
 }

@@ -532,7 +532,7 @@ func (t *transfer) sendKeys(ctx context.Context, tx *sqlrun.Session, part []*pen
 		}
 		rows = append(rows, jobRow{Job: j, queue: t.to.ID, id: s.id, until: replaceable[s.id]})
 	}
-	if _, err := claimKeys(ctx, tx, rows); err != nil {
+	if _, err := claimKeys(ctx, tx, rows, store.ClaimKeys); err != nil {
 		return err
 	}
 	for i := range rows {

@@ -132,10 +132,14 @@ func (s *Scheduler) write(ctx context.Context, tx *sqlrun.Session, b *claims) ([
 	if err := s.resumeAll(ctx, tx, b); err != nil {
 		return nil, err
 	}
+	var then sequel
 	for _, e := range b.ended {
-		if err := s.entail(ctx, tx, e.c, &e.r, e.o, &b.left); err != nil {
+		if err := s.entail(ctx, tx, e.c, &e.r, e.o, &then, &b.left); err != nil {
 			return nil, err
 		}
+	}
+	if err := then.write(ctx, tx, &b.left); err != nil {
+		return nil, err
 	}
 	if len(b.asked) > 0 {
 		if _, err := tx.Exec(ctx, dismiss, sqlrun.Args{"ids": b.asked, "why": WhyReplaced}); err != nil {

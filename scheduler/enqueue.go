@@ -45,17 +45,18 @@ func (s *Scheduler) enqueueAll(ctx context.Context, tx *sqlrun.Session, b *claim
 			return nil, err
 		}
 	}
+	var then sequel
 	for i := range b.made {
 		m := &b.made[i]
 		c := b.what[m.schedule]
 		if m.outcome.state == "skipped" || m.outcome.state == "ok" && c.OnSuccess == "" && c.Failures == 0 {
 			continue
 		}
-		if err := s.entail(ctx, tx, c, &m.run, m.outcome, &b.left); err != nil {
+		if err := s.entail(ctx, tx, c, &m.run, m.outcome, &then, &b.left); err != nil {
 			return nil, err
 		}
 	}
-	return others, nil
+	return others, then.write(ctx, tx, &b.left)
 }
 
 // Limits of one statement: its jobs, and the bytes of their payloads unless it has one job

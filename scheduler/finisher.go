@@ -26,6 +26,8 @@ type finisher struct {
 	holds   int           // number of lanes being claimed
 	free    chan struct{} // closed when the last of them has been claimed; nil: there is none
 	holdFor time.Duration // default: holdFor
+
+	end func([]*pendingOutcome) // writes outcomes from which something follows
 }
 
 // holdFor bounds how long an outcome waits for claims. If the daemon is killed meanwhile, another one
@@ -69,18 +71,19 @@ func (f *finisher) gather() {
 
 // A pendingOutcome is an outcome that waits to be written.
 type pendingOutcome struct {
-	row   finishRow
-	again bool // another transaction had locked its row the last time
-	ctx   context.Context
-	mine  bool
-	err   error
-	done  chan struct{}
+	row    finishRow
+	ending *ending // what else is to be written; nil: nothing
+	again  bool    // another transaction had locked its row the last time
+	ctx    context.Context
+	mine   bool
+	err    error
+	done   chan struct{}
 }
 
 // finish writes one outcome and reports whether the run was still this daemon's. If another transaction has locked its row, the
 // error is an errHeld; the caller tries again.
-func (f *finisher) finish(ctx context.Context, db *dialect.DB, row finishRow, again bool) (mine bool, err error) {
-	one := &pendingOutcome{row: row, again: again, ctx: ctx, done: make(chan struct{})}
+func (f *finisher) finish(ctx context.Context, db *dialect.DB, row finishRow, again bool, end *ending) (mine bool, err error) {
+	one := &pendingOutcome{row: row, ending: end, again: again, ctx: ctx, done: make(chan struct{})}
 	f.mu.Lock()
 	f.waiting = append(f.waiting, one)
 	if !f.writing {
@@ -103,15 +106,21 @@ func (f *finisher) write(db *dialect.DB) {
 		if len(all) == 0 {
 			return
 		}
-		var held []*pendingOutcome
+		var held, ending []*pendingOutcome
 		all = slices.DeleteFunc(all, func(one *pendingOutcome) bool {
-			if one.again {
+			switch {
+			case one.ending != nil:
+				ending = append(ending, one)
+			case one.again:
 				held = append(held, one)
+			default:
+				return false
 			}
-			return one.again
+			return true
 		})
 		f.writeEach(db, all, f.writePart)
 		f.writeEach(db, held, f.writeFree)
+		f.writeEach(db, ending, func(_ *dialect.DB, part []*pendingOutcome) { f.end(part) })
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -72,6 +73,33 @@ func lockFree(ctx context.Context, tx *sqlrun.Session, name string) (c candidate
 		return c, fmt.Errorf("%w: %s", ErrNotFound, name)
 	}
 	return c, fmt.Errorf("%w of the schedule %s", errHeld, name)
+}
+
+// lockSome locks the schedules of runs that end, and returns them by name, nil for those that are gone. It leaves out those that others
+// have locked.
+func lockSome(ctx context.Context, tx *sqlrun.Session, part []*pendingOutcome) (map[string]*candidate, error) {
+	locked := map[string]*candidate{}
+	for _, one := range part {
+		locked[one.ending.e.schedule] = nil
+	}
+	args := sqlrun.Args{"names": slices.Sorted(maps.Keys(locked))}
+	found, err := selectLocked(ctx, tx, lockNamed, args)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		locked[found[i].Name] = &found[i]
+	}
+	if len(found) == len(locked) {
+		return locked, nil
+	}
+	there, err := sqlrun.Select(ctx, tx, existing, args, scanText)
+	for _, name := range there {
+		if locked[name] == nil {
+			delete(locked, name)
+		}
+	}
+	return locked, err
 }
 
 // othersHold locks the open runs of schedules whose next slot replaces them. It returns, by schedule, one that another

@@ -103,7 +103,7 @@ func Cancel(ctx context.Context, db *dialect.DB, id int64, why string) (r Run, e
 		case "waiting":
 			err = loseAll(ctx, tx, loseRows{{id, "cancelled", reason(why), true, usual.KeepFor.Microseconds()}})
 			if err == nil && schedule != nil {
-				err = releaseNext(ctx, tx, schedule, &left)
+				err = releaseNext(ctx, tx, []candidate{*schedule}, &left)
 			}
 		case "running", "retry":
 			var n int64

@@ -48,9 +48,9 @@ func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
 		moves[i] = sqlrun.Args{"id": id, "due": at(0).UnixMicro(), "upcoming": at(0).UnixMicro(), "begun": 1}
 		outcomes[i] = sqlrun.Args{"id": id, "claim": "nobody's", "outcome": "ok", "why": "", "said": "", "exit_status": 0, "keep": -1}
 	}
-	fences, lost := make([]sqlrun.Args, len(ids)), make(loseRows, len(ids))
+	fences, counts, lost := make([]sqlrun.Args, len(ids)), make([]sqlrun.Args, len(ids)), make(loseRows, len(ids))
 	for i, id := range ids {
-		fences[i] = sqlrun.Args{"id": id, "fence": 1}
+		fences[i], counts[i] = sqlrun.Args{"id": id, "fence": 1}, sqlrun.Args{"id": id, "counted": 1}
 		lost[i] = loseRow{id, "lost", "", false, 1}
 	}
 	passed, noted := make(passRows, len(ids)), make(noteRows, len(ids))
@@ -82,7 +82,7 @@ func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
 		putOff:      {"id": ids[0], "after": 1, "reason": ""},
 		putOffRun:   {"id": ids[0], "after": 1, "reason": ""},
 		disable:     {"id": ids[0], "state": "failed", "reason": "", "begun": 0},
-		failed:      {"id": ids[0], "failures": 1},
+		failed:      {"rows": counts},
 		count:       {"rows": fences},
 		resume:      {"rows": fences, "owner": "nobody", "claim": "c", "lease": 1},
 		postpone:    {"ids": ids, "after": 1},

@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -182,14 +184,64 @@ func (s *Scheduler) tryOutcome(ctx context.Context, e *execution, o outcome, r g
 		}
 		return n == 1, err
 	case e.entailsNothing(o):
-		return s.finisher.finish(ctx, s.db, rowOf(&e.run, o, r), again)
+		return s.finisher.finish(ctx, s.db, rowOf(&e.run, o, r), again, nil)
 	}
+	return s.finisher.finish(ctx, s.db, rowOf(&e.run, o, r), again, &ending{e: e, o: o, r: r})
+}
+
+// An ending is the end of a run from which something follows.
+type ending struct {
+	e *execution
+	o outcome
+	r guardian.Result
+	c *candidate // its schedule, if it is locked; nil: it is gone
+}
+
+// endTogether writes outcomes from which something follows, in one transaction. Those whose schedules or runs others have locked
+// come back as an errHeld. If that fails, each is written by itself.
+func (s *Scheduler) endTogether(part []*pendingOutcome) {
+	if len(part) == 1 {
+		part[0].mine, part[0].err = s.endAlone(part[0].ctx, part[0].ending)
+		return
+	}
+	var left leftovers
+	err := s.db.ShortTx(part[0].ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		left = leftovers{}
+		schedules, err := lockSome(ctx, tx, part)
+		if err != nil {
+			return err
+		}
+		var ends []*ending
+		for _, one := range part {
+			c, is := schedules[one.ending.e.schedule]
+			one.mine, one.err = is, nil
+			if !is {
+				one.err = fmt.Errorf("%w of the schedule %s", errHeld, one.ending.e.schedule)
+				continue
+			}
+			own := *one.ending
+			own.c = c
+			ends = append(ends, &own)
+		}
+		return s.concludeAll(ctx, tx, ends, &left)
+	})
+	if err == nil {
+		s.doLater(left)
+		return
+	}
+	for _, one := range part {
+		one.mine, one.err = s.endAlone(one.ctx, one.ending)
+	}
+}
+
+// endAlone writes one outcome with what follows from it.
+func (s *Scheduler) endAlone(ctx context.Context, end *ending) (mine bool, err error) {
 	var left leftovers
 	err = s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		left = leftovers{}
-		c, err := lockFree(ctx, tx, e.schedule)
+		c, err := lockFree(ctx, tx, end.e.schedule)
 		if err == nil || errors.Is(err, ErrNotFound) {
-			mine, err = s.conclude(ctx, tx, e, &c, err != nil, o, r, &left)
+			mine, err = s.conclude(ctx, tx, end.e, &c, err != nil, end.o, end.r, &left)
 		}
 		return err
 	})
@@ -235,13 +287,12 @@ func (e *execution) entailsNothing(o outcome) bool {
 func (s *Scheduler) conclude(
 	ctx context.Context, tx *sqlrun.Session, e *execution, c *candidate, gone bool, o outcome, r guardian.Result, left *leftovers,
 ) (mine bool, err error) {
-	var after time.Duration
-	again := false
-	if failure := o.state == "failed" || o.state == "timeout"; failure && !gone && !o.final {
-		var why string
-		after, again, why = c.retryAfter(e, r)
-		o.why += why
+	end := &ending{e: e, o: o, r: r, c: c}
+	if gone {
+		end.c = nil
 	}
+	next := end.retry()
+	o = end.o
 	n, err := tx.Exec(ctx, finish, sqlrun.Args{"rows": finishRows{rowOf(&e.run, o, r)}})
 	if err == nil && n == 0 {
 		err = whyNone(ctx, tx, e)
@@ -249,41 +300,138 @@ func (s *Scheduler) conclude(
 	if err != nil || n == 0 || gone {
 		return n == 1, err
 	}
-	if again {
-		next := e.run
-		next.attempt++
-		next.failures++
-		args := next.args(c.lane)
-		args["after_us"] = after.Microseconds()
-		_, err = tx.Exec(ctx, wait, sqlrun.Args{"rows": []sqlrun.Args{args}})
+	if next != nil {
+		_, err = tx.Exec(ctx, wait, sqlrun.Args{"rows": []sqlrun.Args{next}})
 		return true, err
 	}
-	return true, s.entail(ctx, tx, c, &e.run, o, left)
+	var then sequel
+	if err := s.entail(ctx, tx, c, &e.run, o, &then, left); err != nil {
+		return true, err
+	}
+	return true, then.write(ctx, tx, left)
 }
 
-// entail carries out the consequences of a slot's last attempt. The schedule is locked. left is as in noteAll.
-func (s *Scheduler) entail(ctx context.Context, tx *sqlrun.Session, c *candidate, r *run, o outcome, left *leftovers) error {
-	next := ""
-	if bad := o.state; bad == "failed" || bad == "timeout" || bad == "lost" {
-		if err := note(ctx, tx, &c.Schedule, incident{problem: bad, detail: o.why, run: r.id, due: r.due}, left); err != nil {
+// concludeAll is conclude for many runs. If one of them is no longer this daemon's, or is locked by others, it returns an errMixed.
+func (s *Scheduler) concludeAll(ctx context.Context, tx *sqlrun.Session, all []*ending, left *leftovers) error {
+	var rows finishRows
+	var waits []sqlrun.Args
+	var last []*ending
+	for _, end := range all {
+		if next := end.retry(); next != nil {
+			waits = append(waits, next)
+		} else if end.c != nil {
+			last = append(last, end)
+		}
+		rows = append(rows, rowOf(&end.e.run, end.o, end.r))
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if n, err := tx.Exec(ctx, finish, sqlrun.Args{"rows": rows}); err != nil || n != int64(len(rows)) {
+		return cmp.Or(err, errMixed)
+	}
+	if len(waits) > 0 {
+		if _, err := tx.Exec(ctx, wait, sqlrun.Args{"rows": waits}); err != nil {
 			return err
 		}
+	}
+	var then sequel
+	for _, end := range last {
+		if err := s.entail(ctx, tx, end.c, &end.e.run, end.o, &then, left); err != nil {
+			return err
+		}
+	}
+	return then.write(ctx, tx, left)
+}
+
+// retry returns the next attempt of a failed run, as a row of wait; nil: there is none, and if the policy allows one, the outcome says why.
+func (end *ending) retry() sqlrun.Args {
+	if failure := end.o.state == "failed" || end.o.state == "timeout"; !failure || end.c == nil || end.o.final {
+		return nil
+	}
+	after, again, why := end.c.retryAfter(end.e, end.r)
+	end.o.why += why
+	if !again {
+		return nil
+	}
+	next := end.e.run
+	next.attempt++
+	next.failures++
+	args := next.args(end.c.lane)
+	args["after_us"] = after.Microseconds()
+	return args
+}
+
+// A sequel is what follows from the ends of runs, and is written for all of them at once.
+type sequel struct {
+	notes  noteRows
+	counts map[int64]int // failures in a row, by schedule
+	turns  []candidate   // schedules whose next runs may begin
+}
+
+// count sets how many slots of a schedule have failed in a row.
+func (q *sequel) count(id int64, failures int) {
+	if q.counts == nil {
+		q.counts = map[int64]int{}
+	}
+	q.counts[id] = failures
+}
+
+// write writes what follows. The schedules are locked. left is as in noteAll.
+func (q *sequel) write(ctx context.Context, tx *sqlrun.Session, left *leftovers) error {
+	if err := q.tell(ctx, tx, left); err != nil {
+		return err
+	}
+	if len(q.counts) > 0 {
+		var rows []sqlrun.Args
+		for _, id := range slices.Sorted(maps.Keys(q.counts)) {
+			rows = append(rows, sqlrun.Args{"id": id, "counted": q.counts[id]})
+		}
+		if _, err := tx.Exec(ctx, failed, sqlrun.Args{"rows": rows}); err != nil {
+			return err
+		}
+	}
+	return releaseNext(ctx, tx, q.turns, left)
+}
+
+// tell records the incidents so far. Of those of a schedule, the last one counts.
+func (q *sequel) tell(ctx context.Context, tx *sqlrun.Session, left *leftovers) error {
+	last := map[string]int{}
+	for i := range q.notes {
+		last[q.notes[i].who] = i
+	}
+	var rows noteRows
+	for i := range q.notes {
+		if last[q.notes[i].who] == i {
+			rows = append(rows, q.notes[i])
+		}
+	}
+	q.notes = nil
+	return noteAll(ctx, tx, rows, left)
+}
+
+// entail carries out the consequences of a slot's last attempt, and adds to then what is written for many. The schedule is locked. left
+// is as in noteAll.
+func (s *Scheduler) entail(
+	ctx context.Context, tx *sqlrun.Session, c *candidate, r *run, o outcome, then *sequel, left *leftovers,
+) error {
+	next := ""
+	if bad := o.state; bad == "failed" || bad == "timeout" || bad == "lost" {
+		then.notes.add(&c.Schedule, incident{problem: bad, detail: o.why, run: r.id, due: r.due})
 	}
 	switch o.state {
 	case "ok":
 		next = c.OnSuccess
 		if c.Failures > 0 {
 			c.Failures = 0
-			if _, err := tx.Exec(ctx, failed, sqlrun.Args{"id": c.ID, "failures": 0}); err != nil {
-				return err
-			}
+			then.count(c.ID, 0)
 		}
 	case "failed", "timeout", "lost":
 		if o.state == "lost" && !c.Unrepeatable {
 			break
 		}
 		next = c.OnFailure
-		if err := s.countFailure(ctx, tx, c, left); err != nil {
+		if err := s.countFailure(ctx, tx, c, then, left); err != nil {
 			return err
 		}
 	}
@@ -292,44 +440,49 @@ func (s *Scheduler) entail(ctx context.Context, tx *sqlrun.Session, c *candidate
 			return err
 		}
 	}
-	return releaseNext(ctx, tx, c, left)
+	then.turns = append(then.turns, *c)
+	return nil
 }
 
-// releaseNext lets the next run of a locked schedule begin, if nothing of the schedule is under way.
-// Whoever ends a run calls it. If others have locked the row of that run, it is left for later.
-func releaseNext(ctx context.Context, tx *sqlrun.Session, c *candidate, left *leftovers) error {
-	if c.overlap() == "allow" {
+// releaseNext lets the next runs of locked schedules begin, if nothing of the schedule is under way.
+// Whoever ends runs calls it. If others have locked the row of such a run, it is left for later.
+func releaseNext(ctx context.Context, tx *sqlrun.Session, schedules []candidate, left *leftovers) error {
+	schedules = slices.DeleteFunc(schedules, func(c candidate) bool { return c.overlap() == "allow" })
+	if len(schedules) == 0 {
 		return nil
 	}
-	open, err := openRuns(ctx, tx, []candidate{*c})
+	open, err := openRuns(ctx, tx, schedules)
 	if err != nil {
 		return err
 	}
-	for _, o := range open[c.Name] {
-		if o.state != "waiting" {
-			return nil
+	var ids []int64
+	for _, line := range open {
+		if !slices.ContainsFunc(line, func(o openRun) bool { return o.state != "waiting" }) {
+			ids = append(ids, line[0].id)
 		}
 	}
-	if line := open[c.Name]; len(line) > 0 {
-		held, err := releaseFree(ctx, tx, []int64{line[0].id})
-		left.turns = append(left.turns, held...)
-		return err
+	if len(ids) == 0 {
+		return nil
 	}
-	return nil
+	slices.Sort(ids)
+	held, err := releaseFree(ctx, tx, ids)
+	left.turns = append(left.turns, held...)
+	return err
 }
 
 // countFailure counts a failed slot. It sets the schedule's state to failed after too many in a
 // row.
-func (s *Scheduler) countFailure(ctx context.Context, tx *sqlrun.Session, c *candidate, left *leftovers) error {
+func (s *Scheduler) countFailure(ctx context.Context, tx *sqlrun.Session, c *candidate, then *sequel, left *leftovers) error {
 	if c.MaxFailures == 0 {
 		return nil
 	}
 	c.Failures++
-	if _, err := tx.Exec(ctx, failed, sqlrun.Args{"id": c.ID, "failures": c.Failures}); err != nil {
-		return err
-	}
+	then.count(c.ID, c.Failures)
 	if c.Failures < c.MaxFailures || c.State != "active" {
 		return nil
+	}
+	if err := then.tell(ctx, tx, left); err != nil { // before that it was given up
+		return err
 	}
 	return s.close(ctx, tx, c, "failed", fmt.Sprintf("%d slots in a row have failed", c.Failures), left)
 }

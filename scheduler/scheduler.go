@@ -222,14 +222,16 @@ func New(db *dialect.DB, opt Options) (*Scheduler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Scheduler{
+	s := &Scheduler{
 		db: db, opt: opt, jobs: jobs, owner: fmt.Sprintf("%s:%d:%s", opt.Node, os.Getpid(), strings.ToLower(rand.Text()[:8])),
 		states: map[string]*laneState{}, asking: trouble.New(opt.Logger, "checking for cancelled runs"),
 		booting: trouble.New(opt.Logger, "looking for schedules with @reboot"),
 		running: map[int64]*execution{}, executors: make(chan struct{}, opt.MaxRuns), handlers: map[string]Func{},
 		surplus: make(chan trimming, 100), chance: mathrand.Float64,
 		aborted: make(chan struct{}), bell: make(chan struct{}, 1), left: make(chan struct{}, 1),
-	}, nil
+	}
+	s.finisher.end = s.endTogether
+	return s, nil
 }
 
 // Run executes what is due until ctx ends. Then it claims no more, gives running commands their

@@ -93,9 +93,11 @@ var (
 		SET state = :state, reason = :reason, next_exec = NULL, fence = fence + :begun, update_time = {now}
 		WHERE id = :id AND state = 'active'`)
 
-	// failed counts consecutive failed slots.
-	failed = sqlrun.SQL("scheduler.failed", `
-		UPDATE {prefix}schedule SET failures = :failures, update_time = {now} WHERE id = :id`)
+	// failed counts consecutive failed slots of locked schedules.
+	failed = sqlrun.PerDialect("scheduler.failed", func(d *sqlrun.Dialect) string {
+		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `failures = picked.counted, update_time = {now}`, "",
+			`SELECT id, counted FROM {records rows: id int, counted int}`)
+	})
 
 	// open lists the open runs of schedules. The schedules are locked, so no run can begin
 	// meanwhile. A run that ends meanwhile counts as open.

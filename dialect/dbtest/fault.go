@@ -53,18 +53,9 @@ func (f *Fault) next() (broken, after bool) {
 // that has the fault. Checks at opening are not counted.
 func (db *DB) Broken(t *testing.T, f *Fault) *DB {
 	t.Helper()
-	u, err := url.Parse(db.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	base, err := db.Dialect.Connector(u, sqlrun.Options{ApplicationName: "dbcron"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var armed atomic.Bool
-	pool := sql.OpenDB(sqlconn.Intercept(base, func(context.Context, driver.Conn) (sqlconn.Around, error) {
+	return db.through(t, func() sqlconn.Around {
 		return func(_ context.Context, op string, call func() error) error {
-			if op == "rollback" || !armed.Load() || !strings.Contains(op, f.Text) {
+			if op == "rollback" || !strings.Contains(op, f.Text) {
 				return call()
 			}
 			if f.Stall != nil {
@@ -80,16 +71,40 @@ func (db *DB) Broken(t *testing.T, f *Fault) *DB {
 			}
 			// The pool closes the connection, and what was not committed ends with it.
 			return errors.Join(ErrBroken, err)
+		}
+	})
+}
+
+// through connects to the same database, with the same clock. Each connection passes its round trips through an Around of its own,
+// except for the checks at opening.
+func (db *DB) through(t *testing.T, around func() sqlconn.Around) *DB {
+	t.Helper()
+	u, err := url.Parse(db.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := db.Dialect.Connector(u, sqlrun.Options{ApplicationName: "dbcron"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var armed atomic.Bool
+	pool := sql.OpenDB(sqlconn.Intercept(base, func(context.Context, driver.Conn) (sqlconn.Around, error) {
+		own := around()
+		return func(ctx context.Context, op string, call func() error) error {
+			if !armed.Load() {
+				return call()
+			}
+			return own(ctx, op, call)
 		}, nil
 	}))
 	t.Cleanup(func() {
 		_ = pool.Close()
 		drained(t, pool)
 	})
-	broken, err := engines.Wrap(t.Context(), pool, db.options)
+	other, err := engines.Wrap(t.Context(), pool, db.options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	armed.Store(true)
-	return &DB{DB: broken.WithNow(db.Dialect.Now), Engine: db.Engine, URL: db.URL, options: db.options}
+	return &DB{DB: other.WithNow(db.Dialect.Now), Engine: db.Engine, URL: db.URL, options: db.options}
 }

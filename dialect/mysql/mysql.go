@@ -47,6 +47,7 @@ var Dialect = &sqlrun.Dialect{
 
 	SkipLocked:  "FOR UPDATE SKIP LOCKED",
 	Locked:      "FOR UPDATE",
+	LockedNow:   "FOR UPDATE NOWAIT",
 	ShareLocked: "LOCK IN SHARE MODE",
 	Current:     "LOCK IN SHARE MODE",
 	// Not INSERT IGNORE, which would also hide a value that does not fit.
@@ -106,7 +107,7 @@ var Dialect = &sqlrun.Dialect{
 		return sqlrun.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || numbered(1040, 1053, 1927, 3032, 3169, 4031)(err) ||
 			readOnly(err) || halfCommitted(err) || noPrimary(err)
 	},
-	LockTimeout: numbered(1205),
+	LockTimeout: numbered(1205, 3572),
 	Briefly:     briefly,
 	ReadOnly:    readOnly,
 	Refused: func(err error) bool {

@@ -83,7 +83,8 @@ var Dialect = &sqlrun.Dialect{
 	// next.
 	OnBegin:      "SELECT " + onBegin,
 	OnBeginShort: onBeginShort,
-	OnBeginBrief: onBeginShort + ", " + lockTimeout,
+	OnBeginBrief: onBeginShort + ", " + lockTimeout(sqlconn.BriefWait),
+	OnBeginHasty: onBeginShort + ", " + lockTimeout(sqlconn.HastyWait),
 
 	Duplicate:   sqlState("23505"),
 	Missing:     sqlState("42P01"),
@@ -130,7 +131,9 @@ const onBegin = "set_config('plan_cache_mode', 'force_custom_plan', true), set_c
 const onBeginShort = "SELECT set_config('idle_in_transaction_session_timeout', '5s', true), " + onBegin
 
 // lockTimeout is for one transaction, since a pooler may give the session to somebody else next.
-var lockTimeout = fmt.Sprintf("set_config('lock_timeout', '%dms', true)", sqlconn.BriefWait.Milliseconds())
+func lockTimeout(wait time.Duration) string {
+	return fmt.Sprintf("set_config('lock_timeout', '%dms', true)", wait.Milliseconds())
+}
 
 // sqlState recognizes errors by SQLSTATE. Any driver's error with the usual method fits, so a
 // caller's pool need not be pgx's.
@@ -338,7 +341,7 @@ var pipelineWithout = []string{"enable_seqscan", "enable_bitmapscan", "enable_so
 
 var (
 	pipelineSettings      = "SELECT set_config('" + strings.Join(pipelineWithout, "', 'off', true), set_config('") + "', 'off', true)"
-	briefPipelineSettings = pipelineSettings + ", " + lockTimeout
+	briefPipelineSettings = pipelineSettings + ", " + lockTimeout(sqlconn.BriefWait)
 )
 
 // pipeline is a transaction: the server commits at its end.

@@ -26,3 +26,6 @@ func IsBrief(ctx context.Context) bool { return ctx.Value(briefKey{}) != nil }
 // BriefWait is how long they wait: longer than transactions of dbcron hold a lock, unless the database is
 // very slow, and the shortest time that MySQL knows.
 const BriefWait = time.Second
+
+// HastyWait is how long they wait that serve many callers: for those who are about to commit.
+const HastyWait = 20 * time.Millisecond

@@ -57,6 +57,7 @@ type Session struct {
 	writing  *writing      // the right to write, on engines with one writer; otherwise nil
 	retry    bool          // each statement is its own transaction and may be retried
 	brief    bool          // it waits shortly for locks: see DB.Brief
+	hasty    bool          // it does not wait for locks: see DB.Hasty
 }
 
 var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,23}$`)
@@ -138,6 +139,15 @@ func (db *DB) Brief() *DB {
 	return &other
 }
 
+// Hasty returns db for transactions that serve many callers: where the engine can, they fail with a Dialect.LockTimeout when they have
+// waited for a lock for [sqlconn.HastyWait], and are not retried then. Elsewhere a statement that ends in Dialect.LockedNow says
+// beforehand whether they would have to wait. On engines with one writer it is db itself.
+func (db *DB) Hasty() *DB {
+	other := *db
+	other.hasty = db.Dialect.LockTimeout != nil
+	return &other
+}
+
 // Exec is [Session.Exec]. A brief one is a transaction of its own, where an engine knows the limit only in
 // transactions.
 func (db *DB) Exec(ctx context.Context, stmt *Stmt, args Args) (int64, error) {
@@ -149,10 +159,13 @@ func (db *DB) Exec(ctx context.Context, stmt *Stmt, args Args) (int64, error) {
 	return db.Session.Exec(ctx, stmt, args)
 }
 
-// heldTooLong recognizes the error of a brief statement, and says what it means.
+// heldTooLong recognizes the error of a brief or hasty statement, and says what it means.
 func (s *Session) heldTooLong(err error) error {
-	if !s.brief || err == nil || !s.Dialect.LockTimeout(err) {
+	if !s.brief && !s.hasty || err == nil || !s.Dialect.LockTimeout(err) {
 		return nil
+	}
+	if s.hasty {
+		return fmt.Errorf("another transaction holds a row: %w", err)
 	}
 	return fmt.Errorf("another transaction has held a row for more than %v: %w", sqlconn.BriefWait, err)
 }

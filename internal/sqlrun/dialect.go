@@ -49,7 +49,10 @@ type Dialect struct {
 	SkipLocked string
 	Locked     string // ends a SELECT that locks its rows and waits for locked ones; "" likewise
 	// ends a SELECT that locks its rows and fails at once if one is locked; "" if Exclusive locks no row
-	RowLocked   string
+	RowLocked string
+	// ends a SELECT that locks its rows and fails at once, with a LockTimeout, if another transaction has locked or inserted one;
+	// "" where OnBeginHasty has that happen, and on engines with one writer
+	LockedNow   string
 	ShareLocked string // ends a SELECT that keeps others from changing its rows; "" likewise
 	// ends a SELECT that sees the latest commits, whatever its snapshot; "" if that would fail
 	Current         string
@@ -110,6 +113,7 @@ type Dialect struct {
 	OnBegin      string // run first in every transaction of DB.Tx; "" for nothing
 	OnBeginShort string // the same for DB.ShortTx; "": OnBegin
 	OnBeginBrief string // the same for a DB.Brief; "": OnBeginShort
+	OnBeginHasty string // the same for a DB.Hasty; "": OnBeginShort
 
 	// Briefly makes a connection wait for locks for sqlconn.BriefWait at most, until restore is called. It
 	// is nil where OnBeginBrief and Pipeline do that for a transaction, and on engines with one writer.

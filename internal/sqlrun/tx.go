@@ -75,6 +75,9 @@ func (db *DB) begin(ctx context.Context, where interface {
 	if db.brief {
 		onBegin = cmp.Or(db.Dialect.OnBeginBrief, onBegin)
 	}
+	if db.hasty {
+		onBegin = cmp.Or(db.Dialect.OnBeginHasty, onBegin)
+	}
 	if onBegin != "" {
 		if _, err := tx.ExecContext(ctx, onBegin); err != nil {
 			return db.unconnected(ctx, fmt.Errorf("begin: %w", err))

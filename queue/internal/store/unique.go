@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -26,11 +27,21 @@ var (
 	// what is committed, and not the transaction's snapshot.
 	KeyHolders = sqlrun.SQL("queue.key-holders", keyHolders+" {share_locked}")
 
-	// TakeOverKey takes an expired key from a job that has ended. It compares the job that the
-	// taker saw, so one of several takers wins.
-	TakeOverKey = sqlrun.SQL("queue.take-over-key", `
-		UPDATE {prefix}job_unique SET job = :job, pending = 'yes', free_at = {time :until_us}, wait_until = {time :wait_us}
-		WHERE queue_id = :queue AND unique_key = :unique_key AND job = :holder AND pending = 'no' AND free_at <= {now}`)
+	// SeenKeyHolders is KeyHolders for a transaction that sees what is committed, and must not wait: it locks nothing.
+	SeenKeyHolders = sqlrun.SQL("queue.seen-key-holders", keyHolders)
+
+	// TryKeys fails at once if another transaction holds one of the keys, or has taken it and not committed.
+	TryKeys = sqlrun.PerDialect("queue.try-keys", func(d *sqlrun.Dialect) string { return keyHolders + " " + d.LockedNow })
+
+	// TakeOverKeys takes expired keys from jobs that have ended. It compares the jobs that the taker saw, so one of several takers
+	// wins: whose job the holder is then.
+	TakeOverKeys = sqlrun.PerDialect("queue.take-over-keys", func(d *sqlrun.Dialect) string {
+		return d.UpdateFrom("{prefix}job_unique", []string{"queue_id", "unique_key"},
+			"job = picked.taker, pending = 'yes', free_at = {time picked.until_us}, wait_until = {time picked.wait_us}",
+			"{prefix}job_unique.job = picked.holder AND {prefix}job_unique.pending = 'no' AND {prefix}job_unique.free_at <= {now}",
+			`SELECT queue AS queue_id, unique_key, holder, job AS taker, until_us, wait_us
+			FROM {records rows: queue int, unique_key text, holder int, job int, until_us int, wait_us int}`)
+	})
 
 	// FreeKeys frees the keys of jobs that have ended, and PartingKeys marks those that stay in
 	// use for a while. It compares the job's id, so it never frees a key of another job; and
@@ -129,10 +140,23 @@ type keyName struct {
 	unique string
 }
 
+// ErrKeysHeld means that another transaction holds a key, or has taken it and not committed.
+var ErrKeysHeld = errors.New("another transaction holds a unique key")
+
 // ClaimKeys takes the unique keys of jobs in a transaction, and records the holders of those
 // that it does not get. Of several jobs with a key the first gets it, or, if it may be replaced and others replace it,
 // the last of them.
 func ClaimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow) error {
+	return claimKeys(ctx, tx, rows, false)
+}
+
+// ClaimFreeKeys is ClaimKeys for many callers, whose jobs replace none, in a transaction of a [sqlrun.DB.Hasty]: it does not wait for
+// another transaction that holds one of the keys. It returns an ErrKeysHeld then, or an error of the statement that did not wait.
+func ClaimFreeKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow) error {
+	return claimKeys(ctx, tx, rows, true)
+}
+
+func claimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, hasty bool) error {
 	owners := map[keyName]int{}
 	for i := range rows {
 		r := &rows[i]
@@ -159,14 +183,22 @@ func ClaimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow) error {
 			plain = append(plain, row)
 		}
 	}
+	seen := KeyHolders
+	if hasty {
+		seen = SeenKeyHolders
+	}
 	for _, kind := range []struct {
 		all     []sqlrun.Args
 		holders *sqlrun.Stmt
-	}{{plain, KeyHolders}, {replacing, LockedKeyHolders}} {
+	}{{plain, seen}, {replacing, LockedKeyHolders}} {
 		slices.SortFunc(kind.all, func(a, b sqlrun.Args) int { // in one order, so that transactions cannot deadlock
 			return cmp.Or(cmp.Compare(a["queue"].(int), b["queue"].(int)), cmp.Compare(a["unique_key"].(string), b["unique_key"].(string)))
 		})
 		for part := range slices.Chunk(kind.all, Chunk) {
+			claimPart := claimPart
+			if hasty && tx.Dialect.LockedNow != "" {
+				claimPart = claimUnheld
+			}
 			if err := claimPart(ctx, tx, rows, part, kind.holders); err != nil {
 				return err
 			}
@@ -181,51 +213,91 @@ func ClaimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow) error {
 	return nil
 }
 
-// claimPart takes keys, and records the holders of those that it does not get. It retries a key
-// that is freed between two of its statements. holders is the statement that returns these, and locks their keys.
+// claimUnheld is claimPart, once it has seen that no other transaction holds one of the keys. One that takes a key between the two may
+// be waited for, though not for long.
+func claimUnheld(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []sqlrun.Args, holders *sqlrun.Stmt) error {
+	found, err := holdersOf(ctx, tx, holders, part)
+	if err != nil {
+		return err
+	}
+	part = slices.DeleteFunc(slices.Clone(part), func(row sqlrun.Args) bool {
+		at := row["at"].(int)
+		k, is := found[at]
+		if is && !k.free {
+			rows[at].Holder = k.job
+			return true
+		}
+		return false
+	})
+	if len(part) == 0 {
+		return nil
+	}
+	if _, err := holdersOf(ctx, tx, TryKeys, part); err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	err = claimPart(bounded, tx, rows, part, holders)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", ErrKeysHeld, err)
+	}
+	return err
+}
+
+// A keyHolder is the job that has a key.
+type keyHolder struct {
+	job   int64
+	free  bool  // it has ended, and its time is over
+	until int64 // up to when it may be replaced, in µs since 1970; 0: it may not
+}
+
+// holdersOf returns the holders of keys, by the places of their rows.
+func holdersOf(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, part []sqlrun.Args) (map[int]keyHolder, error) {
+	known := make(map[int]keyHolder, len(part))
+	_, err := sqlrun.Select(ctx, tx, stmt, sqlrun.Args{"rows": part}, func(found *sql.Rows) (none struct{}, err error) {
+		var at int
+		var k keyHolder
+		err = found.Scan(&at, &k.job, &k.free, &k.until)
+		known[at] = k
+		return none, err
+	})
+	return known, err
+}
+
+// claimPart takes keys, and records the holders of those that it does not get. It looks again who has a key that was freed between two
+// of its statements, or that it has taken over. holders is the statement that returns these, and locks their keys.
 func claimPart(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []sqlrun.Args, holders *sqlrun.Stmt) error {
 	var replaced []replacement
 	for range 100 {
 		if _, err := tx.Exec(ctx, TakeKeys, sqlrun.Args{"rows": part}); err != nil {
 			return err
 		}
-		known, over, until := map[int]int64{}, map[int]bool{}, map[int]int64{}
-		_, err := sqlrun.Select(ctx, tx, holders, sqlrun.Args{"rows": part}, func(found *sql.Rows) (none struct{}, err error) {
-			var at int
-			var job, wait int64
-			var free bool
-			err = found.Scan(&at, &job, &free, &wait)
-			known[at], over[at], until[at] = job, free, wait
-			return none, err
-		})
+		known, err := holdersOf(ctx, tx, holders, part)
 		if err != nil {
 			return err
 		}
-		var again []sqlrun.Args
+		var again, over []sqlrun.Args
 		for _, row := range part {
 			at := row["at"].(int)
-			switch holder, ok := known[at]; {
-			case ok && holder == rows[at].ID:
+			switch k, ok := known[at]; {
+			case ok && k.job == rows[at].ID:
 				continue
-			case ok && !over[at] && rows[at].Replaces && until[at] > 0:
-				replaced = append(replaced, replacement{&rows[at], holder, until[at]})
+			case ok && !k.free && rows[at].Replaces && k.until > 0:
+				replaced = append(replaced, replacement{&rows[at], k.job, k.until})
 				continue
-			case ok && !over[at]:
-				rows[at].Holder = holder
+			case ok && !k.free:
+				rows[at].Holder = k.job
 				continue
 			case ok:
-				args := sqlrun.Args{
-					"holder": holder, "queue": row["queue"], "unique_key": row["unique_key"], "job": row["job"], "until_us": row["until_us"],
-					"wait_us": row["wait_us"],
-				}
-				if n, err := tx.Exec(ctx, TakeOverKey, args); err != nil || n > 0 {
-					if err != nil {
-						return err
-					}
-					continue
-				}
+				row["holder"] = k.job
+				over = append(over, row)
 			}
 			again = append(again, row)
+		}
+		if len(over) > 0 {
+			if _, err := tx.Exec(ctx, TakeOverKeys, sqlrun.Args{"rows": over}); err != nil {
+				return err
+			}
 		}
 		if part = again; len(part) == 0 {
 			return replace(ctx, tx, replaced)
