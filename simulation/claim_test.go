@@ -101,11 +101,7 @@ func (c *claimWork) produce(p *Process, me int) error {
 	if err != nil {
 		return err
 	}
-	return spread(p, c.left[me], func() bool {
-		n := take(p, &c.left[me])
-		if n < 0 {
-			return false
-		}
+	return each(p, &c.left[me], func(n int) {
 		j := &errand{name: fmt.Sprintf("job%d.%d", me, n), who: p.who()}
 		if d := p.w.Dice("job", me, n); d.once(2) {
 			j.key = fmt.Sprintf("key%d.%d", me, d.IntN(3))
@@ -122,7 +118,6 @@ func (c *claimWork) produce(p *Process, me int) error {
 		}
 		p.w.mu.Unlock()
 		p.Note("enqueues %s: %v", j.name, err)
-		return true
 	})
 }
 

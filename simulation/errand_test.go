@@ -84,6 +84,27 @@ func spread(p *Process, times int, do func() bool) error {
 	return p.ctx.Err()
 }
 
+// each does what is left to do, over all lives of a process, spread over the time of the faults.
+func each(p *Process, left *int, do func(n int)) error {
+	return spread(p, *left, func() bool {
+		n := take(p, left)
+		if n >= 0 {
+			do(n)
+		}
+		return n >= 0
+	})
+}
+
+// client connects a process that enqueues.
+func (p *Process) client() (*dialect.DB, *queue.Client, error) {
+	db, err := p.Open(4)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
+	return db, c, err
+}
+
 // take counts down what is left to do, over all lives of a process; it returns -1 when nothing is left.
 func take(p *Process, left *int) (n int) {
 	n = -1

@@ -85,19 +85,11 @@ func (g *groupWork) Begin(w *World) (err error) {
 
 // produce makes groups.
 func (g *groupWork) produce(p *Process, me int) error {
-	db, err := p.Open(4)
+	_, c, err := p.client()
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
-	if err != nil {
-		return err
-	}
-	return spread(p, g.left[me], func() bool {
-		n := take(p, &g.left[me])
-		if n < 0 {
-			return false
-		}
+	return each(p, &g.left[me], func(n int) {
 		d := p.w.Dice("group", me, n)
 		s := &simGroup{name: fmt.Sprintf("group%d.%d", me, n)}
 		p.Act(func() { g.groups = append(g.groups, s); g.named[s.name] = s })
@@ -107,7 +99,6 @@ func (g *groupWork) produce(p *Process, me int) error {
 			g.piecewise(p, c, d, s)
 		}
 		p.Act(func() { p.w.Done("groups") })
-		return true
 	})
 }
 

@@ -171,23 +171,14 @@ const changes = 20 * time.Second
 
 // produce enqueues jobs of all kinds.
 func (l *limitWork) produce(p *Process, me int) error {
-	db, err := p.Open(4)
+	_, c, err := p.client()
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
-	if err != nil {
-		return err
-	}
-	return spread(p, l.left[me], func() bool {
-		n := take(p, &l.left[me])
-		if n < 0 {
-			return false
-		}
+	return each(p, &l.left[me], func(n int) {
 		for range 1 + 9*(n%10/9) { // ten at once, now and then
 			l.enqueue(p, c, me)
 		}
-		return true
 	})
 }
 

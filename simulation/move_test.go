@@ -81,19 +81,11 @@ func (m *moveWork) Begin(w *World) (err error) {
 
 // produce enqueues jobs without naming a queue.
 func (m *moveWork) produce(p *Process, me int) error {
-	db, err := p.Open(4)
+	_, c, err := p.client()
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
-	if err != nil {
-		return err
-	}
-	return spread(p, m.left[me], func() bool {
-		n := take(p, &m.left[me])
-		if n < 0 {
-			return false
-		}
+	return each(p, &m.left[me], func(n int) {
 		d := p.w.Dice("job", me, n)
 		j := &errand{name: fmt.Sprintf("job%d.%d", me, n), kind: movedKind, who: p.who()}
 		job := queue.Job{Kind: movedKind, Payload: payload(j.name)}
@@ -124,7 +116,6 @@ func (m *moveWork) produce(p *Process, me int) error {
 			}
 			p.w.Done("enqueued")
 		})
-		return true
 	})
 }
 

@@ -428,7 +428,7 @@ func (h *hunt) find(t *testing.T, m *mutant) int {
 			group.Go(func() {
 				h.lives <- struct{}{}
 				defer func() { <-h.lives }()
-				o, _, _ := a.live(t.Context(), scenario{m.workload, uint64(first + i), *flagMinutes, nil})
+				o, _, _ := a.live(t.Context(), scenario{m.workload, uint64(first + i), *flagMinutes, nil}, "-until="+m.kind)
 				found[i] = slices.ContainsFunc(o.Broken, func(v violation) bool { return v.Kind == m.kind })
 			})
 		}

@@ -57,19 +57,11 @@ func (o *onceWork) Begin(w *World) error {
 }
 
 func (o *onceWork) produce(p *Process, me int) error {
-	db, err := p.Open(4)
+	_, c, err := p.client()
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
-	if err != nil {
-		return err
-	}
-	return spread(p, o.left[me], func() bool {
-		n := take(p, &o.left[me])
-		if n < 0 {
-			return false
-		}
+	return each(p, &o.left[me], func(n int) {
 		d := p.w.Dice("job", me, n)
 		j := &errand{name: fmt.Sprintf("job%d.%d", me, n), who: p.who()}
 		job := queue.Job{Queue: onceQueue, Kind: plainKind, Payload: payload(j.name)}
@@ -89,7 +81,6 @@ func (o *onceWork) produce(p *Process, me int) error {
 			j.id, j.fate = e.ID, fateOf(err)
 			p.w.Done("enqueued")
 		})
-		return true
 	})
 }
 

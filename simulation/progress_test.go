@@ -92,19 +92,11 @@ func (g *progressWork) Begin(w *World) (err error) {
 }
 
 func (g *progressWork) produce(p *Process, me int) error {
-	db, err := p.Open(4)
+	_, c, err := p.client()
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
-	if err != nil {
-		return err
-	}
-	return spread(p, g.left[me], func() bool {
-		n := take(p, &g.left[me])
-		if n < 0 {
-			return false
-		}
+	return each(p, &g.left[me], func(n int) {
 		d := p.w.Dice("job", me, n)
 		j := &errand{name: fmt.Sprintf("job%d.%d", me, n), who: p.who(), kind: oneOf(d, stepsKind, stepsKind, stallKind, typedKind)}
 		job := queue.Job{Queue: progressQueue, Kind: j.kind, Payload: payload(j.name)}
@@ -128,7 +120,6 @@ func (g *progressWork) produce(p *Process, me int) error {
 			j.id, j.fate = e.ID, fateOf(err)
 			p.w.Done("enqueued")
 		})
-		return true
 	})
 }
 

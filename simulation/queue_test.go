@@ -152,11 +152,7 @@ func (q *queueWork) Begin(w *World) (err error) {
 
 // produce enqueues what is left for a producer to enqueue, spread over the time of the faults.
 func (q *queueWork) produce(p *Process, me, producers int) error {
-	db, err := p.Open(4)
-	if err != nil {
-		return err
-	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
+	db, c, err := p.client()
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -27,6 +28,7 @@ var (
 	flagTemplate = flag.String("template", "", "a file with dbcron's tables, made by -across")
 	flagEvents   = flag.String("events", "", "the file to write all events to")
 	flagOutcome  = flag.String("outcome", "", "the file to write the outcome of the one seed to, instead of a table")
+	flagUntil    = flag.String("until", "", "end as soon as a violation of this kind is found, and write nothing but it to the outcome")
 	flagLines    = flag.Int("lines", 60, "how many events a violation prints at the most")
 )
 
@@ -113,6 +115,18 @@ func liveHere(t *testing.T, s scenario) outcome {
 		writeJSON(t, *flagOutcome, &r.outcome)
 	}
 	return r.outcome
+}
+
+// endAt ends the process at a violation that was looked for.
+func endAt(v violation) {
+	text, err := json.Marshal(&outcome{Broken: []violation{v}})
+	if err == nil {
+		err = os.WriteFile(*flagOutcome, text, 0o600)
+	}
+	if err != nil {
+		fmt.Println(err)
+	}
+	os.Exit(1)
 }
 
 // conclude prints what was done, and fails if something was not reached that the workloads claim to reach.

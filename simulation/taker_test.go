@@ -106,19 +106,11 @@ func (t *takerWork) Begin(w *World) (err error) {
 }
 
 func (t *takerWork) produce(p *Process, me int) error {
-	db, err := p.Open(4)
+	_, c, err := p.client()
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
-	if err != nil {
-		return err
-	}
-	return spread(p, t.left[me], func() bool {
-		n := take(p, &t.left[me])
-		if n < 0 {
-			return false
-		}
+	return each(p, &t.left[me], func(n int) {
 		d := p.w.Dice("job", me, n)
 		j := &errand{name: fmt.Sprintf("job%d.%d", me, n), who: p.who()}
 		job := queue.Job{Queue: takerQueue, Kind: plainKind, Payload: payload(j.name)}
@@ -141,7 +133,6 @@ func (t *takerWork) produce(p *Process, me int) error {
 			j.id, j.fate, j.late = e.ID, fateOf(err), time.Since(asked) > 2*time.Second
 			p.w.Done("enqueued")
 		})
-		return true
 	})
 }
 

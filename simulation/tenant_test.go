@@ -73,11 +73,7 @@ func (s *tenantWork) Begin(w *World) (err error) {
 
 // produce enqueues the jobs of a tenant: those of the flood by the hundred.
 func (s *tenantWork) produce(p *Process, me int) error {
-	db, err := p.Open(4)
-	if err != nil {
-		return err
-	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
+	_, c, err := p.client()
 	if err != nil {
 		return err
 	}

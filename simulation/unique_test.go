@@ -138,19 +138,11 @@ func watchKeys(w *World) error {
 
 // produce enqueues jobs in all ways.
 func (u *uniqueWork) produce(p *Process, me int) error {
-	db, err := p.Open(4)
+	db, c, err := p.client()
 	if err != nil {
 		return err
 	}
-	c, err := queue.New(db, queue.Options{Logger: p.Log, Doorbell: p.doorbell()})
-	if err != nil {
-		return err
-	}
-	return spread(p, u.left[me], func() bool {
-		n := take(p, &u.left[me])
-		if n < 0 {
-			return false
-		}
+	return each(p, &u.left[me], func(n int) {
 		d := p.w.Dice("job", me, n)
 		name := fmt.Sprintf("job%d.%d", me, n)
 		ctx, cancel := context.WithTimeout(p.ctx, d.between(2*time.Second, 60*time.Second))
@@ -176,7 +168,6 @@ func (u *uniqueWork) produce(p *Process, me int) error {
 			b.answered(p, []queue.Enqueued{e}, fateOf(err), err)
 		}
 		p.Act(func() { p.w.Done("enqueueings") })
-		return true
 	})
 }
 

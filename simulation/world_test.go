@@ -269,6 +269,9 @@ func (w *World) Violate(kind string, words []string, format string, args ...any)
 // violate is Violate with the mutex held.
 func (w *World) violate(kind string, words []string, format string, args ...any) {
 	v := violation{kind, fmt.Sprintf(format, args...), words}
+	if kind == *flagUntil && *flagOutcome != "" {
+		endAt(v)
+	}
 	if !slices.ContainsFunc(w.broken, func(o violation) bool { return o.Kind == kind && o.Text == v.Text }) {
 		w.broken = append(w.broken, v)
 		w.history.add(event{who: "a check", what: kind + ": " + v.Text})
