@@ -41,8 +41,15 @@ func TestDocs(t *testing.T) {
 			t.Parallel()
 			script := pageScript(t, page)
 			on := func(t *testing.T, db *dbtest.DB) { typeShown(t, script, bin, db) }
-			if page == "docs/scaling.md" {
+			switch page {
+			case "docs/scaling.md":
 				on = func(t *testing.T, db *dbtest.DB) { typeShown(t, script, bin, db, twoShards(t)...) }
+			case "docs/vitess.md":
+				programs := os.Getenv(vitessVariable)
+				if programs == "" {
+					t.Skip("make compat SERVERS=vitess-page")
+				}
+				on = func(t *testing.T, db *dbtest.DB) { typeShown(t, script, bin, db, "PROGRAMS="+programs) }
 			}
 			if slices.Contains(onEachEngine, page) {
 				dbtest.EachEmpty(t, on, (*testing.T).Parallel)
@@ -104,6 +111,9 @@ func typeShown(t *testing.T, script, bin string, db *dbtest.DB, more ...string) 
 
 // shardsVariable may have the URLs of two empty databases, for what is typed on two shards: see tools/compat.
 const shardsVariable = "DBCRON_TEST_SHARDS"
+
+// vitessVariable has the folders of the programs that docs/vitess.md runs.
+const vitessVariable = "DBCRON_TEST_VITESS"
 
 // twoShards returns the variables that name two databases, of SQLite if there are no others.
 func twoShards(t *testing.T) []string {
