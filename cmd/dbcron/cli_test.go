@@ -48,7 +48,7 @@ func (m cleaning) Run() int {
 // command once.
 var (
 	aboutEngines     = []string{everywhere, "lock-lost.txtar", "lock-wait.txtar", "migrate.txtar"}
-	severalProcesses = []string{"lock-list.txtar", "node.txtar", "notify.txtar", "run.txtar", "serve.txtar", "worker.txtar"}
+	severalProcesses = []string{"backup.txtar", "lock-list.txtar", "node.txtar", "notify.txtar", "run.txtar", "serve.txtar", "worker.txtar"}
 )
 
 const everywhere = "everywhere.txtar"
