@@ -24,7 +24,7 @@ func TestPlaces(t *testing.T) {
 func TestParsePlace(t *testing.T) {
 	for text, want := range map[string]Place{
 		"north=https://cron.example.org/n?a=b": {"north", "https://cron.example.org/n?a=b"},
-		"a b = http://10.0.0.1:8686 ":          {"a b", "http://10.0.0.1:8686"},
+		"a b = http://10.0.0.1:8686":           {"a b", "http://10.0.0.1:8686"},
 	} {
 		if got, err := ParsePlace(text); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v", text, got, err)
