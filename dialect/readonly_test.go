@@ -174,6 +174,8 @@ func TestLostConnectionsAreUnavailable(t *testing.T) {
 		&mysqldriver.MySQLError{Number: 1105, Message: "target: app.0.primary: no healthy tablet available for 'keyspace:\"app\" shard:\"0\" tablet_type:PRIMARY'"},
 		&mysqldriver.MySQLError{Number: 1105, Message: "target: app.0.primary: primary is not serving, there may be a reparent operation in progress"},
 		&mysqldriver.MySQLError{Number: 1105, Message: "target: app.0.primary: vttablet: rpc error: code = Unavailable desc = error reading from server: EOF"},
+		&mysqldriver.MySQLError{Number: 1203, Message: "target: app.0.primary: vttablet: rpc error: code = ResourceExhausted desc = transaction pool connection limit exceeded"},
+		&mysqldriver.MySQLError{Number: 1317, Message: "target: app.0.primary: vttablet: rpc error: code = DeadlineExceeded desc = context deadline exceeded"},
 		&pgconn.PgError{Code: "57P05"},
 	} {
 		if !engines.Unavailable(fmt.Errorf("a statement: %w", err)) {
@@ -235,6 +237,15 @@ func TestCommitsThatAClusterRefuses(t *testing.T) {
 			Number:  1317,
 			Message: "target: app.0.primary: vttablet: rpc error: code = Aborted desc = transaction 17: ended at 2026-11-27 20:00:00 UTC (transaction committed)",
 		}},
+		{
+			err: mysqldriver.MySQLError{
+				Number: 3024,
+				Message: "target: app.0.primary: vttablet: rpc error: code = Canceled desc = (errno 3024) (sqlstate HY000): Query execution was interrupted, " +
+					"maximum statement execution time exceeded, elapsed time: 22.484042ms, killing query ID 780",
+			},
+			uncertain: true,
+		},
+		{err: mysqldriver.MySQLError{Number: 3024, Message: "Query execution was interrupted, maximum statement execution time exceeded"}},
 		{err: mysqldriver.MySQLError{Number: 1047, Message: "WSREP has not yet prepared node for application use"}},
 		{err: mysqldriver.MySQLError{
 			Number:  1290,

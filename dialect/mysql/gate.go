@@ -16,6 +16,7 @@ var (
 	gateSyntax = regexp.MustCompile(`syntax error at position`)
 	gateLacks  = regexp.MustCompile(`VT09005`)
 	gateEnded  = regexp.MustCompile(`transaction \d+: ended at [^(]*\(exceeded timeout`)
+	gateLate   = regexp.MustCompile(`code = (Canceled|DeadlineExceeded) desc = `)
 )
 
 // gated returns a check for errors with a number whose message matches.
@@ -39,4 +40,8 @@ var (
 	// endedTx reports that a transaction was ended, and so rolled back, because it took too long. One that is not found, or has ended for
 	// another reason, may have been committed.
 	endedTx = gated(1317, gateEnded)
+
+	// cutShort reports that the tablet had no time left for a statement: it was not answered within 30 s, or a connection was not made ready
+	// within one. Then nothing has begun; but the tablet also forgets what a statement has done that ends while it is killed.
+	cutShort = func(err error) bool { return gated(1317, gateLate)(err) || gated(3024, gateLate)(err) }
 )

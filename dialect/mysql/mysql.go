@@ -104,8 +104,8 @@ var Dialect = &sqlrun.Dialect{
 		return numbered(1205, 1213, 1020, 3101)(err) || commitConflict(err) || endedTx(err)
 	},
 	Unavailable: func(err error) bool {
-		return sqlrun.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || numbered(1040, 1053, 1927, 3032, 3169, 4031)(err) ||
-			readOnly(err) || halfCommitted(err) || noPrimary(err)
+		return sqlrun.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || numbered(1040, 1053, 1203, 1927, 3032, 3169, 4031)(err) ||
+			readOnly(err) || halfCommitted(err) || noPrimary(err) || cutShort(err)
 	},
 	LockTimeout: numbered(1205, 3572),
 	Briefly:     briefly,
