@@ -4,15 +4,15 @@ import (
 	"fmt"
 	"net/http"
 	"net/textproto"
-	"regexp"
 	"slices"
 
+	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // headerName matches names for the header. Underscores are excluded: some servers turn them into dashes,
 // so that a client could smuggle in the header under the other name.
-var headerName = regexp.MustCompile(`^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$`)
+var headerName = pattern.Lazy(`^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$`)
 
 // checkProxyUsers validates the options about users named by a proxy.
 func (o *Options) checkProxyUsers() error {
@@ -20,7 +20,7 @@ func (o *Options) checkProxyUsers() error {
 		return nil
 	}
 	header := textproto.CanonicalMIMEHeaderKey(o.ProxyUserHeader)
-	if !headerName.MatchString(header) || slices.Contains([]string{
+	if !headerName().MatchString(header) || slices.Contains([]string{
 		"Authorization", "Cookie", "Host", "Origin",
 		"Content-Type", "Content-Length",
 	}, header) {

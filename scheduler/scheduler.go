@@ -39,6 +39,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/barrier"
+	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/sqlrun"
@@ -269,6 +270,7 @@ func (s *Scheduler) run(ctx context.Context, poll func(ctx, working context.Cont
 	stop()
 	helpers.Wait()
 	s.flush(ctx)
+	guardian.Dismiss()
 	return nil
 }
 

@@ -4,11 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -23,9 +23,9 @@ type Loss struct {
 }
 
 var (
-	droppedTable   = regexp.MustCompile(`(?m)^DROP TABLE \{prefix\}(\w+);`)
-	alteredTable   = regexp.MustCompile(`(?m)^ALTER TABLE \{prefix\}(\w+)([^;]*);`)
-	droppedColumns = regexp.MustCompile(`DROP COLUMN (\w+)`)
+	droppedTable   = pattern.Lazy(`(?m)^DROP TABLE \{prefix\}(\w+);`)
+	alteredTable   = pattern.Lazy(`(?m)^ALTER TABLE \{prefix\}(\w+)([^;]*);`)
+	droppedColumns = pattern.Lazy(`DROP COLUMN (\w+)`)
 )
 
 // Losses lists what migrating down to a version would delete: the tables and columns that have rows,
@@ -48,11 +48,11 @@ func Losses(ctx context.Context, db *dialect.DB, to int64) ([]Loss, error) {
 			continue
 		}
 		_, down, _ := strings.Cut(m.text, "-- +goose Down\n")
-		for _, found := range droppedTable.FindAllStringSubmatch(down, -1) {
+		for _, found := range droppedTable().FindAllStringSubmatch(down, -1) {
 			tables = append(tables, found[1])
 		}
-		for _, found := range alteredTable.FindAllStringSubmatch(down, -1) {
-			for _, column := range droppedColumns.FindAllStringSubmatch(found[2], -1) {
+		for _, found := range alteredTable().FindAllStringSubmatch(down, -1) {
+			for _, column := range droppedColumns().FindAllStringSubmatch(found[2], -1) {
 				if !strings.Contains(found[2], "ADD COLUMN "+column[1]+" ") { // otherwise the column is only computed anew
 					columns[found[1]] = append(columns[found[1]], column[1])
 				}

@@ -5,13 +5,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/pressly/goose/v3"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -26,7 +26,7 @@ var promptRoutines = sqlrun.SQL("sqlschema.prompt-routines", `
 		SELECT DISTINCT routine_name FROM information_schema.routines WHERE routine_name LIKE :like AND (routine_schema = :schema OR :schema = '')`)
 
 // made finds what a migration makes for the SQL prompt.
-var made = regexp.MustCompile(`(?m)^CREATE (?:OR REPLACE )?(VIEW|FUNCTION|PROCEDURE) \{prefix\}(\w+)`)
+var made = pattern.Lazy(`(?m)^CREATE (?:OR REPLACE )?(VIEW|FUNCTION|PROCEDURE) \{prefix\}(\w+)`)
 
 // promptNames returns the names, without the prefix, of the views and routines for the SQL
 // prompt that an engine has.
@@ -34,7 +34,7 @@ func promptNames(d *sqlrun.Dialect) (views, routines []string, err error) {
 	all, err := promptFiles(d)
 	for _, m := range all {
 		up, _, _ := strings.Cut(m.text, "-- +goose Down")
-		for _, found := range made.FindAllStringSubmatch(up, -1) {
+		for _, found := range made().FindAllStringSubmatch(up, -1) {
 			into := &routines
 			if found[1] == "VIEW" {
 				into = &views

@@ -3,10 +3,10 @@ package sqlschema
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -69,8 +69,8 @@ func renumbered(ctx context.Context, db *dialect.DB) (int64, error) {
 }
 
 var (
-	createdTable  = regexp.MustCompile(`(?ms)^CREATE TABLE \{prefix\}(\w+) \([^\n]*\n(.*?)\n\)`)
-	createdColumn = regexp.MustCompile(`(?m)^    ([a-z]\w*) `)
+	createdTable  = pattern.Lazy(`(?ms)^CREATE TABLE \{prefix\}(\w+) \([^\n]*\n(.*?)\n\)`)
+	createdColumn = pattern.Lazy(`(?m)^    ([a-z]\w*) `)
 )
 
 // hasTables returns nil if the tables of the first migration are there, with all columns. Those that the first
@@ -81,9 +81,9 @@ func hasTables(ctx context.Context, db *dialect.DB) error {
 		return err
 	}
 	up := strings.ReplaceAll(all[0].text, "CREATE TABLE IF NOT EXISTS ", "CREATE TABLE ")
-	for _, table := range createdTable.FindAllStringSubmatch(up, -1) {
+	for _, table := range createdTable().FindAllStringSubmatch(up, -1) {
 		var columns []string
-		for _, column := range createdColumn.FindAllStringSubmatch(table[2], -1) {
+		for _, column := range createdColumn().FindAllStringSubmatch(table[2], -1) {
 			columns = append(columns, column[1])
 		}
 		var n int

@@ -293,7 +293,7 @@ func TestHelp(t *testing.T) {
 			t.Errorf("%v --help says %q", words, out.String())
 		}
 	}
-	for _, c := range p.root().Commands() {
+	for _, c := range p.root(nil).Commands() {
 		visit([]string{c.Name()})
 		for _, sub := range c.Commands() {
 			visit([]string{c.Name(), sub.Name()})

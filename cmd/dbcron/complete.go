@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -82,8 +82,8 @@ func complete(c *cobra.Command, flag string, words func(context.Context) []strin
 var worded = []string{"output", "state", "scope", "priority", "job-priority", "format", "role", "only", "by", "log-format", "dst"}
 
 var (
-	listOfWords = regexp.MustCompile(`[a-z]+(?:(?:, | or | and )[a-z]+)+`)
-	between     = regexp.MustCompile(`, | or | and `)
+	listOfWords = pattern.Lazy(`[a-z]+(?:(?:, | or | and )[a-z]+)+`)
+	between     = pattern.Lazy(`, | or | and `)
 )
 
 // flagWords returns the words that a flag takes; none: it takes any value.
@@ -98,7 +98,7 @@ func flagWords(c *cobra.Command, f *pflag.Flag) []string {
 		return nil
 	}
 	longest := ""
-	for _, list := range listOfWords.FindAllString(usage, -1) {
+	for _, list := range listOfWords().FindAllString(usage, -1) {
 		if len(list) > len(longest) {
 			longest = list
 		}
@@ -106,5 +106,5 @@ func flagWords(c *cobra.Command, f *pflag.Flag) []string {
 	if longest == "" {
 		return nil
 	}
-	return between.Split(longest, -1)
+	return between().Split(longest, -1)
 }

@@ -5,22 +5,22 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/dbcron/dbcron/internal/ops/crontab"
+	"github.com/dbcron/dbcron/internal/pattern"
 )
 
 var (
 	// joints separate the commands of a line. A quoted one is taken for one, too: it is only about a name.
-	joints = regexp.MustCompile(`&&|\|\||[;|\n]`)
+	joints = pattern.Lazy(`&&|\|\||[;|\n]`)
 
-	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z_0-9]*=`)
+	assignment = pattern.Lazy(`^[A-Za-z_][A-Za-z_0-9]*=`)
 
 	// argumentOf matches what follows a wrapper: its options, numbers, times and files.
-	argumentOf = regexp.MustCompile(`^(-.*|[0-9.]+[smhd]?|/(tmp|var|run|dev)/.*)$`)
-	subcommand = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9:_.-]*$`)
+	argumentOf = pattern.Lazy(`^(-.*|[0-9.]+[smhd]?|/(tmp|var|run|dev)/.*)$`)
+	subcommand = pattern.Lazy(`^[A-Za-z][A-Za-z0-9:_.-]*$`)
 
 	preludes     = []string{"cd", "export", "set", "umask", "sleep", "test", "[", ".", "source", "true", ":"}
 	wrappers     = []string{"sudo", "nice", "ionice", "nohup", "time", "timeout", "flock", "chronic", "cronic", "env", "exec", "setsid"}
@@ -37,10 +37,10 @@ func lineName(source string, e crontab.Entry) string {
 // commandName is the program that a command is about, and its subcommand: without what the shell does before it, what it is
 // wrapped in, and the interpreter of a script.
 func commandName(command string) string {
-	parts := joints.Split(command, -1)
+	parts := joints().Split(command, -1)
 	for i, part := range parts {
 		words := strings.Fields(strings.TrimLeft(part, "({! \t"))
-		for len(words) > 0 && assignment.MatchString(words[0]) {
+		for len(words) > 0 && assignment().MatchString(words[0]) {
 			words = words[1:]
 		}
 		if len(words) == 0 || i < len(parts)-1 && slices.Contains(preludes, words[0]) {
@@ -48,7 +48,8 @@ func commandName(command string) string {
 		}
 		for len(words) > 1 && slices.Contains(wrappers, path.Base(words[0])) { // sudo -u www-data env A=1 command
 			words = words[1:]
-			for user := false; len(words) > 1 && (user || argumentOf.MatchString(words[0]) || assignment.MatchString(words[0])); words = words[1:] {
+			argument := func(word string) bool { return argumentOf().MatchString(word) || assignment().MatchString(word) }
+			for user := false; len(words) > 1 && (user || argument(words[0])); words = words[1:] {
 				user = words[0] == "-u" || words[0] == "-g"
 			}
 		}
@@ -56,7 +57,7 @@ func commandName(command string) string {
 			words = words[1:]
 		}
 		name := nameOf(path.Base(words[0]))
-		if len(words) > 1 && subcommand.MatchString(words[1]) {
+		if len(words) > 1 && subcommand().MatchString(words[1]) {
 			name = strings.TrimPrefix(name+"-"+nameOf(words[1]), "-")
 		}
 		return name[:min(len(name), 40)]

@@ -88,7 +88,7 @@ func (e errSilent) Unwrap() error { return e.error }
 
 // run runs a command line and returns its exit code.
 func run(ctx context.Context, p *program, args []string) int {
-	root := p.root()
+	root := p.root(args)
 	root.SetArgs(args)
 	root.SetIn(p.in)
 	root.SetOut(p.out)
@@ -131,7 +131,9 @@ func codeOf(err error) int {
 	return exitFailure
 }
 
-func (p *program) root() *cobra.Command {
+// root returns the commands, or, if the first argument names one, that one alone: making all of them, with the flags of the
+// API's operations, takes two milliseconds.
+func (p *program) root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "dbcron",
 		Short: "Run work once, on time, or later, with the database you have",
@@ -175,26 +177,70 @@ command cannot be run.`,
 	root.SetFlagErrorFunc(flagError)
 	p.register(root)
 	cobra.EnableCommandSorting = false
-	for _, group := range []struct {
-		title string
-		all   []*cobra.Command
-	}{
-		{"Run", []*cobra.Command{p.serve(), p.worker(), p.migrate(), p.config(), p.token()}},
-		{"On time", []*cobra.Command{p.schedule()}},
-		{"Later", []*cobra.Command{p.job(), p.queue(), p.group(), p.topic(), p.route(), p.limit(), p.share(), p.endpoint()}},
-		{"Once", []*cobra.Command{p.lock()}},
-		{"See and repair", []*cobra.Command{p.doctor(), p.top(), p.node(), p.notify(), p.audit(), p.bench(), p.demo(), p.openapi(), p.version()}},
-	} {
-		root.AddGroup(&cobra.Group{ID: group.title, Title: group.title + ":"})
-		for _, c := range group.all {
-			c.GroupID = group.title
-			root.AddCommand(c)
+	wanted := func(name string) bool { return true }
+	groups := p.groups()
+	if len(args) > 0 && slices.ContainsFunc(groups, func(g group) bool { return g.has(args[0]) }) {
+		wanted = func(name string) bool { return name == args[0] }
+	}
+	for _, g := range groups {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title + ":"})
+		for _, n := range g.nouns {
+			if wanted(n.name) {
+				c := n.command()
+				c.GroupID = g.title
+				root.AddCommand(c)
+			}
 		}
 	}
 	p.outcomes(root)
 	strictArgs(root)
 	p.complete(root)
 	return root
+}
+
+// A group is a heading of the help, and what stands below it.
+type group struct {
+	title string
+	nouns []noun
+}
+
+// A noun is a command below the root, which is made when it is needed.
+type noun struct {
+	name    string
+	command func() *cobra.Command
+}
+
+func (g group) has(name string) bool {
+	return slices.ContainsFunc(g.nouns, func(n noun) bool { return n.name == name })
+}
+
+func (p *program) groups() []group {
+	return []group{
+		{"Run", []noun{{"serve", p.serve}, {"worker", p.worker}, {"migrate", p.migrate}, {"config", p.config}, {"token", p.token}}},
+		{"On time", []noun{{"schedule", p.schedule}}},
+		{"Later", []noun{
+			{"job", p.job},
+			{"queue", p.queue},
+			{"group", p.group},
+			{"topic", p.topic},
+			{"route", p.route},
+			{"limit", p.limit},
+			{"share", p.share},
+			{"endpoint", p.endpoint},
+		}},
+		{"Once", []noun{{"lock", p.lock}}},
+		{"See and repair", []noun{
+			{"doctor", p.doctor},
+			{"top", p.top},
+			{"node", p.node},
+			{"notify", p.notify},
+			{"audit", p.audit},
+			{"bench", p.bench},
+			{"demo", p.demo},
+			{"openapi", p.openapi},
+			{"version", p.version},
+		}},
+	}
 }
 
 // readingCommands are the last words of read-only commands.

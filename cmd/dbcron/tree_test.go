@@ -28,12 +28,12 @@ func emptyProgram() *program {
 
 // Each command shows how to use it, with lines that can be typed.
 func TestExamples(t *testing.T) {
-	for _, c := range leaves(emptyProgram().root()) {
+	for _, c := range leaves(emptyProgram().root(nil)) {
 		shown := false
 		for line := range strings.Lines(c.Example) {
 			for _, words := range commandsOf(line) {
 				shown = shown || strings.HasPrefix(strings.Join(words, " ")+" ", c.CommandPath()+" ")
-				root := emptyProgram().root()
+				root := emptyProgram().root(nil)
 				found, args, err := root.Find(words[1:])
 				if err == nil {
 					err = found.ParseFlags(args)
@@ -98,7 +98,7 @@ func TestOutputs(t *testing.T) {
 	for _, path := range textOnly {
 		texts[path] = true
 	}
-	for _, c := range leaves(emptyProgram().root()) {
+	for _, c := range leaves(emptyProgram().root(nil)) {
 		path := actionOf(c)
 		if has := c.Flags().Lookup("output") != nil; has == texts[path] {
 			t.Errorf("%s: has -o: %t, and is in textOnly: %t", path, has, texts[path])
@@ -120,7 +120,7 @@ func TestEverywhere(t *testing.T) {
 		"bench": true, "config check": true, "config show": true, "demo": true, "migrate down": true, "migrate sql": true,
 		"migrate to": true, "notify test": true, "openapi": true, "version": true,
 	}
-	for _, c := range leaves(emptyProgram().root()) {
+	for _, c := range leaves(emptyProgram().root(nil)) {
 		path := actionOf(c)
 		if ran := regexp.MustCompile(`(?m)^(exec|exits|eventually) .*\bdbcron ` + path + `\b`).Match(text); ran == elsewhere[path] {
 			t.Errorf("%s: is in %s: %t, and is left out: %t", path, everywhere, ran, elsewhere[path])
@@ -134,7 +134,7 @@ func TestEverywhere(t *testing.T) {
 
 // Flags that take one of some words have the shell complete them.
 func TestFlagWords(t *testing.T) {
-	for _, c := range leaves(emptyProgram().root()) {
+	for _, c := range leaves(emptyProgram().root(nil)) {
 		for _, name := range worded {
 			f := c.Flags().Lookup(name)
 			if f == nil || name == "by" && c.Name() != "stats" {

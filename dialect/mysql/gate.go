@@ -5,25 +5,27 @@ import (
 	"regexp"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/dbcron/dbcron/internal/pattern"
 )
 
 // What Vitess's gate says where a server of MySQL's own would not be asked: with the number of an unknown error, or of an interrupted
 // statement. The texts are those of version 24.
 
 var (
-	gateDown = regexp.MustCompile(`no healthy tablet|primary is not serving|primary is serving but|operation not allowed in state|` +
+	gateDown = pattern.Lazy(`no healthy tablet|primary is not serving|primary is serving but|operation not allowed in state|` +
 		`being resharded|code = Unavailable|connection refused|tx engine can't accept`)
-	gateSyntax = regexp.MustCompile(`syntax error at position`)
-	gateLacks  = regexp.MustCompile(`VT09005`)
-	gateEnded  = regexp.MustCompile(`transaction \d+: ended at [^(]*\(exceeded timeout`)
-	gateLate   = regexp.MustCompile(`code = (Canceled|DeadlineExceeded) desc = `)
+	gateSyntax = pattern.Lazy(`syntax error at position`)
+	gateLacks  = pattern.Lazy(`VT09005`)
+	gateEnded  = pattern.Lazy(`transaction \d+: ended at [^(]*\(exceeded timeout`)
+	gateLate   = pattern.Lazy(`code = (Canceled|DeadlineExceeded) desc = `)
 )
 
 // gated returns a check for errors with a number whose message matches.
-func gated(number uint16, message *regexp.Regexp) func(error) bool {
+func gated(number uint16, message func() *regexp.Regexp) func(error) bool {
 	return func(err error) bool {
 		var e *mysql.MySQLError
-		return errors.As(err, &e) && e.Number == number && message.MatchString(e.Message)
+		return errors.As(err, &e) && e.Number == number && message().MatchString(e.Message)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/dbcron/dbcron/internal/engine"
+	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
@@ -213,7 +213,7 @@ func config(u *url.URL, opt sqlrun.Options) (*mysql.Config, error) {
 	return cfg, nil
 }
 
-var variable = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+var variable = pattern.Lazy(`^[a-z][a-z0-9_]*$`)
 
 // parameters removes the socket, which is ours, from a URL's parameters. The driver sends parameters
 // that it does not know as SET name = value. So any server variable is a parameter, and the server
@@ -231,7 +231,7 @@ func parameters(rawQuery string) (socket, rest string, err error) {
 			}
 			continue
 		case slices.Contains(driverParameters, name):
-		case name == "password" || name == "strict" || !variable.MatchString(name):
+		case name == "password" || name == "strict" || !variable().MatchString(name):
 			return "", "", fmt.Errorf("parameter %q is unknown: use those of go-sql-driver/mysql, socket, or a variable of the server", name)
 		}
 		kept = append(kept, pair)

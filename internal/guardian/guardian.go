@@ -24,6 +24,11 @@
 // the command (arguments, environment, input) goes through the pipe: ps shows
 // only a guardian's name, and its environment is empty.
 //
+// A guardian whose command has ended by itself, and left nothing behind, waits five seconds for
+// another one (on Linux, and unless the command had the caller's own files): starting a guardian
+// takes ten times as long as starting a small command. It guards one at a time, so that every process
+// that it inherits belongs to that command. Dismiss ends those that wait.
+//
 // # Ending a command
 //
 // The command gets SIGTERM, and SIGKILL after its grace. If the deadline ends
@@ -87,8 +92,8 @@ type Command struct {
 	//
 	// The command has that user's groups and no others, and does not start if
 	// the user cannot enter Dir, unless that is a Home. It is not a login: HOME and the like are for
-	// Env to set, and the limits, the umask and a Dir that is not set are the
-	// caller's.
+	// Env to set, and the limits and the umask are the caller's (as they were up to five seconds
+	// ago: see above), and so is a Dir that is not set.
 	User string
 
 	// MaxOutput is the number of bytes of output to keep, half of them from
@@ -150,6 +155,9 @@ const (
 
 	defaultOutput = 64 << 10
 )
+
+// ownFiles reports whether the command has files that its guardian must have from the start.
+func (c Command) ownFiles() bool { return c.Stdin != nil || c.Stdout != nil || c.Stderr != nil }
 
 // withDefaults returns c with its zero values filled in, or an error.
 func (c Command) withDefaults() (Command, error) {

@@ -119,7 +119,7 @@ func TestHugeOutputTakesLittleMemory(t *testing.T) {
 	}()
 	peak := 0
 	eventually(t, "the end of the output", func() bool {
-		peak = max(peak, residentPeak(p.guardian.Pid))
+		peak = max(peak, residentPeak(p.process.Pid))
 		select {
 		case <-done:
 			return true
@@ -159,17 +159,17 @@ func TestPsShowsNoSecret(t *testing.T) {
 	if group, err := unix.Getpgid(pid); group != pid || err != nil {
 		t.Errorf("got process group %d, %v, want one of the command's own", group, err)
 	}
-	if session, err := unix.Getsid(pid); session != p.guardian.Pid || err != nil {
+	if session, err := unix.Getsid(pid); session != p.process.Pid || err != nil {
 		t.Errorf("got session %d, %v, want the guardian's", session, err)
 	}
 	read := func(name string) string {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.guardian.Pid, name))
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", p.process.Pid, name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return string(b)
 	}
-	if got := read("cmdline"); got != "dbcron-guardian\x00nightly\x00" {
+	if got := strings.TrimRight(read("cmdline"), "\x00"); got != "dbcron-guardian\x00nightly" {
 		t.Errorf("got command line %q", got)
 	}
 	if got := read("comm"); got != "dbcron-guardian\n" {
@@ -193,11 +193,13 @@ func TestDescriptors(t *testing.T) {
 	}
 
 	t.Logf("the leak is %d", leak)
+	Dismiss()
 	before := descriptors(t)
 	for range 10 {
 		run(t, sh("cat; exit 1"))
 		run(t, Command{Argv: []string{"/none"}})
 	}
+	Dismiss()
 	if after := descriptors(t); !bytes.Equal(before, after) {
 		t.Errorf("had descriptors %s, now %s", before, after)
 	}

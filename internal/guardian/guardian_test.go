@@ -303,7 +303,7 @@ func TestStop(t *testing.T) {
 		p := start(t, sh(`echo $$ > "$1"; exec sleep 60`, ready), time.Minute)
 		pidIn(t, ready)
 		for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE, syscall.SIGTERM} {
-			_ = p.guardian.Signal(sig)
+			_ = p.process.Signal(sig)
 		}
 		if r := wait(t, p); r.Cause != Stopped || r.Signal != syscall.SIGTERM {
 			t.Errorf("got %+v", r)
@@ -452,7 +452,8 @@ func TestExtendKeepsTheCommandAlive(t *testing.T) {
 
 func TestDeadlinePassesBeforeTheStart(t *testing.T) {
 	mark := filepath.Join(t.TempDir(), "mark")
-	p, err := Start(sh(`echo > "$1"`, mark), instant.Now().Add(time.Millisecond)) // the guardian takes longer
+	Dismiss()
+	p, err := Start(sh(`echo > "$1"`, mark), instant.Now().Add(time.Millisecond)) // a new guardian takes longer
 	for errors.Is(err, ErrPast) {
 		p, err = Start(sh(`echo > "$1"`, mark), instant.Now().Add(time.Millisecond))
 	}
@@ -542,7 +543,7 @@ func TestGuardianIsKilled(t *testing.T) {
 	dir := t.TempDir()
 	p := start(t, sh(`sleep 60 & echo $! > "$1"; echo $$ > "$2"; wait`, dir+"/child", dir+"/ready"), time.Minute)
 	child, pid := pidIn(t, dir+"/child"), pidIn(t, dir+"/ready")
-	if err := p.guardian.Kill(); err != nil {
+	if err := p.process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	r := wait(t, p)
@@ -560,7 +561,7 @@ func TestGuardianIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	pid := pidIn(t, ready)
-	if err := p.guardian.Signal(syscall.SIGSTOP); err != nil {
+	if err := p.process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	begin := instant.Now()
@@ -584,7 +585,7 @@ func TestKillOfAStoppedGuardiansCommand(t *testing.T) {
 	ready := filepath.Join(t.TempDir(), "ready")
 	p := start(t, sh(`echo $$ > "$1"; exec sleep 60`, ready), time.Minute)
 	pid := pidIn(t, ready)
-	if err := p.guardian.Signal(syscall.SIGSTOP); err != nil {
+	if err := p.process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	p.Kill()
@@ -598,7 +599,7 @@ func TestExtendDoesNotBlockOnAFullPipe(t *testing.T) {
 	c := sh("sleep 60")
 	c.Input = strings.Repeat("x", 8<<20) // the order that carries the spec fills the pipe by itself
 	p := start(t, c, time.Minute)
-	_ = p.guardian.Signal(syscall.SIGSTOP)
+	_ = p.process.Signal(syscall.SIGSTOP)
 	begin := instant.Now()
 	for range 10_000 {
 		p.Extend(instant.Now().Add(time.Minute))
@@ -606,7 +607,7 @@ func TestExtendDoesNotBlockOnAFullPipe(t *testing.T) {
 	if took := instant.Now().Sub(begin); took > patience {
 		t.Errorf("Extend blocked: %v", took)
 	}
-	_ = p.guardian.Signal(syscall.SIGCONT)
+	_ = p.process.Signal(syscall.SIGCONT)
 	p.Kill()
 	wait(t, p)
 }
@@ -718,12 +719,14 @@ func TestManyAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
+	Dismiss()
 	if pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil); err != unix.ECHILD {
 		t.Errorf("a child is left: %d, %v", pid, err)
 	}
 }
 
 func BenchmarkGuarded(b *testing.B) {
+	defer Dismiss() // reaps the guardian, so that its processor time counts
 	for b.Loop() {
 		p, err := Start(Command{Argv: []string{"/bin/true"}}, instant.Now().Add(time.Minute))
 		if err != nil {

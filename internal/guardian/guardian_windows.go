@@ -36,6 +36,9 @@ func (p *Process) Done() <-chan struct{} { return nil }
 // Wait returns an empty result.
 func (p *Process) Wait() Result { return Result{} }
 
+// Dismiss does nothing.
+func Dismiss() {}
+
 // LookPath returns an error, and the exit code for it.
 func LookPath(name string, _ []string) (path string, code int, err error) {
 	return "", 126, errors.New(name + ": running commands is not supported on Windows")

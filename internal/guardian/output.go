@@ -44,12 +44,17 @@ func (o *output) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// follow sends the text once per second if it has changed, until sending fails. While send blocks,
+// follow sends the text once per second if it has changed, until over is closed or sending fails. While send blocks,
 // snapshots are not queued: the next text contains everything.
-func (o *output) follow(send func(text string) error) {
+func (o *output) follow(over <-chan struct{}, send func(text string) error) {
 	tick := time.NewTicker(newsEvery)
 	defer tick.Stop()
-	for range tick.C {
+	for {
+		select {
+		case <-over:
+			return
+		case <-tick.C:
+		}
 		if text, ok := o.news(); ok && send(text) != nil {
 			return
 		}

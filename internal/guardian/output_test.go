@@ -114,7 +114,7 @@ func TestFollowSendsNewsAndNothingElse(t *testing.T) {
 		o, sent, gone := newOutput(100), make(chan string), make(chan struct{})
 		var follower sync.WaitGroup
 		follower.Go(func() {
-			o.follow(func(text string) error {
+			o.follow(nil, func(text string) error {
 				select {
 				case sent <- text:
 					return nil

@@ -4,9 +4,7 @@ package guardian
 
 import (
 	"cmp"
-	"encoding/gob"
 	"errors"
-	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -17,14 +15,14 @@ import (
 
 // A Process is a command under guard.
 type Process struct {
-	guardian *os.Process
-	grace    time.Duration
-	orders   *os.File
-	wake     chan struct{} // next has changed
-	ended    chan struct{} // the result is known, or never will be
-	done     chan struct{}
-	helpers  sync.WaitGroup
-	result   Result // once done is closed
+	*keeper
+	grace   time.Duration
+	wake    chan struct{} // next has changed
+	ended   chan struct{} // the result is known, or never will be
+	done    chan struct{}
+	helpers sync.WaitGroup
+	unsent  error  // why an order was not sent whole, once the helpers have ended
+	result  Result // once done is closed
 
 	mu               sync.Mutex
 	next             order
@@ -55,22 +53,21 @@ func Start(c Command, deadline instant.Instant) (*Process, error) {
 	if run := virtual.Load(); run != nil {
 		return ended((*run)(c)), nil
 	}
-	guardian, orders, reports, err := launch(c)
+	k, err := hire(c)
 	if err != nil {
 		return nil, err
 	}
 	p := &Process{
-		guardian: guardian,
-		grace:    c.Grace,
-		orders:   orders,
-		wake:     make(chan struct{}, 1),
-		ended:    make(chan struct{}),
-		done:     make(chan struct{}),
-		next:     order{Deadline: deadline},
+		keeper: k,
+		grace:  c.Grace,
+		wake:   make(chan struct{}, 1),
+		ended:  make(chan struct{}),
+		done:   make(chan struct{}),
+		next:   order{Deadline: deadline},
 	}
-	p.helpers.Go(func() { p.send(newSpec(c, credential)) })
+	p.helpers.Go(func() { p.unsent = p.send(newSpec(c, credential)) })
 	p.helpers.Go(p.watch)
-	go p.listen(reports)
+	go p.listen()
 	return p, nil
 }
 
@@ -83,49 +80,11 @@ func ended(r Result) *Process {
 
 func newSpec(c Command, credential *syscall.Credential) *spec {
 	return &spec{
-		Argv: c.Argv, Env: c.Env, Dir: c.Dir, Home: c.Home, Input: c.Input,
+		Name: c.Name, Argv: c.Argv, Env: c.Env, Dir: c.Dir, Home: c.Home, Input: c.Input,
 		User: c.User, Credential: credential,
 		Grace: c.Grace, Linger: c.Linger, MaxOutput: c.MaxOutput,
 		OwnIn: c.Stdin != nil, OwnOut: c.Stdout != nil, OwnErr: c.Stderr != nil,
 	}
-}
-
-// launch starts a guardian, and returns the caller's ends of its two pipes.
-func launch(c Command) (guardian *os.Process, orders, reports *os.File, err error) {
-	self, err := program()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	defer null.Close()
-	theirOrders, orders, err := os.Pipe()
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	defer theirOrders.Close()
-	reports, theirReports, err := os.Pipe()
-	if err != nil {
-		orders.Close()
-		return nil, nil, nil, err
-	}
-	defer theirReports.Close()
-	guardian, err = os.StartProcess(self, []string{argv0, c.Name}, &os.ProcAttr{
-		Env: []string{}, // nil would pass on the caller's
-		Files: []*os.File{
-			cmp.Or(c.Stdin, null), cmp.Or(c.Stdout, null), cmp.Or(c.Stderr, null),
-			theirOrders, theirReports,
-		},
-		Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
-		orders.Close()
-		reports.Close()
-		return nil, nil, nil, err
-	}
-	return guardian, orders, reports, nil
 }
 
 // Extend moves the deadline to a later instant; an earlier one has no effect. It never blocks.
@@ -185,20 +144,19 @@ func (p *Process) order(change func()) {
 }
 
 // send forwards orders. Only this goroutine blocks if the guardian does not read.
-func (p *Process) send(first *spec) {
-	enc := gob.NewEncoder(p.orders)
+func (p *Process) send(first *spec) error {
 	for spec := first; ; spec = nil {
 		p.mu.Lock()
 		o := p.next
 		p.mu.Unlock()
 		o.Spec = spec
-		if enc.Encode(o) != nil {
-			return // the guardian is gone, or listen has closed the pipe
+		if err := p.enc.Encode(o); err != nil {
+			return err // the guardian is gone, or listen has given up waiting for it
 		}
 		select {
 		case <-p.wake:
 		case <-p.ended:
-			return
+			return nil
 		}
 	}
 }
@@ -218,8 +176,8 @@ func (p *Process) watch() {
 		}
 		p.mu.Unlock()
 		if late >= 0 {
-			_ = p.guardian.Signal(syscall.SIGCONT)
-			signalTree(p.guardian.Pid, group, syscall.SIGKILL)
+			_ = p.process.Signal(syscall.SIGCONT)
+			signalTree(p.process.Pid, group, syscall.SIGKILL)
 		}
 		switch {
 		case late < 0:
@@ -227,7 +185,7 @@ func (p *Process) watch() {
 		case noticed == 0:
 			noticed = now
 		case now.Sub(noticed) >= patience:
-			_ = p.guardian.Kill()
+			_ = p.process.Kill()
 		}
 		timer := time.NewTimer(min(longSleep, max(-late, longSleep/10)))
 		select {
@@ -256,20 +214,22 @@ func (p *Process) limit() (instant.Instant, Cause) {
 }
 
 // listen waits for the result, cleans up, and publishes the result.
-func (p *Process) listen(reports *os.File) {
+func (p *Process) listen() {
 	defer close(p.done)
-	result, err := p.read(reports)
-	reports.Close()
+	result, rests, err := p.read()
 	close(p.ended)
-	p.orders.Close()
+	_ = p.orders.SetWriteDeadline(time.Now().Add(time.Second)) //nolint:forbidigo // a duration: of a guardian that reads no more
 	p.helpers.Wait()
+	if rests && p.unsent == nil && p.forced == "" {
+		_ = p.orders.SetWriteDeadline(time.Time{})
+		p.result = result
+		p.rest()
+		return
+	}
 	if err != nil {
 		p.sweep()
 	}
-	// The guardian's work is done: it must not keep Wait waiting.
-	timer := time.AfterFunc(time.Second, func() { _ = p.guardian.Kill() })
-	state, waitErr := p.guardian.Wait()
-	timer.Stop()
+	state, waitErr := p.end()
 	switch {
 	case err == nil:
 		p.result = result
@@ -283,14 +243,13 @@ func (p *Process) listen(reports *os.File) {
 	}
 }
 
-// read processes the guardian's reports. It returns the result, or an error if the guardian dies without
-// one.
-func (p *Process) read(reports io.Reader) (Result, error) {
-	dec := gob.NewDecoder(reports)
+// read processes the guardian's reports. It returns the result, and whether the guardian waits for another command, or an
+// error if the guardian dies without a result.
+func (p *Process) read() (result Result, rests bool, err error) {
 	for {
 		var r report
-		if err := dec.Decode(&r); err != nil {
-			return Result{}, err
+		if err := p.dec.Decode(&r); err != nil {
+			return Result{}, false, err
 		}
 		if r.Result == nil {
 			p.note(r)
@@ -303,7 +262,7 @@ func (p *Process) read(reports io.Reader) (Result, error) {
 		default:
 			r.Result.Err = errors.New(r.Err)
 		}
-		return *r.Result, nil
+		return *r.Result, r.Rests, nil
 	}
 }
 
@@ -324,7 +283,7 @@ func (p *Process) sweep() {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for range 50 { // a process that forks right now may escape the first look
-		if len(signalTree(p.guardian.Pid, p.group, syscall.SIGKILL)) == 0 {
+		if len(signalTree(p.process.Pid, p.group, syscall.SIGKILL)) == 0 {
 			return
 		}
 		<-tick.C

@@ -25,6 +25,13 @@ func (w *ward) start() (int, error) {
 	if err != nil {
 		return 126, err
 	}
+	defer func() {
+		for _, f := range files { // the command's end must be the end of its files
+			if w.spec.own() || f != os.Stdin && f != os.Stdout && f != os.Stderr {
+				f.Close()
+			}
+		}
+	}()
 	fds := make([]uintptr, len(files))
 	for i, f := range files {
 		fds[i] = f.Fd() // blocking, as programs expect
@@ -49,9 +56,6 @@ func (w *ward) start() (int, error) {
 		if dir, path, _, err = w.enter(); err == nil {
 			w.pid, err = fork()
 		}
-	}
-	for _, f := range files { // the command's end must be the end of its files
-		f.Close()
 	}
 	switch {
 	case errors.Is(err, unix.ENOENT):

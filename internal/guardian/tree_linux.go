@@ -14,6 +14,19 @@ import (
 // guardian's children, so that it can find, kill and reap them.
 const subreaper = true
 
+// reusable means that a guardian can guard one command after another.
+const reusable = true
+
+// setTitle has ps show the command's name: it writes it over the last argument, which launch made long enough for most.
+// A longer name is cut. The argument is memory that the kernel gave to the process, and not a constant.
+func setTitle(name string) {
+	if len(os.Args) != 2 || os.Args[1] == "" {
+		return
+	}
+	room := unsafe.Slice(unsafe.StringData(os.Args[1]), len(os.Args[1]))
+	clear(room[copy(room, name):])
+}
+
 func becomeSubreaper() {
 	name := append([]byte(argv0), 0)
 	_ = unix.Prctl(unix.PR_SET_NAME, uintptr(unsafe.Pointer(&name[0])), 0, 0, 0) // otherwise ps -e says "exe"

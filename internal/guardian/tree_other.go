@@ -9,6 +9,11 @@ import (
 
 const subreaper = false
 
+// reusable is false: only on Linux can a guardian tell that nothing of its command is left, and change what ps shows.
+const reusable = false
+
+func setTitle(string) {}
+
 func becomeSubreaper() {}
 
 func commandAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

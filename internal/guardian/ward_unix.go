@@ -43,28 +43,64 @@ func guard() int {
 	signal.Notify(signals, unix.SIGTERM,
 		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGPIPE, unix.SIGUSR1, unix.SIGUSR2)
 
-	dec, enc := gob.NewDecoder(orders), gob.NewEncoder(reports)
+	g := &guards{enc: gob.NewEncoder(reports), orders: receive(gob.NewDecoder(orders)), signals: signals}
+	g.home, _ = os.Open(".")
+	for g.next() {
+	}
+	return 0
+}
+
+// guards are what a guardian has beyond its command.
+type guards struct {
+	enc     *gob.Encoder // of reports; it sends one at a time
+	orders  <-chan order
+	signals <-chan os.Signal
+	home    *os.File // the caller's directory; nil: unknown
+}
+
+// next waits for a command and guards it. It reports whether another may follow.
+func (g *guards) next() bool {
 	var first order
-	if dec.Decode(&first) != nil || first.Spec == nil {
-		return 0 // the caller died
+	for first.Spec == nil { // what comes before is of the last command
+		select {
+		case o, ok := <-g.orders:
+			if !ok {
+				return false // the caller died, or needs no more
+			}
+			first = o
+		case s := <-g.signals:
+			if s == unix.SIGTERM {
+				return false
+			}
+		}
 	}
 	w := &ward{spec: *first.Spec, out: newOutput(first.Spec.MaxOutput)}
+	setTitle(w.spec.Name)
 	w.obey(first)
 	if code, err := w.start(); err != nil {
+		w.drop()
 		w.result = Result{Cause: NotStarted, ExitCode: code, Err: err}
 	} else {
-		_ = enc.Encode(report{Pid: w.pid})
-		// This may wait for the caller, so it runs beside the work. The encoder sends one report at a
-		// time, and the reader of the last one reads no more.
-		go w.out.follow(func(text string) error { return enc.Encode(report{Output: text}) })
-		w.run(receive(dec), signals)
+		g.follow(w)
 	}
-	last := report{Result: &w.result}
+	last := report{Result: &w.result, Rests: reusable && w.harmless() && g.home != nil && g.home.Chdir() == nil}
 	if w.result.Err != nil {
 		last.Err, w.result.Err = w.result.Err.Error(), nil
 	}
-	_ = enc.Encode(last) // waits for a caller that is stopped, but not for a dead one
-	return 0
+	return g.enc.Encode(last) == nil && last.Rests // waits for a caller that is stopped, but not for a dead one
+}
+
+// follow guards a command that has started, and sends its output from time to time.
+func (g *guards) follow(w *ward) {
+	_ = g.enc.Encode(report{Pid: w.pid})
+	over, told := make(chan struct{}), make(chan struct{})
+	go func() { // beside the work, since sending may wait for the caller
+		defer close(told)
+		w.out.follow(over, func(text string) error { return g.enc.Encode(report{Output: text}) })
+	}()
+	w.run(g.orders, g.signals)
+	close(over)
+	<-told // or a late report would be the next command's; the result has to wait for the caller, too
 }
 
 // pipeEnd returns the inherited pipe fd, or nil.
@@ -295,12 +331,22 @@ func (w *ward) over(now instant.Instant, childless, eof bool) bool {
 	return w.killAt != 0 && now >= w.killAt.Add(giveUp)
 }
 
-// finish completes the result.
-func (w *ward) finish() {
+// drop reads no more output.
+func (w *ward) drop() {
 	if w.pipe != nil {
 		w.pipe.Close()
 		<-w.eof
 	}
+}
+
+// harmless reports whether nothing of the command is left, neither a process nor a file, and it has ended by itself.
+func (w *ward) harmless() bool {
+	return !w.spec.own() && w.cause == "" && !w.result.LeftBehind && (w.pid == 0 || w.goneAt != 0)
+}
+
+// finish completes the result.
+func (w *ward) finish() {
+	w.drop()
 	r := &w.result
 	r.Cause = Exited
 	if w.cause != "" {

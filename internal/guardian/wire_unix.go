@@ -12,8 +12,8 @@ import (
 )
 
 // An order goes from the caller to the guardian, as gob, which unlike JSON can carry arguments that are
-// not UTF-8. Each order is complete, so orders that were not sent in time can be skipped. The first has a
-// spec.
+// not UTF-8. Each order is complete, so orders that were not sent in time can be skipped. The first of each
+// command has a spec.
 type order struct {
 	Spec       *spec
 	Deadline   instant.Instant
@@ -25,6 +25,7 @@ type order struct {
 var passable = [...]syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2}
 
 type spec struct {
+	Name                  string
 	Argv, Env             []string
 	Dir, Input            string
 	Home                  bool
@@ -35,6 +36,9 @@ type spec struct {
 	OwnIn, OwnOut, OwnErr bool // the guardian's 0, 1, 2 are the command's
 }
 
+// own reports whether the command has files of the caller's.
+func (s *spec) own() bool { return s.OwnIn || s.OwnOut || s.OwnErr }
+
 // A report goes from the guardian to the caller. It has one of the three: Pid when the command has
 // started, Output while it runs, Result at the end.
 type report struct {
@@ -42,6 +46,7 @@ type report struct {
 	Output string
 	Result *Result
 	Err    string // of the result: gob carries no errors
+	Rests  bool   // with the result: the guardian waits for another command
 }
 
 // A relative is one of the command's processes.

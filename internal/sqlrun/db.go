@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/engine"
+	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
@@ -60,14 +60,14 @@ type Session struct {
 	hasty    bool          // it does not wait for locks: see DB.Hasty
 }
 
-var prefixes = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,23}$`)
+var prefixes = pattern.Lazy(`^[a-z_][a-z0-9_]{0,23}$`)
 
 // Filled returns the options with the defaults filled in, and the prefix of table names in SQL:
 // schema and prefix. It refuses malformed names, because they become part of statements verbatim.
 func (o Options) Filled(d *Dialect) (filled Options, prefix string, err error) {
 	o.Prefix = cmp.Or(o.Prefix, "dbcron_")
 	o.StatementTimeout = cmp.Or(o.StatementTimeout, 30*time.Second)
-	if !prefixes.MatchString(o.Prefix) {
+	if !prefixes().MatchString(o.Prefix) {
 		return o, "", fmt.Errorf("table prefix %q: use up to 24 of a-z, 0-9 and _, and no digit first", o.Prefix)
 	}
 	if o.Schema == "" {
@@ -76,7 +76,7 @@ func (o Options) Filled(d *Dialect) (filled Options, prefix string, err error) {
 	if !d.Schema {
 		return o, "", fmt.Errorf("schema %q: this engine has none beside the database; name the database in the URL", o.Schema)
 	}
-	if !prefixes.MatchString(o.Schema) {
+	if !prefixes().MatchString(o.Schema) {
 		return o, "", fmt.Errorf("schema %q: use up to 24 of a-z, 0-9 and _, and no digit first", o.Schema)
 	}
 	return o, o.Schema + "." + o.Prefix, nil

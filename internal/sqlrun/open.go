@@ -10,11 +10,11 @@ import (
 	"io"
 	"net"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 )
 
@@ -302,7 +302,7 @@ func parse(rawURL string, among []*Dialect) (*url.URL, *Dialect, error) {
 }
 
 // secrets finds parameters with a password: by name, or because escapes disguise the name.
-var secrets = regexp.MustCompile(`(?i)([^?&=\s]*(?:pass|pwd|%)[^?&=\s]*\s*=)[^&]*`)
+var secrets = pattern.Lazy(`(?i)([^?&=\s]*(?:pass|pwd|%)[^?&=\s]*\s*=)[^&]*`)
 
 // Redact removes what may be a password from a URL, and more in doubt: all of a URL that it cannot
 // parse, because nobody knows where its password ends, and otherwise everything between the first :
@@ -325,7 +325,7 @@ func Redact(rawURL string) string {
 			rest = user + ":…" + rest[at:]
 		}
 	}
-	return scheme + secrets.ReplaceAllString(rest, "$1…")
+	return scheme + secrets().ReplaceAllString(rest, "$1…")
 }
 
 // errNoAnswer distinguishes a server that does not answer from a statement that took too long: both

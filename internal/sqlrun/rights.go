@@ -1,9 +1,10 @@
 package sqlrun
 
 import (
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/dbcron/dbcron/internal/pattern"
 )
 
 // Rights are the rights that statements need on tables: SELECT, INSERT, UPDATE and DELETE, by the
@@ -14,28 +15,28 @@ type Rights map[string][]string
 var Verbs = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 
 var (
-	quotedText = regexp.MustCompile(`'[^']*'`)
-	namedTable = regexp.MustCompile(`\b(INSERT INTO|DELETE FROM|DELETE|UPDATE|FROM|JOIN|STRAIGHT_JOIN)\s+dbcron_([a-z_]+)`)
-	locksRows  = regexp.MustCompile(`\b(FOR UPDATE|FOR SHARE|LOCK IN SHARE MODE)\b`)
-	orUpdates  = regexp.MustCompile(`\b(ON DUPLICATE KEY|DO) UPDATE\b`)
-	readsBack  = regexp.MustCompile(`\b(ON CONFLICT \(|RETURNING\b)`)
+	quotedText = pattern.Lazy(`'[^']*'`)
+	namedTable = pattern.Lazy(`\b(INSERT INTO|DELETE FROM|DELETE|UPDATE|FROM|JOIN|STRAIGHT_JOIN)\s+dbcron_([a-z_]+)`)
+	locksRows  = pattern.Lazy(`\b(FOR UPDATE|FOR SHARE|LOCK IN SHARE MODE)\b`)
+	orUpdates  = pattern.Lazy(`\b(ON DUPLICATE KEY|DO) UPDATE\b`)
+	readsBack  = pattern.Lazy(`\b(ON CONFLICT \(|RETURNING\b)`)
 )
 
 // Add adds what s needs on an engine. The statement's text decides, because engines check rights
 // before they look at any row.
 func (r Rights) Add(s *Stmt, d *Dialect) {
-	text := quotedText.ReplaceAllString(s.Text(d), "''")
-	locks := d.LocksTakeUpdate && locksRows.MatchString(text)
+	text := quotedText().ReplaceAllString(s.Text(d), "''")
+	locks := d.LocksTakeUpdate && locksRows().MatchString(text)
 	joined := strings.HasPrefix(text, "UPDATE (") || strings.HasPrefix(text, "UPDATE\n(")
-	for _, found := range namedTable.FindAllStringSubmatch(text, -1) {
+	for _, found := range namedTable().FindAllStringSubmatch(text, -1) {
 		table := found[2]
 		switch found[1] {
 		case "INSERT INTO":
 			r.Hold(table, "INSERT")
-			if orUpdates.MatchString(text) {
+			if orUpdates().MatchString(text) {
 				r.Hold(table, "SELECT", "UPDATE")
 			}
-			if readsBack.MatchString(text) {
+			if readsBack().MatchString(text) {
 				r.Hold(table, "SELECT")
 			}
 		case "DELETE FROM", "DELETE": // the latter of rows that are joined

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"github.com/knadh/koanf/v2"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/internal/plain"
 )
 
@@ -92,12 +92,12 @@ func (s *Settings) readLines(data []byte) error {
 	return nil
 }
 
-var yamlLine = regexp.MustCompile(`^(?:unmarshal errors: )?line (\d+): `)
+var yamlLine = pattern.Lazy(`^(?:unmarshal errors: )?line (\d+): `)
 
 // wrongYAML formats an error of the parser as one line that begins with its position.
 func (s *Settings) wrongYAML(err error) error {
 	text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "yaml: ")
-	if m := yamlLine.FindStringSubmatch(text); m != nil {
+	if m := yamlLine().FindStringSubmatch(text); m != nil {
 		return invalidf("%s:%s: %s", s.Path, m[1], text[len(m[0]):])
 	}
 	return invalidf("%s: %s", s.Path, text)

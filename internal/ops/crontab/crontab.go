@@ -44,6 +44,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
@@ -304,7 +305,7 @@ func (p *parser) readCommand(entry *Entry, text string) {
 		p.checkInput(entry)
 		first, _ := cutWord(entry.Command)
 		for _, word := range []string{entry.User, first} {
-			if entry.Spec[0] != '@' && field.MatchString(word) {
+			if entry.Spec[0] != '@' && field().MatchString(word) {
 				p.fail(sixthField(entry.Spec, word))
 				break
 			}
@@ -316,25 +317,25 @@ func (p *parser) readCommand(entry *Entry, text string) {
 // folder, and run that.
 func sixthField(spec, word string) error {
 	format, advice := "whose first field is the second, as in Quartz and Spring", "leave that out, or write @every 10s"
-	if year.MatchString(word) {
+	if year().MatchString(word) {
 		format, advice = "with a field for the year, as in Quartz", "leave that out"
 	}
 	return fmt.Errorf("%q after %q looks like a sixth field, of a format %s; cron has five: %s; if it is a command, write its path",
 		word, spec, format, advice)
 }
 
-var year = regexp.MustCompile(`^(?:19|20)[0-9]{2}\b`)
+var year = pattern.Lazy(`^(?:19|20)[0-9]{2}\b`)
 
 // A field is a list of values, ranges and steps. A value is a number, a name in a range or a list (the name alone may be a
 // command's), or one of the signs of other formats: ? L W 15W 5L 5#2 L-3.
-var field = func() *regexp.Regexp {
+var field = func() func() *regexp.Regexp {
 	const (
-		name  = `(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat)`
-		plain = `(?:\*|\?|LW|[0-9]*[LW]|[0-9]+#[0-9]+|[0-9]+)(?:-[0-9]+)?(?:/[0-9]+)?`
-		names = name + `-` + name + `(?:/[0-9]+)?`
-		value = `(?:` + plain + `|` + names + `|` + name + `)`
+		name   = `(?i:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec|sun|mon|tue|wed|thu|fri|sat)`
+		number = `(?:\*|\?|LW|[0-9]*[LW]|[0-9]+#[0-9]+|[0-9]+)(?:-[0-9]+)?(?:/[0-9]+)?`
+		names  = name + `-` + name + `(?:/[0-9]+)?`
+		value  = `(?:` + number + `|` + names + `|` + name + `)`
 	)
-	return regexp.MustCompile(`^(?:` + plain + `|` + names + `|` + value + `(?:,` + value + `)+)$`)
+	return pattern.Lazy(`^(?:` + number + `|` + names + `|` + value + `(?:,` + value + `)+)$`)
 }()
 
 // key returns the entry's key. It also checks that names are unique.

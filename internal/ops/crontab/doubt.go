@@ -3,10 +3,11 @@ package crontab
 import (
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/dbcron/dbcron/internal/pattern"
 )
 
 // Doubt returns an error, for the line it names, if entries that Parse has read may be those of a system crontab:
@@ -20,7 +21,7 @@ func Doubt(file string, entries []Entry) error {
 		if user == "root" && command != "" {
 			return doubt(file, &entries[i])
 		}
-		if all = all && isName.MatchString(user) && !commands[user] && begins(command); all && first == nil {
+		if all = all && isName().MatchString(user) && !commands[user] && begins(command); all && first == nil {
 			first = &entries[i]
 		}
 	}
@@ -44,12 +45,12 @@ func twoWords(command string) (first, second string) {
 
 // begins reports whether a word begins a command, rather than being the argument of one.
 func begins(word string) bool {
-	return word != "" && (strings.ContainsAny(word[:1], "/~[({$.!") || assignment.MatchString(word) || commands[word])
+	return word != "" && (strings.ContainsAny(word[:1], "/~[({$.!") || assignment().MatchString(word) || commands[word])
 }
 
 var (
-	isName     = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,31}\$?$`) // of a user
-	assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+	isName     = pattern.Lazy(`^[A-Za-z_][A-Za-z0-9_-]{0,31}\$?$`) // of a user
+	assignment = pattern.Lazy(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
 // commands are those that many crontabs begin with, except those that are also users, such as mail, git and mysql, and

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -212,27 +212,27 @@ func writeText(text string) string {
 func unprintable(char rune) bool { return !unicode.IsPrint(char) }
 
 // Versions of YAML differ in what they read as numbers: 12:30, 1_000, 0o7.
-var likeNumber = regexp.MustCompile(`^[-+.]?[0-9][0-9a-fA-FoOxX_:.,+-]*$`)
+var likeNumber = pattern.Lazy(`^[-+.]?[0-9][0-9a-fA-FoOxX_:.,+-]*$`)
 
 // option matches text that may begin with -, which otherwise begins a list item.
-var option = regexp.MustCompile(`^--?[A-Za-z]`)
+var option = pattern.Lazy(`^--?[A-Za-z]`)
 
 // isPlain reports whether a text needs no quotes. It is slightly stricter than YAML.
 func isPlain(text string) bool {
 	first, _ := utf8.DecodeRuneInString(text)
-	begins := unicode.IsLetter(first) || unicode.IsDigit(first) || strings.ContainsRune("/$(._+~", first) || option.MatchString(text)
+	begins := unicode.IsLetter(first) || unicode.IsDigit(first) || strings.ContainsRune("/$(._+~", first) || option().MatchString(text)
 	node := yaml.Node{Kind: yaml.ScalarNode, Value: text}
 	return begins && !strings.ContainsFunc(text, unprintable) &&
 		!strings.Contains(text, ": ") && !strings.Contains(text, " #") &&
 		!strings.HasSuffix(text, ":") && !strings.HasSuffix(text, " ") &&
-		node.ShortTag() == "!!str" && !truth(&node) && !likeNumber.MatchString(text)
+		node.ShortTag() == "!!str" && !truth(&node) && !likeNumber().MatchString(text)
 }
 
-var plainInFlow = regexp.MustCompile(`^[A-Za-z0-9/._=+@%-]+$`)
+var plainInFlow = pattern.Lazy(`^[A-Za-z0-9/._=+@%-]+$`)
 
 // writeInFlow writes a text inside [ ], where more texts need quotes.
 func writeInFlow(text string) string {
-	if isPlain(text) && plainInFlow.MatchString(text) {
+	if isPlain(text) && plainInFlow().MatchString(text) {
 		return text
 	}
 	if written := writeText(text); written != text {

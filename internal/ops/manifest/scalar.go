@@ -1,13 +1,14 @@
 package manifest
 
 import (
-	"regexp"
 	"strings"
 	"time"
+
+	"github.com/dbcron/dbcron/internal/pattern"
 )
 
 // decimal matches accepted numbers: some read 010 as 8, and 1_000 as a text.
-var decimal = regexp.MustCompile(`^-?(?:0|[1-9][0-9]{0,11})$`)
+var decimal = pattern.Lazy(`^-?(?:0|[1-9][0-9]{0,11})$`)
 
 // readNumber reads a number, or a word that may stand in its place.
 func (r *reader) readNumber(e entry, words []string) (string, bool) {
@@ -21,7 +22,7 @@ func (r *reader) readNumber(e entry, words []string) (string, bool) {
 		}
 	}
 	switch {
-	case v.node.Tag != "!!int" || !decimal.MatchString(v.node.Value):
+	case v.node.Tag != "!!int" || !decimal().MatchString(v.node.Value):
 		r.fail(v.line, "%s is %s; write a whole number such as 3, without quotes", e.key, describe(v.node))
 	case v.node.Value == "0": // in Go it would mean the default
 		r.fail(v.line, "%s is 0; use at least 1", e.key)

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"sort"
 	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/dbcron/dbcron/internal/pattern"
 )
 
 // maxSearch is the maximum size of a file in which to search for the position of a syntax
@@ -118,11 +119,11 @@ func (r *reader) locate(data []byte) (line int, text string) {
 	return min(found+1, len(ends)), text
 }
 
-var libraryError = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)`)
+var libraryError = pattern.Lazy(`^(?:yaml: )?(?:line (\d+): )?(.*)`)
 
 // cutLine separates the library's line, or 0, from its text.
 func cutLine(err error) (line int, text string) {
-	parts := libraryError.FindStringSubmatch(err.Error())
+	parts := libraryError().FindStringSubmatch(err.Error())
 	line, _ = strconv.Atoi(parts[1]) // 0 without one
 	return line, parts[2]
 }
@@ -186,12 +187,12 @@ func explain(said, line string) string {
 	return fmt.Sprintf("the YAML library says %q; correct the line", said)
 }
 
-var keyAndValue = regexp.MustCompile(`^\s*(?:- +)*([A-Za-z_]+): +(.*\S)`)
+var keyAndValue = pattern.Lazy(`^\s*(?:- +)*([A-Za-z_]+): +(.*\S)`)
 
 // cutKey returns the key of a line and the text after it, if it has the form
 // KEY: TEXT.
 func cutKey(line string) (key, text string) {
-	if parts := keyAndValue.FindStringSubmatch(line); parts != nil {
+	if parts := keyAndValue().FindStringSubmatch(line); parts != nil {
 		return parts[1], parts[2]
 	}
 	return "", ""
