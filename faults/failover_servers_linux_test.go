@@ -70,6 +70,20 @@ func launch(t *testing.T, owner, dir, name string, env []string, args ...string)
 	return p
 }
 
+// says waits until its log has a text.
+func (p *serverProgram) says(what string) {
+	p.t.Helper()
+	for begun := instant.Now(); ; {
+		text, err := os.ReadFile(p.log)
+		if err == nil && strings.Contains(string(text), what) {
+			return
+		}
+		if instant.Now().Sub(begun) > patience || wait(p.t.Context(), 200*time.Millisecond) != nil {
+			p.t.Fatalf("%s does not say %q: %v", p.name, what, err)
+		}
+	}
+}
+
 func environment(dir string, more []string) []string {
 	return append([]string{
 		"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + dir,

@@ -20,23 +20,8 @@ import (
 // its server, and then a gate.
 func TestFailoverVitess(t *testing.T) {
 	asksForFailover(t)
-	v := newVitess(t)
-	for i := range v.tablets {
-		v.startServer(i)
-	}
-	v.control("AddCellInfo", "--root", "/vitess/test", "--server-address", v.etcd, "test")
-	v.control("CreateKeyspace", "--durability-policy=semi_sync", "app")
-	for i := range v.tablets {
-		v.startTablet(i)
-	}
-	v.control("PlannedReparentShard", "app/0", "--new-primary", v.tablets[0].alias)
-	gates := []*serverProgram{v.startGate(0), v.startGate(1)}
-	first, second := reached(t, v.gates[0]), reached(t, v.gates[1])
-
-	cl := &cluster{
-		product: "Vitess " + versionOfVitess(t, first) + " on MySQL " + versionOf(t, v.mysqld) + ", four tablets, two gates",
-		urls:    []string{first.URL, second.URL}, dead: map[int]bool{},
-	}
+	v := newVitess(t, 4)
+	gates, cl := v.start("four tablets, two gates")
 	cl.steps = []mishap{
 		{"PlannedReparentShard", func(*crew) {
 			v.control("PlannedReparentShard", "app/0", "--new-primary", v.tablets[1].alias)
@@ -44,20 +29,40 @@ func TestFailoverVitess(t *testing.T) {
 		{"the primary and its tablet are cut off, EmergencyReparentShard, and are there again", func(c *crew) {
 			mend := sync.OnceFunc(v.tablets[1].cutOff())
 			defer mend() // or nothing ends
-			v.control("EmergencyReparentShard", "app/0", "--new-primary", v.tablets[0].alias, "--wait-replicas-timeout", "10s")
+			v.emergency(1, 0)
 			c.until("jobs are done by the new primary", 100, instant.Now())
 			mend()
 		}},
 		{"the primary and its tablet are killed, EmergencyReparentShard", func(*crew) {
 			v.tablets[0].tablet.crash()
 			v.tablets[0].server.crash()
-			v.control("EmergencyReparentShard", "app/0", "--new-primary", v.tablets[2].alias, "--wait-replicas-timeout", "10s")
+			v.emergency(0, 2)
 		}},
 		{"a gate is killed", func(*crew) {
 			cl.dead[1] = true
 			gates[1].crash()
 		}},
 	}
+	cl.run(t)
+}
+
+// Three servers with their tablets, whose primary is killed. VTOrc makes another tablet the primary.
+func TestFailoverVTOrc(t *testing.T) {
+	asksForFailover(t)
+	v := newVitess(t, 3)
+	_, cl := v.start("three tablets, two gates, VTOrc")
+	dir := serverFolder(t, v.owner, "vtorc")
+	orc := launch(t, v.owner, dir, installed(t, "vtorc", "VTOrc (tools/test-server vitess)", v.bin), v.rooted(dir), append([]string{
+		"--cell", "test", "--port", dbtest.FreePort(t), "--bind-address", "127.0.0.1",
+	}, topology(v.etcd)...)...)
+	cl.steps = []mishap{{"the primary and its tablet are killed", func(c *crew) {
+		for i := range v.tablets {
+			orc.says(fmt.Sprintf("Discovered test-%010d", i+1))
+		}
+		v.tablets[0].tablet.crash()
+		v.tablets[0].server.crash()
+		c.until("jobs are done by the new primary", 100, instant.Now())
+	}}}
 	cl.run(t)
 }
 
@@ -94,7 +99,7 @@ func (v *vitessTablet) cutOff() (mend func()) {
 	}
 }
 
-func newVitess(t *testing.T) *vitess {
+func newVitess(t *testing.T, tablets int) *vitess {
 	t.Helper()
 	v := &vitess{
 		t: t, owner: serverUser(t, "nobody"),
@@ -112,7 +117,7 @@ GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO replication@'%';
 	if err := os.Remove(filepath.Join(v.origin, "data", "auto.cnf")); err != nil { // each server needs an identity of its own
 		t.Fatal(err)
 	}
-	for i := range 4 {
+	for i := range tablets {
 		v.tablets = append(v.tablets, &vitessTablet{
 			alias: fmt.Sprintf("test-%d", i+1), dir: serverFolder(t, v.owner, fmt.Sprintf("tablet%d", i+1)),
 			host: fmt.Sprintf("127.0.0.%d", i+2), port: dbtest.FreePort(t),
@@ -129,6 +134,27 @@ GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO replication@'%';
 	return v
 }
 
+// start starts the tablets, the first as primary, and two gates.
+func (v *vitess) start(what string) (gates []*serverProgram, cl *cluster) {
+	t := v.t
+	t.Helper()
+	for i := range v.tablets {
+		v.startServer(i)
+	}
+	v.control("AddCellInfo", "--root", "/vitess/test", "--server-address", v.etcd, "test")
+	v.control("CreateKeyspace", "--durability-policy=semi_sync", "app")
+	for i := range v.tablets {
+		v.startTablet(i)
+	}
+	v.control("PlannedReparentShard", "app/0", "--new-primary", v.tablets[0].alias)
+	gates = []*serverProgram{v.startGate(0), v.startGate(1)}
+	first, second := reached(t, v.gates[0]), reached(t, v.gates[1])
+	return gates, &cluster{
+		product: "Vitess " + versionOfVitess(t, first) + " on MySQL " + versionOf(t, v.mysqld) + ", " + what,
+		urls:    []string{first.URL, second.URL}, dead: map[int]bool{},
+	}
+}
+
 // topology is the settings with which a program finds etcd, at an address.
 func topology(etcd string) []string {
 	return []string{"--topo-implementation", "etcd2", "--topo-global-server-address", etcd, "--topo-global-root", "/vitess/global"}
@@ -137,20 +163,45 @@ func topology(etcd string) []string {
 // control runs a command of the cluster until it succeeds: programs that were just started, or have lost one another, need a while.
 func (v *vitess) control(args ...string) {
 	v.t.Helper()
-	args = append(append([]string{"--server", "internal"}, topology(v.etcd)...), args...)
-	for begun := instant.Now(); ; {
-		ctx, cancel := context.WithTimeout(v.t.Context(), time.Minute)
-		cmd := exec.CommandContext(ctx, filepath.Join(v.bin, "vtctldclient"), args...)
-		cmd.Dir, cmd.Env, cmd.SysProcAttr = v.origin, environment(v.origin, nil), asUser(v.t, v.owner)
-		out, err := cmd.CombinedOutput()
-		cancel()
-		if err == nil || strings.Contains(string(out), "already exists") {
+	v.controlAfter(func() {}, args...)
+}
+
+// emergency makes a tablet the primary in place of one that does not answer. First all others have to apply what they have received, and on a busy
+// machine one may have been stopped by an attempt that took too long: VTOrc would start it again.
+func (v *vitess) emergency(from, to int) {
+	v.t.Helper()
+	v.controlAfter(func() {
+		for i, tablet := range v.tablets {
+			if i != from {
+				_, _ = v.ask("StartReplication", tablet.alias)
+			}
+		}
+	}, "EmergencyReparentShard", "app/0", "--new-primary", v.tablets[to].alias, "--wait-replicas-timeout", "10s")
+}
+
+// controlAfter is control with something to do before another attempt.
+func (v *vitess) controlAfter(mend func(), args ...string) {
+	v.t.Helper()
+	for begun := instant.Now(); ; mend() {
+		out, err := v.ask(args...)
+		if err == nil || strings.Contains(out, "already exists") {
 			return
 		}
 		if instant.Now().Sub(begun) > patience || wait(v.t.Context(), 200*time.Millisecond) != nil {
-			v.t.Fatalf("%v: %v\n%s", args, err, last(string(out), 2000))
+			v.t.Fatalf("%v: %v\n%s", args, err, last(out, 2000))
 		}
 	}
+}
+
+// ask runs a command of the cluster once.
+func (v *vitess) ask(args ...string) (said string, err error) {
+	ctx, cancel := context.WithTimeout(v.t.Context(), time.Minute)
+	defer cancel()
+	args = append(append([]string{"--server", "internal"}, topology(v.etcd)...), args...)
+	cmd := exec.CommandContext(ctx, filepath.Join(v.bin, "vtctldclient"), args...)
+	cmd.Dir, cmd.Env, cmd.SysProcAttr = v.origin, environment(v.origin, nil), asUser(v.t, v.owner)
+	out, err := cmd.CombinedOutput()
+	return string(out), err
 }
 
 func (v *vitess) startServer(i int) {
