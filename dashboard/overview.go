@@ -150,6 +150,7 @@ func (d *Dashboard) overview(ctx context.Context, r *request) (*view, error) {
 		name string
 		read func(context.Context, *request, *overviewData) error
 	}{
+		{"The checks of the database", d.wrongDatabase}, // whose findings are the cause of others
 		{"Schedules", d.wrongSchedules},
 		{"Failed runs", d.wrongRuns},
 		{"Queues", d.wrongQueues},
@@ -157,7 +158,6 @@ func (d *Dashboard) overview(ctx context.Context, r *request) (*view, error) {
 		{"Daemons", d.wrongDaemons},
 		{"Files of schedules", d.wrongFiles},
 		{"Tokens", d.wrongTokens},
-		{"The checks of the database", d.wrongDatabase},
 	} {
 		if err := part.read(ctx, r, data); err != nil {
 			v.troubles = append(v.troubles, d.trouble(part.name, err))
@@ -228,16 +228,14 @@ func (data *overviewData) found(all []health.Problem) {
 	}
 }
 
-// wrongSchedules finds schedules that gave up after failures, and late ones.
+// wrongSchedules finds what is wrong with schedules, and the next slots.
 func (d *Dashboard) wrongSchedules(ctx context.Context, r *request, data *overviewData) (err error) {
 	var all []health.Problem
 	if all, data.Next, err = health.OfSchedules(ctx, d.db, r.now, nextRuns); err != nil {
 		return err
 	}
 	data.found(all)
-	all, err = health.OfPaused(ctx, d.db)
-	data.found(all)
-	return err
+	return nil
 }
 
 // wrongRuns finds failures of the last day, by schedule.
@@ -293,7 +291,7 @@ func (d *Dashboard) wrongQueues(ctx context.Context, r *request, data *overviewD
 		}
 	}
 	data.Read = data.Read || data.Runs == nil // who has schedules only looks at these
-	wrong, err := health.OfQueues(ctx, d.admin, all, minutes, dead, r.now)
+	wrong, err := health.OfQueues(ctx, d.db, d.admin, all, minutes, dead, r.now)
 	data.found(wrong)
 	if err != nil {
 		return err

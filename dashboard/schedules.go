@@ -171,17 +171,22 @@ func explainSchedule(e *health.Explanation) (why []string) {
 	if e.Overdue != nil {
 		add("It has been overdue since " + stamp(*e.Overdue) + " UTC, for " + plain.Span(e.Now.Sub(*e.Overdue)) + ".")
 	}
+	for i := range e.Causes {
+		c := &e.Causes[i]
+		text := sentence(c.Why)
+		switch {
+		case c.Do != "":
+			text += " What to do: " + c.Do + "."
+		case e.Next != nil: // nothing is wrong, and the page has the next slots
+			continue
+		}
+		add(text)
+	}
 	for _, o := range e.Open {
 		add("Under way: " + o.Text + ".")
 	}
-	for _, text := range e.Advice {
-		add("What to do: " + text + ".")
-	}
 	if len(e.Slots) > 0 {
-		switch last := &e.Slots[0]; last.State {
-		case "failed", "timeout", "lost":
-			add("The last run ended as " + last.State + ": " + last.Why + ".")
-		case "skipped", "missed":
+		if last := &e.Slots[0]; last.State == "skipped" || last.State == "missed" {
 			add("The last slot was " + last.State + ": " + last.Why + ".")
 		}
 	}

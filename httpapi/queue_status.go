@@ -175,7 +175,7 @@ func (l *queueLook) status(ctx context.Context, q *admin.Queue) (w wire.QueueSta
 		w.Oldest = new(rounded(1000, d.Age.Seconds()))
 	}
 	if h := d.Held; h != nil {
-		w.Held = &wire.Held{Jobs: h.Jobs, More: h.More, Oldest: rounded(1000, l.now.Sub(h.Since).Seconds()), JobCause: h.Cause.Wire()}
+		w.Held = &wire.Held{Jobs: h.Jobs, More: h.More, Oldest: rounded(1000, l.now.Sub(h.Since).Seconds()), Cause: h.Cause.Wire()}
 	}
 	if n, ok := d.In(flow, l.now); ok {
 		w.In = new(rounded(100, float64(n)))

@@ -211,7 +211,7 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *sqlrun.Session, b *claims,
 	for _, m := range t.missed {
 		state := "missed"
 		if len(open) > 0 && c.overlap() == "forbid" {
-			state, m.why = "skipped", whyBusy
+			state, m.why = "skipped", WhyBusy
 		}
 		b.pass(c, state, m)
 	}
@@ -228,10 +228,12 @@ func (s *Scheduler) claimOne(ctx context.Context, tx *sqlrun.Session, b *claims,
 const (
 	whyInactive = "the schedule was not active"
 
-	whyBusy  = "the run before was still under way"
 	whyFull  = "100 runs of the schedule wait already"
 	whyTaken = "the unique key is in use by " // followed by the id of the job
 )
+
+// WhyBusy is the error of slots that were skipped, under the policy forbid.
+const WhyBusy = "the run before was still under way"
 
 // WhyReplaced is the error of runs that the next slot of their schedule has ended, under the policy replace.
 const WhyReplaced = "replaced by the next slot"
@@ -251,7 +253,7 @@ func (s *Scheduler) beginOrWait(b *claims, c *candidate, slots []time.Time, open
 		b.begin(c, slot(slots[0]))
 		slots = slots[1:]
 	case c.Overlap == "forbid":
-		b.pass(c, "skipped", c.slotRange(slots[0], slots[len(slots)-1], whyBusy))
+		b.pass(c, "skipped", c.slotRange(slots[0], slots[len(slots)-1], WhyBusy))
 		return
 	case c.Overlap == "replace" && b.replace(c, open) == 0:
 		b.begin(c, slot(slots[0])) // nobody is left who would release it

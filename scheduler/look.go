@@ -106,6 +106,16 @@ func lanes(ctx context.Context, db *dialect.DB) (all []string, err error) {
 	return all, nil
 }
 
+// Tags returns the tags of active schedules in the lanes that Upcoming reads, ordered by name.
+func Tags(ctx context.Context, db *dialect.DB) ([]string, error) {
+	all, err := lanes(ctx, db)
+	for i, lane := range all {
+		all[i], _, _ = strings.Cut(lane, " ")
+	}
+	slices.Sort(all)
+	return slices.Compact(all), err
+}
+
 // maxExecuting bounds the runs of a lane that Executing counts.
 const maxExecuting = 1000
 

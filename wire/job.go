@@ -203,17 +203,17 @@ type SettledClaims struct {
 
 // A JobExplanation says why a job waits, or what has become of it, and what to do.
 type JobExplanation struct {
-	ID     string     `json:"id" doc:"The id of the job."`
-	Queue  string     `json:"queue" doc:"The queue of the job."`
-	State  string     `json:"state" enum:"ready,delayed,running,dead,done" doc:"The state of the job."`
-	Now    Instant    `json:"now" doc:"The database's clock."`
-	Causes []JobCause `json:"causes" nullable:"false" doc:"Why the job does not run, or what has become of it. The one to begin with comes first."`
+	ID     string  `json:"id" doc:"The id of the job."`
+	Queue  string  `json:"queue" doc:"The queue of the job."`
+	State  string  `json:"state" enum:"ready,delayed,running,dead,done" doc:"The state of the job."`
+	Now    Instant `json:"now" doc:"The database's clock."`
+	Causes []Cause `json:"causes" nullable:"false" doc:"Why the job does not run, or what has become of it. The one to begin with comes first."`
 }
 
-// A JobCause is one reason why a job does not run.
-type JobCause struct {
+// A Cause is one reason why a job or a schedule does not run.
+type Cause struct {
 	Why   string  `json:"why" doc:"The cause, in words."`
 	Do    string  `json:"what_to_do,omitempty" doc:"What to do about it, in words and commands of dbcron. It is left out if there is nothing to do."`
 	Until Instant `json:"until,omitzero" doc:"When the cause ends by itself, if that is known."`
-	Job   string  `json:"behind,omitempty" doc:"The id of the job that has to end first."`
+	Job   string  `json:"behind,omitempty" doc:"The id of the job that has to end first, or, of a schedule, of the one that has not been done."`
 }

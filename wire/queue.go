@@ -76,7 +76,7 @@ type Held struct {
 	Jobs   int     `json:"jobs" doc:"How many they are, of those that are next."`
 	More   bool    `json:"more" doc:"Whether there may be more, since not all jobs were looked at."`
 	Oldest float64 `json:"oldest_seconds" doc:"How long the one has waited that has waited for longest, in seconds. The cause is its cause."`
-	JobCause
+	Cause
 }
 
 // A QueueDetail is everything about a queue.

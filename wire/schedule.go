@@ -110,7 +110,7 @@ type Explanation struct {
 	Now      Instant     `json:"now" doc:"The database's clock."`
 	Next     Instant     `json:"next,omitzero" doc:"The next slot."`
 	Overdue  Instant     `json:"overdue_since,omitzero" doc:"Since when something waits for a daemon, and for too long."`
-	Advice   []string    `json:"what_to_do" nullable:"false" doc:"What to do, in words and commands of dbcron."`
+	Causes   []Cause     `json:"causes" nullable:"false" doc:"Why the schedule does not run, or what it waits for. The one to begin with comes first."`
 	UnderWay []OpenRun   `json:"under_way" nullable:"false" doc:"The runs that have not ended, and what they wait for, up to 20."`
 	Slots    []SlotStory `json:"slots" nullable:"false" doc:"The last slots, the newest first, each with the attempts at it."`
 }

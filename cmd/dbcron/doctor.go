@@ -40,7 +40,8 @@ that only enqueues, lacks nothing unless --role says so.
 
 Then it looks at the work: schedules that are late or were given up, runs that failed in the
 last day, queues that are behind or paused, dead jobs of the last day, processes that were
-lost, tokens that expire within a week.
+lost, tokens that expire within a week. What is wrong comes first, the worst before the rest, and
+causes before what follows from them.
 
 It exits with 1 if a check failed; warnings leave that at 0. With --monitor it prints one
 line and exits as Nagios and its relatives expect: 0 all is well, 1 there are warnings,
@@ -174,6 +175,8 @@ func (p *program) writeChecks(output string, rows []health.Check) error {
 	return nil
 }
 
+var worstFirst = []health.Status{health.Failed, health.Warning, health.Known, health.OK}
+
 func (p *program) examine(ctx context.Context, o *examination) ([]health.Check, error) {
 	rawURL, err := p.databaseURL()
 	if err != nil {
@@ -202,5 +205,8 @@ func (p *program) examine(ctx context.Context, o *examination) ([]health.Check, 
 	if usable {
 		err = o.mark(ctx, db, rows)
 	}
+	slices.SortStableFunc(rows, func(a, b health.Check) int { // what is wrong first
+		return slices.Index(worstFirst, a.Status) - slices.Index(worstFirst, b.Status)
+	})
 	return rows, err
 }

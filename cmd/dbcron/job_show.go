@@ -106,10 +106,12 @@ ended, it tells that.`,
 }
 
 func jobCauses(e *wire.JobExplanation) []fact {
-	facts := []fact{{"id", e.ID}, {"queue", e.Queue}, {"state", e.State}}
-	for i := range e.Causes {
-		c := &e.Causes[i]
-		facts = append(facts, fact{"why", c.Why}, fact{"what to do", c.Do})
+	return append([]fact{{"id", e.ID}, {"queue", e.Queue}, {"state", e.State}}, causeFacts(e.Causes)...)
+}
+
+func causeFacts(all []wire.Cause) (facts []fact) {
+	for i := range all {
+		facts = append(facts, fact{"why", all[i].Why}, fact{"what to do", all[i].Do})
 	}
 	return facts
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,9 +18,10 @@ import (
 func (p *program) scheduleExplain() *cobra.Command {
 	return p.twin(twin{
 		id: "explain-schedule", use: "explain NAME", flags: map[string]string{"slots": "count,n"},
-		long: `Explain why a schedule did or did not run: its state, its next slot and whether that is
-overdue, what runs or waits now and for what, and what became of its last slots,
-each on one line with the attempts at it. Times are those of the schedule's zone.`,
+		long: `Explain why a schedule did or did not run: its state, the cause, or of several the one to
+begin with first, each with what to do about it; its next slot and whether that is overdue,
+what runs or waits now and for what, and what became of its last slots, each on one line
+with the attempts at it. Times are those of the schedule's zone.`,
 		example: `  dbcron schedule explain backup
   dbcron schedule explain backup -n 100 | grep missed`,
 		show: func(ctx context.Context, answer any, output string) error {
@@ -41,7 +41,7 @@ each on one line with the attempts at it. Times are those of the schedule's zone
 
 // explain prints all of an explanation for people.
 func (p *program) explain(e *wire.Explanation, s *scheduler.Schedule) error {
-	facts := []fact{{"name", e.Name}, {"state", standing(s)}}
+	facts := append([]fact{{"name", e.Name}, {"state", standing(s)}}, causeFacts(e.Causes)...)
 	if !e.Next.IsZero() {
 		text := health.InZone(e.Next.Time, s)
 		if left := e.Next.Sub(e.Now.Time); left > 0 {
@@ -59,7 +59,6 @@ func (p *program) explain(e *wire.Explanation, s *scheduler.Schedule) error {
 	for _, o := range e.UnderWay {
 		facts = append(facts, fact{o.State, o.Text})
 	}
-	facts = append(facts, fact{"what to do", strings.Join(e.Advice, "\n")})
 	if err := writeFacts(p.out, facts); err != nil {
 		return err
 	}

@@ -33,8 +33,8 @@ func TestExplainTellsWhyNothingIsClaimed(t *testing.T) {
 		for name, want := range map[string][]string{
 			"slot": {
 				`(?m)^state +active: could not be claimed: queue\..*dbcron_job`,
-				`daemons try to claim it, and fail: the state above has the last error; they try again at` + again,
-				`Remove the cause; dbcron doctor finds missing rights`,
+				`(?m)^why +daemons cannot claim it: could not be claimed: queue\..*dbcron_job`,
+				`remove the cause; dbcron doctor finds missing rights; they try again at` + again,
 			},
 			"hand": {`(?m)^waiting +.*, is tried again at` + again + `: could not be claimed: queue\..*dbcron_job`},
 		} {

@@ -33,6 +33,7 @@ type Next struct {
 	First  time.Time // since when the one waits that is held and has waited for longest
 	Hold   Hold      // by what
 	Oldest time.Time // since when the one waits that a worker could begin and has waited for longest; zero: there is none
+	Job    int64     // that one
 	Kind   string    // of that
 }
 
@@ -110,7 +111,7 @@ func (n *Next) add(j *nextJob, holds []Hold) {
 	switch {
 	case len(holds) == 0:
 		if n.Oldest.IsZero() || j.since.Before(n.Oldest) {
-			n.Oldest, n.Kind = j.since, j.kind
+			n.Oldest, n.Job, n.Kind = j.since, j.id, j.kind
 		}
 	case len(holds) == 1 && holds[0].State == StateReady: // that one waits for its turn, and this one for it
 	default:

@@ -30,16 +30,8 @@ func Work(ctx context.Context, db *dialect.DB) (rows []health.Check) {
 	}{
 		{"schedules", func() (string, []health.Problem, error) {
 			wrong, _, err := health.OfSchedules(ctx, db, now, 0)
-			if err != nil {
-				return "", wrong, err
-			}
 			idle = slices.ContainsFunc(wrong, func(p health.Problem) bool { return p.Of == health.Processes })
-			tags, err := health.OfTags(ctx, db)
-			if err != nil {
-				return "", wrong, err
-			}
-			paused, err := health.OfPaused(ctx, db)
-			return "none is late, and none was given up", slices.Concat(wrong, tags, paused), err
+			return "none is late, and none was given up", wrong, err
 		}},
 		{"runs", func() (string, []health.Problem, error) {
 			wrong, err := health.OfRuns(ctx, db, now)
@@ -108,7 +100,7 @@ func examineQueues(ctx context.Context, db *dialect.DB, now time.Time) (fine str
 	if err != nil {
 		return "", nil, err
 	}
-	depths, _, wrong, err := health.AllQueues(ctx, c, now)
+	depths, _, wrong, err := health.AllQueues(ctx, db, c, now)
 	fine = "there is none"
 	if len(depths) > 0 {
 		fine = plain.Plural(len(depths), "queue", "queues") + ", none of them behind or paused; no job died in the last day"

@@ -4,12 +4,13 @@ import (
 	"context"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
 // AllQueues counts the jobs of all queues and finds their problems. minutes is the throughput of the last
 // hour.
-func AllQueues(ctx context.Context, c *admin.Client, now time.Time) (depths []Depth, minutes []admin.Minute, wrong []Problem, err error) {
+func AllQueues(ctx context.Context, db *dialect.DB, c *admin.Client, now time.Time) (depths []Depth, minutes []admin.Minute, wrong []Problem, err error) {
 	queues, err := c.Queues(ctx, "", MostQueues)
 	if err != nil {
 		return nil, nil, nil, err
@@ -24,7 +25,7 @@ func AllQueues(ctx context.Context, c *admin.Client, now time.Time) (depths []De
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if wrong, err = OfQueues(ctx, c, depths, minutes, DeathsOf(finished), now); err != nil {
+	if wrong, err = OfQueues(ctx, db, c, depths, minutes, DeathsOf(finished), now); err != nil {
 		return depths, minutes, wrong, err
 	}
 	idle, err := OfWorkers(ctx, c)

@@ -2,18 +2,14 @@ package health
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/ops/crontab"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
-	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -28,7 +24,7 @@ type Explanation struct {
 	Reason  string
 	Next    *time.Time
 	Overdue *time.Time
-	Advice  []string
+	Causes  []Cause // the one to begin with first; there is at least one
 	Open    []OpenRow
 	Slots   []SlotRow
 
@@ -56,7 +52,8 @@ func (e *Explanation) Wire() wire.Explanation {
 		return i
 	}
 	return wire.Explanation{
-		Name: e.Name, State: e.State, Reason: strings.ToValidUTF8(e.Reason, "�"), Now: wire.At(e.Now), Next: at(e.Next), Overdue: at(e.Overdue), Advice: e.Advice,
+		Name: e.Name, State: e.State, Reason: strings.ToValidUTF8(e.Reason, "�"), Now: wire.At(e.Now), Next: at(e.Next), Overdue: at(e.Overdue),
+		Causes:   wireof.Each(e.Causes, (*Cause).Wire),
 		UnderWay: wireof.Each(e.Open, func(o *OpenRow) wire.OpenRun { return wire.OpenRun(*o) }),
 		Slots: wireof.Each(e.Slots, func(s *SlotRow) wire.SlotStory {
 			return wire.SlotStory{Due: at(s.Due), To: at(s.To), State: s.State, Why: s.Why}
@@ -74,42 +71,30 @@ func Explain(ctx context.Context, db *dialect.DB, name string, n int, hide bool)
 	if hide {
 		s.Command = ""
 	}
-	e := &Explanation{
-		Name: s.Name, State: s.State, Reason: s.Reason, Advice: []string{}, Open: []OpenRow{}, Slots: []SlotRow{},
+	e := &scheduleExplainer{Explanation{
+		Name: s.Name, State: s.State, Reason: s.Reason, Open: []OpenRow{}, Slots: []SlotRow{},
 		Schedule: s, Now: at.Now, at: at,
-	}
+	}, db, nil}
 	for _, slot := range NextSlots(&s, at, 1) {
 		e.Next = &slot
 	}
-	runs, err := newestSlots(ctx, db, name, n)
-	if err != nil {
+	if e.runs, err = newestSlots(ctx, db, name, n); err != nil {
 		return nil, err
 	}
-	for i := 0; i < len(runs) && len(e.Slots) < n; {
+	for runs := e.runs; len(runs) > 0 && len(e.Slots) < n; {
 		attempts := 1
-		for i+attempts < len(runs) && runs[i+attempts].Due.Equal(runs[i].Due) {
+		for attempts < len(runs) && runs[attempts].Due.Equal(runs[0].Due) {
 			attempts++
 		}
-		e.Slots = append(e.Slots, newSlotRow(runs[i:i+attempts]))
-		i += attempts
+		e.Slots = append(e.Slots, newSlotRow(runs[:attempts]))
+		runs = runs[attempts:]
 	}
 	open, err := OpenRuns(ctx, db, name, OpenLimit)
 	if err != nil {
 		return nil, err
 	}
 	waits := e.addOpen(open)
-	e.adviseState()
-	if n := replacedRuns(&s, runs[:min(len(runs), newestRead)]); n > 0 {
-		e.Advice = append(e.Advice, fmt.Sprintf("none of its last %d runs has completed: each was replaced by the next slot. "+
-			"Give it a longer interval, or another overlap: forbid skips slots while it runs, queue runs them afterwards", n))
-	}
-	if e.overdue(waits) {
-		err = e.adviseDaemons(ctx, db, runs)
-	}
-	if err == nil {
-		err = e.adviseChain(ctx, db)
-	}
-	return e, err
+	return &e.Explanation, e.explain(ctx, open, waits)
 }
 
 // newestSlots returns the newest runs of a schedule, covering at least n slots if there are so many.
@@ -185,10 +170,6 @@ func (e *Explanation) addOpen(open []scheduler.Run) (waits time.Time) {
 		}
 		e.Open = append(e.Open, OpenRow{fmt.Sprint(r.ID), r.State, text})
 	}
-	if len(open) == OpenLimit {
-		e.Advice = append(e.Advice, fmt.Sprintf("only the first %d runs that have not ended are shown: dbcron schedule history shows more",
-			OpenLimit))
-	}
 	return waits
 }
 
@@ -197,100 +178,6 @@ func earliest(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-// adviseState gives advice about the schedule's own state.
-func (e *Explanation) adviseState() {
-	resume := "dbcron schedule resume lets it run again"
-	switch {
-	case e.Schedule.State == "paused":
-		e.Advice = append(e.Advice, "it is paused: "+resume)
-	case e.Schedule.State == "failed" && e.Schedule.MaxFailures > 0 && e.Schedule.Failures >= e.Schedule.MaxFailures:
-		e.Advice = append(e.Advice, "it has failed too often in a row (max_failures): see below why; then "+resume)
-	case e.Schedule.State == "failed" && e.Schedule.Source != "":
-		e.Advice = append(e.Advice, "correct it in "+e.Schedule.Source+" and import that; then "+resume)
-	case e.Schedule.State == "failed":
-		e.Advice = append(e.Advice, "correct it (dbcron schedule edit); then "+resume)
-	case e.Schedule.State == "ended":
-		e.Advice = append(e.Advice, "it has no more slots: give it another end, or another spec")
-	case e.Schedule.Reason != "":
-		e.Advice = append(e.Advice, "daemons try to claim it, and fail: the state above has the last error; they try again at "+
-			InZone(e.at.Next, &e.Schedule)+
-			". Remove the cause; dbcron doctor finds missing rights")
-	case e.at.Next.IsZero():
-		e.Advice = append(e.Advice, "a daemon has yet to plan it: a row that was written or resumed by hand waits for that")
-	case e.Next == nil && strings.EqualFold(e.Schedule.Spec, crontab.Reboot):
-		e.Advice = append(e.Advice, "it has no slots of its own: each host with a daemon runs it once after it has started")
-	case e.Next == nil:
-		e.Advice = append(e.Advice, "it has no slots of its own: it runs when somebody or another schedule starts it")
-	}
-}
-
-// overdue reports whether something has waited for a daemon for too long.
-func (e *Explanation) overdue(waits time.Time) bool {
-	since := waits
-	if next := e.at.Next; e.Schedule.State == "active" && !next.IsZero() && next.Before(e.at.Now) {
-		since = earliest(since, next)
-	}
-	if since.IsZero() || e.at.Now.Sub(since) < late {
-		return e.Schedule.State == "active" && e.at.Next.IsZero()
-	}
-	e.Overdue = &since
-	return true
-}
-
-// adviseDaemons says which daemon is missing.
-func (e *Explanation) adviseDaemons(ctx context.Context, db *dialect.DB, runs []scheduler.Run) error {
-	const shownDaemons = 5
-	busy, err := sqlrun.Select(ctx, &db.Session, busyInLane, sqlrun.Args{"lane": e.at.Lane, "limit": shownDaemons},
-		func(rows *sql.Rows) (by string, err error) {
-			return by, rows.Scan(&by)
-		})
-	if err != nil {
-		return err
-	}
-	needed := "dbcron serve"
-	if e.Schedule.Tag != "default" {
-		needed += " --tag " + argument(e.Schedule.Tag)
-	}
-	if e.Schedule.Kind == "func" {
-		needed = "a program that handles its function for the tag " + e.Schedule.Tag
-		if e.Schedule.Command != "" {
-			needed = fmt.Sprintf("a program that handles the function %q for the tag %s", e.Schedule.Command, e.Schedule.Tag)
-		}
-	}
-	if len(busy) > 0 {
-		e.Advice = append(e.Advice, "these daemons run such schedules now: "+strings.Join(busy, ", ")+
-			"; if they have no place free (--max-runs), give them more, or start another: "+needed)
-	} else {
-		e.Advice = append(e.Advice, "no daemon was seen that runs it; it needs "+needed+
-			", which can reach the database and has a place free (--max-runs)")
-	}
-	for _, r := range runs {
-		if !r.Started.IsZero() {
-			e.Advice = append(e.Advice, fmt.Sprintf("the last to run it was %s, at %s: see whether that is still there",
-				plain.Line(r.By, 200), InZone(r.Started, &e.Schedule)))
-			break
-		}
-	}
-	return nil
-}
-
-// adviseChain names schedules that should follow but do not exist.
-func (e *Explanation) adviseChain(ctx context.Context, db *dialect.DB) error {
-	for _, next := range []struct{ column, name string }{{"on_success", e.Schedule.OnSuccess}, {"on_failure", e.Schedule.OnFailure}} {
-		if next.name == "" {
-			continue
-		}
-		_, err := scheduler.Get(ctx, db, next.name)
-		switch {
-		case err != nil && !errors.Is(err, scheduler.ErrNotFound):
-			return err
-		case err != nil:
-			e.Advice = append(e.Advice, fmt.Sprintf("%s names a schedule that does not exist: %s", next.column, plain.Line(next.name, 200)))
-		}
-	}
-	return nil
 }
 
 // optional is nil for the zero time.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
-	"github.com/dbcron/dbcron/internal/ops/audit"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -24,12 +23,14 @@ type JobExplanation struct {
 	Causes []Cause // the one to begin with first; there is at least one
 }
 
-// A Cause is one reason why a job does not run.
+// A Cause is one reason why a job or a schedule does not run.
 type Cause struct {
 	Why   string
 	Do    string    // what to do about it, in words and commands; empty: nothing
 	Until time.Time // when it ends by itself; zero: unknown
 	Job   int64     // the job that this one waits for; 0: none
+
+	turn bool // nothing but its turn keeps it
 }
 
 // Wire returns the explanation as it leaves the process.
@@ -41,8 +42,8 @@ func (e *JobExplanation) Wire() wire.JobExplanation {
 }
 
 // Wire returns the cause as it leaves the process.
-func (c *Cause) Wire() wire.JobCause {
-	w := wire.JobCause{Why: c.Why, Do: c.Do, Job: wire.ID(c.Job)}
+func (c *Cause) Wire() wire.Cause {
+	w := wire.Cause{Why: c.Why, Do: c.Do, Job: wire.ID(c.Job)}
 	if !c.Until.IsZero() {
 		w.Until = wire.At(c.Until)
 	}
@@ -135,7 +136,23 @@ func (e *jobExplainer) waits(ctx context.Context) error {
 		})
 		return nil
 	}
+	if err := e.ofHandlers(ctx); err != nil || len(e.Causes) > 0 {
+		return err
+	}
 	return e.ofTurns(ctx, &q, &place)
+}
+
+// ofHandlers says that the handlers of its queue do not return, or wait for connections.
+func (e *jobExplainer) ofHandlers(ctx context.Context) error {
+	stuck, err := e.c.Stuck(ctx)
+	if err != nil {
+		return err
+	}
+	starved, err := e.c.Starved(ctx)
+	for _, p := range ofHandlers(e.Job.Queue, stuck[e.Job.Queue], starved[e.Job.Queue]) {
+		e.add(Cause{Why: "it waits for a slot of its worker. " + p.What() + ": " + p.Why, Do: p.Do})
+	}
+	return err
 }
 
 // untilDue says what a delayed job waits for.
@@ -159,21 +176,17 @@ func (e *jobExplainer) ofQueue(ctx context.Context, q *admin.Queue) error {
 	case "deleted":
 		e.add(Cause{Why: "its queue was deleted", Do: "make it active again: dbcron queue set " + argument(q.Name)})
 	case "paused":
-		why := "its queue is paused"
-		found, _, err := audit.List(ctx, e.db, audit.Filter{Action: "queue.pause", Object: q.Name, Limit: 1})
-		if err != nil && !e.db.Dialect.Denied(err) && !e.db.Dialect.Missing(err) {
+		why, err := byWhom(ctx, e.db, "its queue is paused", "queue.pause", q.Name, q.Reason)
+		if err != nil {
 			return err
-		}
-		if len(found) > 0 {
-			why += fmt.Sprintf(", by %s at %s", plain.Line(found[0].Actor, 200), plain.Instant(found[0].At, time.UTC))
-		}
-		if q.Reason != "" {
-			why += ": " + plain.Line(q.Reason, 200)
 		}
 		e.add(Cause{Why: why, Do: "when its jobs may go on: dbcron queue resume " + argument(q.Name)})
 	}
 	return nil
 }
+
+// noWorker is why a job waits of whose queue nobody is a worker.
+const noWorker = "no worker serves its queue"
 
 // ofWorkers says that no worker does the job.
 func (e *jobExplainer) ofWorkers(p *admin.Place) {
@@ -191,7 +204,7 @@ func (e *jobExplainer) ofWorkers(p *admin.Place) {
 	switch {
 	case can:
 	case len(p.Workers) == 0:
-		e.add(Cause{Why: "no worker serves its queue", Do: start})
+		e.add(Cause{Why: noWorker, Do: start})
 	case drained == len(p.Workers):
 		e.add(Cause{
 			Why: "all workers of its queue are drained, as " + plain.Line(p.Workers[0].Drained, 200) + " wants",
@@ -294,12 +307,13 @@ func (e *jobExplainer) ofTurns(ctx context.Context, q *admin.Queue, p *admin.Pla
 		if at >= 0 && len(tenants.Tenants) > 1 {
 			t := &tenants.Tenants[at]
 			e.add(Cause{Why: fmt.Sprintf("the tenants of its queue take turns: of %d jobs that are next %d are of its own, which has %s of %d in a round",
-				tenants.Looked, t.Ready, plain.Plural(t.Weight, "turn", "turns"), turns(tenants.Tenants))})
+				tenants.Looked, t.Ready, plain.Plural(t.Weight, "turn", "turns"), turns(tenants.Tenants)), turn: true})
 		}
 	}
 	if p.Before == 0 {
 		e.add(Cause{
-			Why: "it is the next one of its block: its worker, " + plain.Line(p.Block.Worker, 200) + ", begins it as soon as it has a slot free",
+			Why:  "it is the next one of its block: its worker, " + plain.Line(p.Block.Worker, 200) + ", begins it as soon as it has a slot free",
+			turn: true,
 		})
 		return nil
 	}
@@ -322,7 +336,7 @@ func (e *jobExplainer) ofTurns(ctx context.Context, q *admin.Queue, p *admin.Pla
 	} else {
 		why += "; none was done in the last ten minutes"
 	}
-	e.add(Cause{Why: why, Do: "to have it sooner, give the queue more workers"})
+	e.add(Cause{Why: why, Do: "to have it sooner, give the queue more workers", turn: true})
 	return nil
 }
 

@@ -44,7 +44,7 @@ type Problem struct {
 	what   string // with %s for the name
 	change string // what has to be the same for it to be the same finding
 
-	unclaimed bool // it is about a schedule of which no daemon has tried to claim the slot
+	unclaimed string // the tag of the late schedule that it is about, if no daemon has tried to claim the slot
 }
 
 // A Subject is the kind of thing that has a problem.

@@ -73,7 +73,7 @@ func TestSchedulesAndRuns(t *testing.T) {
 				sqlrun.Args{"ago": -i * 1_000_000})
 		}
 		all, err = OfRuns(t.Context(), db.DB, now)
-		wants(t, all, err, "!A run of late failed: 2 times in a day; last: exit code 3; …dbcron schedule output ")
+		wants(t, all, err, "!A run of late failed: 2 times in a row; last: exit code 3; …dbcron schedule output ")
 		for i, name := range []string{"late", "restarts", "upgraded"} {
 			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, next_exec, exec_by, stops, error)
 				VALUES (:name, {now + :ago}, 3, 'retry', {now}, {now}, {now + 60000000}, 'host:1:x', :stops, 'handed back: the daemon was stopped 2s after')`,
@@ -81,7 +81,7 @@ func TestSchedulesAndRuns(t *testing.T) {
 		}
 		all, err = OfRuns(t.Context(), db.DB, now)
 		wants(t, all, err, "The work of restarts may stop its daemon: handed back: …2s after; …dbcron schedule explain restarts",
-			"!A run of late failed: 2 times in a day")
+			"!A run of late failed: 2 times in a row")
 		explained, err := Explain(t.Context(), db.DB, "late", 3, false)
 		if err != nil || len(explained.Open) != 1 || !strings.Contains(explained.Open[0].Text, "the daemon was stopped 2s after") {
 			t.Errorf("%v, %+v", err, explained)
@@ -143,7 +143,7 @@ func TestCausesFirst(t *testing.T) {
 		}
 		now = now.Add(time.Hour)
 		all, _, err = OfSchedules(t.Context(), db.DB, now, 5)
-		if len(all) != 13 {
+		if len(all) != 24 {
 			t.Errorf("%d problems: %+v", len(all), all)
 		}
 		wants(t, []Problem{all[0], all[11], all[12]}, err, "!No daemon is at work: 14 schedules are late because of it; start one: dbcron serve",
@@ -151,12 +151,12 @@ func TestCausesFirst(t *testing.T) {
 
 		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, tags) VALUES ('host:1:x', 'live', {now + 3600000000}, 'default')`, nil)
 		all, _, err = OfSchedules(t.Context(), db.DB, now, 5)
-		wants(t, all[21:], err, "!5 more schedules are late: ; see all: dbcron schedule list")
-		all, err = OfPaused(t.Context(), db.DB)
+		wants(t, all[21:22], err, "!5 more schedules are late: ; see all: dbcron schedule list")
+		all, err = ofPaused(t.Context(), db.DB)
 		wants(t, all[10:], err, "2 more schedules are paused: ; see all: dbcron schedule list --state paused")
 		db.Do(t, `UPDATE {prefix}node SET drained_at = {now}`, nil)
 		all, _, err = OfSchedules(t.Context(), db.DB, now, 5)
-		wants(t, all[:1], err, "!No daemon is at work: 14 schedules are late because of it")
+		wants(t, all[:1], err, "!Schedules need the tag default, and every daemon that has it is drained: 14 schedules are late because of it; …dbcron node undrain host:1")
 	})
 }
 
@@ -193,8 +193,8 @@ func TestNoRunCompletes(t *testing.T) {
 		for name, is := range map[string]bool{"endless": true, "slow": false, "seldom": false, "waits": false} {
 			e, err := Explain(t.Context(), db.DB, name, 5, false)
 			dbtest.Must(t, err)
-			if got := strings.Contains(strings.Join(e.Advice, "; "), "none of its last 4 runs has completed"); got != is {
-				t.Errorf("%s is explained by %q", name, e.Advice)
+			if got := strings.Contains(fmt.Sprint(e.Causes), "none of its last 4 runs has completed"); got != is {
+				t.Errorf("%s is explained by %+v", name, e.Causes)
 			}
 		}
 	})
@@ -224,7 +224,7 @@ func TestQueues(t *testing.T) {
 			if err != nil {
 				return nil, err
 			}
-			return OfQueues(t.Context(), adminOf(c), depths, nil, dead, now)
+			return OfQueues(t.Context(), db.DB, adminOf(c), depths, nil, dead, now)
 		}
 		all, err := look(now, nil)
 		wants(t, all, err, "Queue it's paused is paused: for 1 job that wait…dbcron queue resume 'it'\\''s paused'")
@@ -257,6 +257,7 @@ func TestFlooded(t *testing.T) {
 		dbtest.Must(t, err)
 		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('me', 'live', {now + 3600000000})`, nil)
 		db.Do(t, `UPDATE {prefix}queue_block SET state = 'LEASED', lock_by = 'me'`, nil)
+		db.Do(t, `INSERT INTO {prefix}queue_worker (queue_id, node) SELECT queue_id, 'me' FROM {prefix}queue`, nil)
 		now, err := scheduler.Clock(t.Context(), db.DB)
 		dbtest.Must(t, err)
 		look := func() ([]Problem, error) {
@@ -264,7 +265,7 @@ func TestFlooded(t *testing.T) {
 			dbtest.Must(t, err)
 			depths, err := Depths(t.Context(), adminOf(c), queues, CountTo, now.Add(time.Hour))
 			dbtest.Must(t, err)
-			return OfQueues(t.Context(), adminOf(c), depths, nil, nil, now.Add(time.Hour))
+			return OfQueues(t.Context(), db.DB, adminOf(c), depths, nil, nil, now.Add(time.Hour))
 		}
 		all, err := look()
 		wants(t, all, err, "!Queue mail is behind: 200 ready…give it more workers")

@@ -32,7 +32,7 @@ func TestNotificationsThatFail(t *testing.T) {
 			dbtest.Must(t, err)
 			depths, err := Depths(t.Context(), adminOf(c), []admin.Queue{q}, CountTo, now)
 			dbtest.Must(t, err)
-			all, err := OfQueues(t.Context(), adminOf(c), depths, nil, map[string]Deaths{notifications: {Jobs: 1}}, now)
+			all, err := OfQueues(t.Context(), db.DB, adminOf(c), depths, nil, map[string]Deaths{notifications: {Jobs: 1}}, now)
 			dbtest.Must(t, err)
 			more, err := OfWorkers(t.Context(), adminOf(c))
 			dbtest.Must(t, err)

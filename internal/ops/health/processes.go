@@ -105,40 +105,106 @@ func versions(nodes []scheduler.Node) (all []Problem) {
 	}}
 }
 
-// withoutDaemon reports whether no live daemon takes work.
-func withoutDaemon(ctx context.Context, db *dialect.DB) (bool, error) {
-	nodes, err := scheduler.Nodes(ctx, db, "", maxNodes)
-	return !slices.ContainsFunc(nodes, func(n scheduler.Node) bool { return n.Live && n.Drained.IsZero() && n.Tags != "" }), err
+// noDaemon is why no schedule runs.
+const noDaemon = "no daemon is at work"
+
+// daemons are the nodes that run schedules, by their tags.
+type daemons struct {
+	serve map[string]bool   // tags of those that take work
+	drain map[string]string // one for each tag that drained ones have
 }
 
-// OfTags finds tags of active schedules that no live daemon runs, while other tags do have
-// daemons. Drained nodes do not count. If no daemon is left at all, late schedules show that.
-func OfTags(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
-	counts, err := scheduler.ActiveByTag(ctx, db)
-	if err != nil {
-		return nil, err
-	}
+func daemonsOf(ctx context.Context, db *dialect.DB) (d daemons, err error) {
+	d = daemons{map[string]bool{}, map[string]string{}}
 	nodes, err := scheduler.Nodes(ctx, db, "", maxNodes)
-	if err != nil {
-		return nil, err
-	}
-	served := map[string]bool{}
 	for i := range nodes {
-		if n := &nodes[i]; n.Live && n.Drained.IsZero() && n.Tags != "" {
-			for tag := range strings.SplitSeq(n.Tags, ",") {
-				served[tag] = true
+		n := &nodes[i]
+		if !n.Live || n.Tags == "" {
+			continue
+		}
+		for tag := range strings.SplitSeq(n.Tags, ",") {
+			if n.Drained.IsZero() {
+				d.serve[tag] = true
+			} else {
+				d.drain[tag] = n.Process()
 			}
 		}
 	}
-	for _, tag := range slices.Sorted(maps.Keys(counts)) {
-		if len(served) == 0 || served[tag] || len(all) == Most {
+	return d, err
+}
+
+// lack says which daemon schedules with a tag lack, or returns nil if one that is live takes work of the tag.
+func (d *daemons) lack(tag string) *Cause {
+	drained := d.drain[tag]
+	switch {
+	case d.serve[tag]:
+		return nil
+	case drained != "":
+		return &Cause{
+			Why: "every daemon that has the tag " + plain.Cut(tag, 60) + " is drained",
+			Do:  "have one take work again: dbcron node undrain " + argument(drained),
+		}
+	case len(d.serve)+len(d.drain) == 0:
+		start := "dbcron serve"
+		if tag != "default" {
+			start += " --tag " + argument(tag)
+		}
+		return &Cause{Why: noDaemon, Do: "start one: " + start + "; dbcron node list shows those that were there"}
+	}
+	return &Cause{
+		Why: "no live daemon has the tag " + plain.Cut(tag, 60),
+		Do:  "start a daemon for it: dbcron serve --tag " + argument(tag) + "; dbcron node list shows what daemons have",
+	}
+}
+
+// ofDaemons finds tags of active schedules of which no live daemon takes work, and of which late are late. If no daemon is
+// there for any tag, it says that once.
+func ofDaemons(ctx context.Context, db *dialect.DB, d *daemons, late map[string]int, atLeast bool) (all []Problem, err error) {
+	tags, err := scheduler.Tags(ctx, db)
+	if err != nil || !slices.ContainsFunc(tags, func(tag string) bool { return d.lack(tag) != nil }) {
+		return nil, err
+	}
+	counts, err := scheduler.ActiveByTag(ctx, db) // which reads all schedules
+	if err != nil {
+		return nil, err
+	}
+	because := func(late int, otherwise string) string {
+		if late == 0 {
+			return otherwise
+		}
+		text := plain.Plural(late, "schedule is", "schedules are") + " late because of it"
+		if atLeast {
+			text = "at least " + text
+		}
+		return text
+	}
+	sum := 0
+	for _, n := range late {
+		sum += n
+	}
+	if len(d.serve)+len(d.drain) == 0 {
+		tag := tags[0]
+		if slices.Contains(tags, "default") {
+			tag = "default"
+		}
+		return []Problem{{
+			Of: Processes, Bad: true, what: "No daemon is at work", Do: d.lack(tag).Do,
+			Why: because(sum, "there are active schedules, which nobody runs"),
+		}}, nil
+	}
+	for _, tag := range tags {
+		lack := d.lack(tag)
+		if lack == nil || len(all) == Most {
 			continue
 		}
-		all = append(all, Problem{
-			Of: Schedules, Name: tag, what: "Schedules need the tag %s, and no live daemon has it", Bad: true,
-			Why: plain.Plural(counts[tag], "active schedule has it", "active schedules have it"),
-			Do:  "start a daemon for it: dbcron serve --tag " + argument(tag) + "; dbcron node list shows what daemons have",
-		})
+		p := Problem{
+			Of: Processes, Name: tag, what: "Schedules need the tag %s, and no live daemon has it", Bad: true, Do: lack.Do,
+			Why: because(late[tag], plain.Plural(counts[tag], "active schedule has it", "active schedules have it")),
+		}
+		if d.drain[tag] != "" {
+			p.what = "Schedules need the tag %s, and every daemon that has it is drained"
+		}
+		all = append(all, p)
 	}
 	return all, nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -25,7 +26,8 @@ type Depth struct {
 	Lag  time.Duration
 	Held *Held // nil: none is, or none was looked for
 
-	kind string // of that oldest one, if it was looked for
+	job  int64  // that oldest one, if it was looked for
+	kind string // of that
 }
 
 // Held are ready jobs that no worker could begin.
@@ -86,7 +88,7 @@ func depthOf(ctx context.Context, c *admin.Client, q *admin.Queue, opt admin.Bac
 // look finds out which jobs of a queue are held.
 func (d *Depth) look(ctx context.Context, c *admin.Client, now time.Time) error {
 	next, err := c.Next(ctx, d.Name)
-	if d.kind = next.Kind; err != nil || next.Held == 0 {
+	if d.job, d.kind = next.Job, next.Kind; err != nil || next.Held == 0 {
 		return err
 	}
 	d.Held = &Held{Jobs: next.Held, More: next.More, Since: next.First}
@@ -116,7 +118,7 @@ func DeathsOf(all []admin.Finished) map[string]Deaths {
 
 // OfQueues finds queues that lag behind, are paused, or have handlers that are stuck or starved, and counts
 // the dead letters of the last day by queue. minutes is the recent throughput.
-func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []admin.Minute, dead map[string]Deaths,
+func OfQueues(ctx context.Context, db *dialect.DB, c *admin.Client, depths []Depth, minutes []admin.Minute, dead map[string]Deaths,
 	now time.Time,
 ) ([]Problem, error) {
 	var behind, held, stuck, died, paused, lost []Problem
@@ -174,7 +176,7 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 	}
 	slices.SortStableFunc(behind, func(a, b Problem) int { return a.Since.Compare(b.Since) })
 	behind = cut(behind, "queue is behind", "queues are behind", "see all: dbcron queue list")
-	unknown, err := addReasons(ctx, c, behind, depths)
+	unknown, err := addReasons(ctx, db, c, behind, depths)
 	if err != nil {
 		return nil, err
 	}
@@ -185,9 +187,9 @@ func OfQueues(ctx context.Context, c *admin.Client, depths []Depth, minutes []ad
 		cut(paused, "queue is paused", "queues are paused", "see all: dbcron queue list")), nil
 }
 
-// addReasons says of queues that lag behind what may be the reason: no worker, none for a kind, or a tenant's flood. It returns the kinds
+// addReasons says of queues that lag behind what the reason is: why their oldest job waits, or a tenant's flood. It returns the kinds
 // without a worker of which it has not told.
-func addReasons(ctx context.Context, c *admin.Client, behind []Problem, depths []Depth) ([]admin.UnknownKind, error) {
+func addReasons(ctx context.Context, db *dialect.DB, c *admin.Client, behind []Problem, depths []Depth) ([]admin.UnknownKind, error) {
 	unknown, err := c.Unknown(ctx, Most)
 	if err != nil {
 		return nil, err
@@ -201,13 +203,6 @@ func addReasons(ctx context.Context, c *admin.Client, behind []Problem, depths [
 			continue
 		}
 		of := slices.IndexFunc(depths, func(d Depth) bool { return d.Name == p.Name })
-		alone, err := unattended(ctx, c, p)
-		if err != nil {
-			return nil, err
-		}
-		if alone {
-			continue
-		}
 		kind := slices.IndexFunc(unknown, func(u admin.UnknownKind) bool { return u.Queue == p.Name && u.Kind == depths[of].kind })
 		if kind >= 0 {
 			told := ofUnknown(unknown[kind : kind+1])[0]
@@ -216,7 +211,19 @@ func addReasons(ctx context.Context, c *admin.Client, behind []Problem, depths [
 			unknown = slices.Delete(slices.Clone(unknown), kind, kind+1)
 			continue
 		}
-		if err := flooded(ctx, c, &depths[of].Queue, p); err != nil {
+		why, err := whyBehind(ctx, db, c, p.Name, depths[of].job)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case why == nil:
+			err = flooded(ctx, c, &depths[of].Queue, p)
+		case why.Why == noWorker:
+			p.what, p.Do = "No worker serves queue %s", why.Do
+		default:
+			p.Why, p.Do = why.Why+"; "+p.Why, why.Do
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -312,18 +319,19 @@ func Holders(blocks []admin.Block) (leased, workers int) {
 	return leased, len(names)
 }
 
-// unattended says that no worker leases any block of a queue that lags behind, and reports whether that is so.
-func unattended(ctx context.Context, c *admin.Client, p *Problem) (is bool, err error) {
-	blocks, err := c.Blocks(ctx, p.Name)
-	if err != nil {
-		return false, err
+// whyBehind says why the oldest job of a queue waits, or returns nil if it only waits for its turn, or is gone.
+func whyBehind(ctx context.Context, db *dialect.DB, c *admin.Client, queue string, id int64) (*Cause, error) {
+	if id == 0 {
+		return nil, nil
 	}
-	leased, _ := Holders(blocks)
-	if leased == 0 {
-		p.what = "No worker serves queue %s"
-		p.Do = "start a worker for it: a program of yours, dbcron worker exec, or dbcron serve for one with an endpoint"
+	e, err := ExplainJob(ctx, db, c, queue, id)
+	if errors.Is(err, admin.ErrNotFound) {
+		return nil, nil
 	}
-	return leased == 0, nil
+	if err != nil || len(e.Causes) == 0 || e.Causes[0].turn || e.Job.State == admin.StateRunning || e.Job.State == admin.StateDone {
+		return nil, err
+	}
+	return &e.Causes[0], nil
 }
 
 func jobs(n, limit int) string {

@@ -5,9 +5,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -31,10 +33,16 @@ var (
 		WHERE schedule = :name AND next_exec > {time 0} AND next_exec < {time 253402300799000000}
 		ORDER BY due_at, attempt LIMIT :limit`)
 
-	// followed lists those of some runs after which their slots were tried again.
+	// followed lists those of some runs after which their slots were tried again, or a later slot was ok.
 	followed = sqlrun.SQL("health.followed", `
-		SELECT r.id FROM {prefix}run AS r WHERE r.id IN (:ids) AND EXISTS (SELECT 1 FROM {prefix}run AS n
-			WHERE n.schedule = r.schedule AND n.due_at = r.due_at AND n.attempt > r.attempt) ORDER BY r.id`)
+		SELECT r.id FROM {prefix}run AS r WHERE r.id IN (:ids) AND (EXISTS (SELECT 1 FROM {prefix}run AS n
+			WHERE n.schedule = r.schedule AND n.due_at = r.due_at AND n.attempt > r.attempt)
+			OR EXISTS (SELECT 1 FROM {prefix}run AS n WHERE n.schedule = r.schedule AND n.due_at > r.due_at AND n.state = 'ok')) ORDER BY r.id`)
+
+	// lastLinesOf reads the ends of outputs. A length may be in bytes, and then less is read.
+	lastLinesOf = sqlrun.SQL("health.last-lines", `
+		SELECT id, CASE WHEN LENGTH(output) > 300 THEN SUBSTR(output, LENGTH(output) - 299) ELSE output END FROM {prefix}run
+		WHERE id IN (:ids) AND output <> ''`)
 
 	// planOf reads when a schedule may be claimed, and its lane.
 	planOf = sqlrun.SQL("health.plan-of", `
@@ -107,4 +115,20 @@ func NewestRuns(ctx context.Context, db *dialect.DB, name string, limit int) ([]
 // RunsOfSlot lists up to limit attempts at the slot of a run, from a number on, with their output.
 func RunsOfSlot(ctx context.Context, db *dialect.DB, of *scheduler.Run, from, limit int) ([]scheduler.Run, error) {
 	return selectRuns(ctx, db, runsOfSlot, sqlrun.Args{"name": of.Schedule, "due": of.Due.UnixMicro(), "from": from, "limit": limit})
+}
+
+// lastLines returns the last line of what runs have written, by their ids. Runs that have written nothing are left out.
+func lastLines(ctx context.Context, db *dialect.DB, ids []int64) (map[int64]string, error) {
+	lines := map[int64]string{}
+	_, err := sqlrun.Select(ctx, &db.Session, lastLinesOf, sqlrun.Args{"ids": append([]int64{0}, ids...)}, func(rows *sql.Rows) (none struct{}, err error) {
+		var id int64
+		var text string
+		err = rows.Scan(&id, &text)
+		text = strings.TrimSpace(text)
+		if line := plain.Line(text[strings.LastIndexByte(text, '\n')+1:], 160); line != "" {
+			lines[id] = line
+		}
+		return none, err
+	})
+	return lines, err
 }

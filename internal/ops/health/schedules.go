@@ -14,8 +14,8 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// OfSchedules finds schedules that have failed and schedules that are late, and that no daemon is at work while there are schedules. It
-// examines the schedules with the next slots, up to limit.
+// OfSchedules finds daemons that schedules lack, and schedules that have failed, are late or paused. It examines the schedules
+// with the next slots, up to limit.
 func OfSchedules(ctx context.Context, db *dialect.DB, now time.Time, limit int) (all []Problem, next []scheduler.Planned, err error) {
 	failed, err := upTo(func(limit int) ([]scheduler.Schedule, error) { return scheduler.InState(ctx, db, "failed", limit) })
 	if err != nil {
@@ -38,30 +38,27 @@ func OfSchedules(ctx context.Context, db *dialect.DB, now time.Time, limit int) 
 			return nil, nil, err
 		}
 	}
-	late, unclaimed := lateOf(planned, now), 0
-	idle := false
-	if len(planned) > 0 {
-		if idle, err = withoutDaemon(ctx, db); err != nil {
-			return nil, nil, err
-		}
+	d, err := daemonsOf(ctx, db)
+	if err != nil {
+		return nil, nil, err
 	}
-	if idle { // it is the cause of all that nobody has tried to claim
-		unclaimed = len(late)
-		late = slices.DeleteFunc(late, func(p Problem) bool { return p.unclaimed })
-		unclaimed -= len(late)
-		p := Problem{
-			Of: Processes, Bad: true, what: "No daemon is at work", Why: "there are active schedules, which nobody runs",
-			Do: "start one: dbcron serve; dbcron node list shows those that were there",
+	without := map[string]int{} // of each tag, those that are late because it has no daemon, of which another line tells
+	late := slices.DeleteFunc(lateOf(planned, now), func(p Problem) bool {
+		lacks := p.unclaimed != "" && d.lack(p.unclaimed) != nil
+		if lacks {
+			without[p.unclaimed]++
 		}
-		if unclaimed > 0 {
-			p.Why = plain.Plural(unclaimed, "schedule is", "schedules are") + " late because of it"
-		}
-		if len(planned) == maxListed && unclaimed > 0 {
-			p.Why = "at least " + p.Why
-		}
-		all = slices.Insert(all, 0, p)
+		return lacks
+	})
+	lacks, err := ofDaemons(ctx, db, &d, without, len(planned) == maxListed)
+	if err != nil {
+		return nil, nil, err
 	}
-	all = append(all, cut(late, "schedule is late", "schedules are late", "see all: dbcron schedule list")...)
+	paused, err := ofPaused(ctx, db)
+	if err != nil {
+		return nil, nil, err
+	}
+	all = slices.Concat(lacks, all, cut(late, "schedule is late", "schedules are late", "see all: dbcron schedule list"), paused)
 	for i := range planned {
 		if Lateness(&planned[i], now) == "" && len(next) < limit {
 			next = append(next, planned[i])
@@ -75,10 +72,14 @@ func lateOf(planned []scheduler.Planned, now time.Time) (late []Problem) {
 	for i := range planned {
 		s := &planned[i]
 		if why := Lateness(s, now); why != "" {
-			late = append(late, Problem{
+			p := Problem{
 				Of: Schedules, Name: s.Name, Bad: true, what: "Schedule %s is late", Why: why, Since: s.Due,
-				Do: "find the reason: dbcron schedule explain " + argument(s.Name), unclaimed: s.Reason == "",
-			})
+				Do: "find the reason: dbcron schedule explain " + argument(s.Name),
+			}
+			if s.Reason == "" {
+				p.unclaimed = s.Tag
+			}
+			late = append(late, p)
 		}
 	}
 	return late
@@ -117,8 +118,8 @@ func Lateness(s *scheduler.Planned, now time.Time) string {
 	return "no daemon has claimed its slot; it takes one with the tag " + plain.Cut(s.Tag, 60) + " that has a place free"
 }
 
-// OfRuns finds the slots of the last day that failed, by schedule: the last attempt at a slot counts, and none after which it was
-// tried again.
+// OfRuns finds the slots of the last day that failed, by schedule, if no later one was ok: the last attempt at a slot counts, and
+// none after which it was tried again. It also finds work that does not end, and what follows from that.
 func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, err error) {
 	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"failed", "timeout", "lost"}, Limit: 200})
 	if err != nil {
@@ -156,19 +157,28 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 	if err != nil {
 		return nil, err
 	}
-	all = slices.Concat(all, unheeding, suspects, replaced)
+	skipping, err := ofSkipping(ctx, db, now)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.Concat(all, unheeding, suspects, replaced, skipping)
+	var ids []int64
+	for _, name := range names[:min(len(names), Most)] {
+		ids = append(ids, by[name].last.ID)
+	}
+	lines, err := lastLines(ctx, db, ids)
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range names[:min(len(names), Most)] {
 		f := by[name]
-		why := f.last.State
-		if f.last.Error != "" {
-			why = plain.Cut(f.last.Error, 200)
-		}
+		why := failure(&f.last, lines[f.last.ID])
 		if f.n > 1 {
-			why = fmt.Sprintf("%d times in a day; last: %s", f.n, why)
+			why = fmt.Sprintf("%d times in a row; last: %s", f.n, why)
 		}
 		all = append(all, Problem{
 			Of: Runs, Name: name, Run: f.last.ID, Bad: true, what: "A run of %s failed", Why: why, Since: f.last.Finished,
-			Do: fmt.Sprintf("see what it printed: dbcron schedule output %d", f.last.ID), Act: "run",
+			Do: lookAt(f.last.ID), Act: "run",
 		})
 	}
 	if more := len(names) - Most; more > 0 {
@@ -180,7 +190,7 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 	return all, nil
 }
 
-// lastAttempts leaves out runs after which their slots were tried again.
+// lastAttempts leaves out runs after which their slots were tried again, or a later slot was ok.
 func lastAttempts(ctx context.Context, db *dialect.DB, runs []scheduler.Run) ([]scheduler.Run, error) {
 	ids := []int64{0} // a list has at least one
 	for i := range runs {
@@ -206,8 +216,52 @@ func ofUnheeding(ctx context.Context, db *dialect.DB) (all []Problem, err error)
 	return all, err
 }
 
-// OfPaused finds schedules that are paused.
-func OfPaused(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
+// fewSkipped is from how many slots on that a run has had skipped that is a problem.
+const fewSkipped = 3
+
+// ofSkipping finds schedules several slots of which were skipped because of a run that is still under way.
+func ofSkipping(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, err error) {
+	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"skipped"}, Limit: 200, Since: now.Add(-back)})
+	if err != nil {
+		return nil, err
+	}
+	looked := map[string]bool{}
+	for i := range runs {
+		name := runs[i].Schedule
+		if runs[i].Error != scheduler.WhyBusy || looked[name] || len(looked) == Most {
+			continue
+		}
+		looked[name] = true
+		open, err := OpenRuns(ctx, db, name, 1)
+		if err != nil {
+			return nil, err
+		}
+		newest, err := NewestRuns(ctx, db, name, newestRead)
+		if err != nil {
+			return nil, err
+		}
+		if len(open) == 0 || open[0].State != "running" {
+			continue
+		}
+		r := &open[0]
+		if n := skippedSince(r, newest); n >= fewSkipped {
+			all = append(all, Problem{
+				Of: Runs, Name: name, Run: r.ID, what: "Slots of %s are skipped", Since: r.Started,
+				Why: fmt.Sprintf("%s, since run %d is still under way on %s", plain.Plural(n, "slot was", "slots were"), r.ID, plain.Cut(r.By, 100)),
+				Do:  endIt(r.ID),
+			})
+		}
+	}
+	return all, nil
+}
+
+// endIt says what to do about a run that others wait for.
+func endIt(run int64) string {
+	return fmt.Sprintf("wait for its end, or end it: dbcron schedule cancel %d; a timeout ends such runs (dbcron schedule edit)", run)
+}
+
+// ofPaused finds schedules that are paused.
+func ofPaused(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
 	paused, err := upTo(func(limit int) ([]scheduler.Schedule, error) { return scheduler.InState(ctx, db, "paused", limit) })
 	for i := range paused {
 		s := &paused[i]

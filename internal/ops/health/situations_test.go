@@ -300,7 +300,7 @@ func TestSituations(t *testing.T) {
 				now = now.Add(90 * time.Second)
 				depths, err := Depths(t.Context(), adminOf(c), []admin.Queue{q}, CountTo, now)
 				dbtest.Must(t, err)
-				all, err := OfQueues(t.Context(), adminOf(c), depths, nil, nil, now)
+				all, err := OfQueues(t.Context(), db.DB, adminOf(c), depths, nil, nil, now)
 				dbtest.Must(t, err)
 				if len(all) == 0 {
 					return ""

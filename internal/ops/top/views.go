@@ -193,7 +193,11 @@ func (l *Look) overview(ctx context.Context, s *screen) error {
 	if err != nil {
 		return err
 	}
-	all := slices.Concat(wrong, failed, l.wrong, pushed, lost)
+	files, _, err := health.OfFiles(ctx, l.db)
+	if err != nil {
+		return err
+	}
+	all := slices.Concat(wrong, failed, l.wrong, pushed, lost, files)
 	known, err := health.Acknowledged(ctx, l.db, l.now)
 	if err != nil {
 		return err
@@ -275,7 +279,7 @@ func (l *Look) ago(at time.Time) string {
 
 // readQueues counts the jobs of all queues and finds their problems.
 func (l *Look) readQueues(ctx context.Context) (err error) {
-	l.depths, l.minutes, l.wrong, err = health.AllQueues(ctx, l.queues, l.now)
+	l.depths, l.minutes, l.wrong, err = health.AllQueues(ctx, l.db, l.queues, l.now)
 	if err != nil {
 		return err
 	}
