@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -45,7 +44,7 @@ func (p *program) explain(e *wire.Explanation, s *scheduler.Schedule) error {
 	if !e.Next.IsZero() {
 		text := health.InZone(e.Next.Time, s)
 		if left := e.Next.Sub(e.Now.Time); left > 0 {
-			text += ", in " + left.Round(time.Second).String()
+			text += ", in " + plain.Span(left)
 		}
 		if s.Jitter > 0 {
 			text += ", and up to " + plain.FormatDuration(s.Jitter) + " later"
@@ -54,7 +53,7 @@ func (p *program) explain(e *wire.Explanation, s *scheduler.Schedule) error {
 	}
 	if !e.Overdue.IsZero() {
 		facts = append(facts, fact{"overdue", "since " + health.InZone(e.Overdue.Time, s) + ", for " +
-			e.Now.Sub(e.Overdue.Time).Round(time.Second).String()})
+			plain.Span(e.Now.Sub(e.Overdue.Time))})
 	}
 	for _, o := range e.UnderWay {
 		facts = append(facts, fact{o.State, o.Text})

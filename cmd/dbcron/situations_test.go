@@ -232,7 +232,7 @@ var situations = []situation{
 			s.plan("fetch", -50)
 			s.run("fetch", 10, 1, "failed", 0, "exit code 3", "")
 		},
-		"A run of fetch failed…exit code 3…dbcron schedule output ID",
+		"A run of fetch failed…exit code 3…dbcron schedule run fetch",
 		"schedule explain report", "it runs when fetch succeeds, whose last run, …, was failed: exit code 3…dbcron schedule explain fetch", "schedule explain fetch",
 		func(s *stage) { s.run("fetch", 0, 1, "ok", 0, "", "") },
 	},

@@ -10,7 +10,9 @@ import (
 
 // AllQueues counts the jobs of all queues and finds their problems. minutes is the throughput of the last
 // hour.
-func AllQueues(ctx context.Context, db *dialect.DB, c *admin.Client, now time.Time) (depths []Depth, minutes []admin.Minute, wrong []Problem, err error) {
+func AllQueues(ctx context.Context, db *dialect.DB, c *admin.Client, now time.Time) (
+	depths []Depth, minutes []admin.Minute, wrong []Problem, err error,
+) {
 	queues, err := c.Queues(ctx, "", MostQueues)
 	if err != nil {
 		return nil, nil, nil, err

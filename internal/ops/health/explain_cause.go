@@ -33,10 +33,8 @@ func (e *scheduleExplainer) explain(ctx context.Context, open []scheduler.Run, w
 	if err := e.ofState(ctx); err != nil {
 		return err
 	}
-	if e.overdue(waits) {
-		if err := e.ofDaemons(ctx); err != nil {
-			return err
-		}
+	if err := e.ofDaemons(ctx, e.overdue(waits)); err != nil {
+		return err
 	}
 	e.ofOpen(open)
 	if n := replacedRuns(&e.Schedule, e.runs[:min(len(e.runs), newestRead)]); n > 0 {
@@ -80,7 +78,7 @@ func (e *scheduleExplainer) ofState(ctx context.Context) error {
 		}
 		e.add(Cause{Why: "it was given up: " + plain.Line(s.Reason, 300), Do: correct + resume})
 	case s.State == "ended":
-		e.add(Cause{Why: "it has ended: it has no more slots", Do: "give it another end, or another spec: dbcron schedule edit " + argument(e.Name)})
+		e.add(Cause{Why: "it has ended: it has no more slots", Do: "give it another end or spec: dbcron schedule edit " + argument(e.Name)})
 	case s.Reason != "":
 		e.add(Cause{
 			Why:   "daemons cannot claim it: " + plain.Line(s.Reason, 300),
@@ -120,8 +118,11 @@ func (e *scheduleExplainer) overdue(waits time.Time) bool {
 }
 
 // ofDaemons says which daemon is missing.
-func (e *scheduleExplainer) ofDaemons(ctx context.Context) error {
+func (e *scheduleExplainer) ofDaemons(ctx context.Context, overdue bool) error {
 	s := &e.Schedule
+	if !overdue && s.State != "active" {
+		return nil
+	}
 	d, err := daemonsOf(ctx, e.db)
 	if err != nil {
 		return err
@@ -141,6 +142,9 @@ func (e *scheduleExplainer) ofDaemons(ctx context.Context) error {
 			lack.Do = "start " + needed
 		}
 		e.add(*lack)
+		return nil
+	}
+	if !overdue {
 		return nil
 	}
 	const shownDaemons = 5
@@ -247,7 +251,7 @@ func (e *scheduleExplainer) ofLast(ctx context.Context) error {
 		return nil
 	}
 	lines, err := lastLines(ctx, e.db, []int64{last.ID})
-	e.add(Cause{Why: "its last run failed: " + failure(last, lines[last.ID]), Do: lookAt(last.ID)})
+	e.add(Cause{Why: "its last run failed: " + failure(last, lines[last.ID]), Do: lookAt(last, lines[last.ID])})
 	return err
 }
 
@@ -263,9 +267,12 @@ func failure(r *scheduler.Run, line string) string {
 	return why
 }
 
-// lookAt says what to do about a run that has failed.
-func lookAt(run int64) string {
-	return fmt.Sprintf("see what it printed: dbcron schedule output %d", run)
+// lookAt says what to do about a run that has failed, and has written a line, if it has.
+func lookAt(r *scheduler.Run, line string) string {
+	if line == "" {
+		return "correct that (dbcron schedule edit " + argument(r.Schedule) + "), and run it again: dbcron schedule run " + argument(r.Schedule)
+	}
+	return fmt.Sprintf("see what it printed: dbcron schedule output %d", r.ID)
 }
 
 var jobIn = regexp.MustCompile(`^job ([0-9]+) in queue (.+)`)
@@ -309,7 +316,7 @@ var leading = sqlrun.SQL("health.leading", `
 
 // ofFollowing says of a schedule without slots what it runs after.
 func (e *scheduleExplainer) ofFollowing(ctx context.Context) error {
-	if e.Schedule.State != "active" || e.Next != nil || len(e.Causes) > 0 {
+	if e.Schedule.State != "active" || e.Next != nil || e.at.Next.IsZero() {
 		return nil
 	}
 	if strings.EqualFold(e.Schedule.Spec, crontab.Reboot) {
@@ -323,7 +330,7 @@ func (e *scheduleExplainer) ofFollowing(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 {
+	if len(found) == 0 && len(e.Causes) == 0 {
 		e.add(Cause{
 			Why: "it has no slots of its own: it runs when somebody or another schedule starts it", Do: "to run it now: dbcron schedule run " + argument(e.Name),
 		})

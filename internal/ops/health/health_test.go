@@ -73,7 +73,7 @@ func TestSchedulesAndRuns(t *testing.T) {
 				sqlrun.Args{"ago": -i * 1_000_000})
 		}
 		all, err = OfRuns(t.Context(), db.DB, now)
-		wants(t, all, err, "!A run of late failed: 2 times in a row; last: exit code 3; …dbcron schedule output ")
+		wants(t, all, err, "!A run of late failed: 2 times in a row; last: exit code 3; correct that (dbcron schedule edit late), and run it again: dbcron schedule run late")
 		for i, name := range []string{"late", "restarts", "upgraded"} {
 			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, next_exec, exec_by, stops, error)
 				VALUES (:name, {now + :ago}, 3, 'retry', {now}, {now}, {now + 60000000}, 'host:1:x', :stops, 'handed back: the daemon was stopped 2s after')`,
@@ -114,7 +114,7 @@ func TestSlotsNotAttempts(t *testing.T) {
 			}
 		}
 		all, err := OfRuns(t.Context(), db.DB, now)
-		wants(t, all, err, "!A run of in vain failed: failed; see what it printed")
+		wants(t, all, err, "!A run of in vain failed: failed; correct that")
 	})
 }
 

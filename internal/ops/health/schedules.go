@@ -178,7 +178,7 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 		}
 		all = append(all, Problem{
 			Of: Runs, Name: name, Run: f.last.ID, Bad: true, what: "A run of %s failed", Why: why, Since: f.last.Finished,
-			Do: lookAt(f.last.ID), Act: "run",
+			Do: lookAt(&f.last, lines[f.last.ID]), Act: "run",
 		})
 	}
 	if more := len(names) - Most; more > 0 {
