@@ -54,8 +54,9 @@ var looks = []look{
 	{"light", "light", 1280, 800, false},
 	{"dark", "dark", 1280, 800, false},
 	{"narrow", "light", 900, 800, false},
-	{"phone", "light", 390, 780, true},
-	{"phone-dark", "dark", 390, 780, true},
+	{"narrow-dark", "dark", 900, 800, false},
+	{"phone", "light", 360, 780, true},
+	{"phone-dark", "dark", 360, 780, true},
 }
 
 // as switches the browser to a look.

@@ -84,6 +84,7 @@ type queueData struct {
 	Outlook  string
 	HeldText string        // of jobs that no worker could begin
 	HeldUp   *health.Cause // why
+	Behind   *health.Cause // why its oldest job waits; nil: for its turn
 	Chart    chart
 	Kinds    []admin.Finished // counts of the last hour
 	Limits   []limitRow
@@ -152,6 +153,9 @@ func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData)
 	if h := depth.Held; h != nil {
 		data.HeldUp = &h.Cause
 		data.HeldText = h.Text(r.now)
+	}
+	if data.Behind, err = depth.WhyBehind(ctx, d.db, d.admin); err != nil {
+		return err
 	}
 	if data.Ready > 0 {
 		data.Outlook = data.Depth.Outlook(health.Flows(minutes, r.now)[data.Name], r.now)

@@ -23,6 +23,9 @@ type TableLocks struct {
 	// tables, one line per transaction. Its arguments, if HoldersOf is not nil, are those of a prefix.
 	Holders   string
 	HoldersOf func(prefix string) []any
+
+	// Waits finds transactions for whose locks on our tables others have waited for seconds, with the same arguments.
+	Waits Strain
 }
 
 // Patient returns a pool for statements that change tables: each of its transactions waits for locks for about a
@@ -68,13 +71,27 @@ func (db *DB) TableLockHolders(ctx context.Context) ([]string, error) {
 	if locks == nil || locks.Holders == "" {
 		return nil, nil
 	}
-	s := Strain{Query: locks.Holders}
-	if locks.HoldersOf != nil {
-		s.Args = locks.HoldersOf(db.opt.Prefix)
-	}
+	s := db.ofTables(Strain{Query: locks.Holders})
 	lines, err := db.linesOf(ctx, &s)
 	if db.Dialect.Denied(err) {
 		return nil, nil
 	}
 	return lines, err
+}
+
+// ofTables returns a query about locks with its arguments.
+func (db *DB) ofTables(s Strain) Strain {
+	if of := db.Dialect.TableLocks.HoldersOf; of != nil {
+		s.Args = of(db.opt.Prefix)
+	}
+	return s
+}
+
+// TableLockWaits finds transactions that keep others waiting for db's tables, as far as the user may see them.
+func (db *DB) TableLockWaits(ctx context.Context) ([]Finding, error) {
+	locks := db.Dialect.TableLocks
+	if locks == nil || locks.Waits.Query == "" {
+		return nil, nil
+	}
+	return db.Strains(ctx, []Strain{db.ofTables(locks.Waits)})
 }

@@ -64,6 +64,13 @@ func OfDatabase(ctx context.Context, db *dialect.DB, as string) (all []Check, us
 		takesWrites = takesWrites && (f.OK || f.Subject != "writable")
 		all = append(all, checkOf(f, Failed))
 	}
+	waits, err := db.TableLockWaits(ctx) // before what may have to wait itself
+	if err != nil {
+		all = append(all, broken("table locks", Warning, err, "try again; if it persists, report it as a bug"))
+	}
+	for _, f := range waits {
+		all = append(all, checkOf(f, Failed))
+	}
 	schema, usable := ofSchema(ctx, db)
 	tables := ofTables(ctx, db)
 	if !takesWrites { // rights cannot be judged there

@@ -3,6 +3,7 @@ package health
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -110,6 +111,9 @@ func endpointProblem(r *push.Report, now time.Time) *Problem {
 		p.Why = fmt.Sprintf("%s in a row; %s; the last: %s", plain.Plural(s.Failures, "failure", "failures"), s.next(now),
 			plain.Cut(s.Last.Error, 200))
 		p.Do = "check whether it is up, and can take so many at a time; its jobs wait meanwhile: dbcron endpoint show " + argument(r.Queue)
+	}
+	if strings.Contains(s.Last.Error, push.ErrRefused.Error()) {
+		p.Do = "let the daemons send there (dbcron serve --push-to), or correct the URL: dbcron endpoint set " + argument(r.Queue) + " URL"
 	}
 	return p
 }

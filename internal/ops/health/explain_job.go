@@ -200,7 +200,8 @@ func (e *jobExplainer) ofWorkers(p *admin.Place) {
 			can = true
 		}
 	}
-	start := "start a worker for it: a program of yours, dbcron worker exec, or dbcron serve for one with an endpoint"
+	start := "start a worker for it: a program of yours, dbcron worker exec --queue " + argument(i.Queue) +
+		" -- COMMAND, or dbcron serve for one with an endpoint"
 	switch {
 	case can:
 	case len(p.Workers) == 0:

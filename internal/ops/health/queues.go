@@ -211,7 +211,7 @@ func addReasons(ctx context.Context, db *dialect.DB, c *admin.Client, behind []P
 			unknown = slices.Delete(slices.Clone(unknown), kind, kind+1)
 			continue
 		}
-		why, err := whyBehind(ctx, db, c, p.Name, depths[of].job)
+		why, err := depths[of].WhyBehind(ctx, db, c)
 		if err != nil {
 			return nil, err
 		}
@@ -319,12 +319,13 @@ func Holders(blocks []admin.Block) (leased, workers int) {
 	return leased, len(names)
 }
 
-// whyBehind says why the oldest job of a queue waits, or returns nil if it only waits for its turn, or is gone.
-func whyBehind(ctx context.Context, db *dialect.DB, c *admin.Client, queue string, id int64) (*Cause, error) {
-	if id == 0 {
+// WhyBehind says why the oldest job of a queue that is behind waits. It returns nil if the queue is not, or that job only waits for its
+// turn, or is gone.
+func (d *Depth) WhyBehind(ctx context.Context, db *dialect.DB, c *admin.Client) (*Cause, error) {
+	if !d.Behind() || d.job == 0 {
 		return nil, nil
 	}
-	e, err := ExplainJob(ctx, db, c, queue, id)
+	e, err := ExplainJob(ctx, db, c, d.Name, d.job)
 	if errors.Is(err, admin.ErrNotFound) {
 		return nil, nil
 	}
