@@ -307,7 +307,7 @@ func TestActions(t *testing.T) {
 		s.post(mail, "do", "purge", "state", "ready", "typed", "mail").has("Removed 2 jobs, all there were.")
 		s.post(link("queue", "name", hostile), "do", "resume").has("Resumed.")
 
-		s.post(link("schedule", "name", "backup"), "do", "pause", "reason", "holidays").has("Paused.", "It is paused: holidays")
+		s.post(link("schedule", "name", "backup"), "do", "pause", "reason", "holidays").has("Paused.", "It is paused, by ", ": holidays. What to do: when it may run again")
 		s.post(link("schedule", "name", "backup"), "do", "resume").has("Resumed.")
 		a := s.try(link("schedule", "name", hostile), "do", "run").is(303)
 		s.get(a.header.Get("Location")).has("A daemon will begin this run soon", "waiting", "hand")

@@ -164,13 +164,6 @@ func wallText(t time.Time, zone *time.Location) string {
 // explainSchedule explains why a schedule runs or does not, and what to do.
 func explainSchedule(e *health.Explanation) (why []string) {
 	add := func(text string) { why = append(why, plain.Cut(text, 600)) }
-	s := &e.Schedule
-	if s.State != "active" || s.Reason != "" || s.Failures > 0 {
-		add("It is " + health.StateOf(s) + ".")
-	}
-	if e.Overdue != nil {
-		add("It has been overdue since " + stamp(*e.Overdue) + " UTC, for " + plain.Span(e.Now.Sub(*e.Overdue)) + ".")
-	}
 	for i := range e.Causes {
 		c := &e.Causes[i]
 		text := sentence(c.Why)
@@ -181,6 +174,12 @@ func explainSchedule(e *health.Explanation) (why []string) {
 			continue
 		}
 		add(text)
+	}
+	if s := &e.Schedule; s.State == "active" && s.Failures > 0 {
+		add("It is " + health.StateOf(s) + ".")
+	}
+	if e.Overdue != nil {
+		add("It has been overdue since " + stamp(*e.Overdue) + " UTC, for " + plain.Span(e.Now.Sub(*e.Overdue)) + ".")
 	}
 	for _, o := range e.Open {
 		add("Under way: " + o.Text + ".")

@@ -291,7 +291,7 @@ func TestDaemons(t *testing.T) {
 		row, _, _ = strings.Cut(row, "</tr>")
 		for _, want := range []string{
 			"schedules tagged default,db; jobs of ", `<a href="queue?name=a">a</a>, `, ` and 2 queues more`,
-			`<td class="num">2</td><td class="num">2</td>`,
+			`<td class="num opt">2</td><td class="num opt">2</td>`,
 		} {
 			if !strings.Contains(row, want) {
 				t.Errorf("there is no %q in %s", want, row)
