@@ -199,7 +199,7 @@ func policyOf(s *scheduler.Schedule) []setRow {
 	settings := scheduler.Settings()
 	for i := range settings {
 		set := &settings[i]
-		if value := set.Text(s); slices.Contains(always, set.Name) || set.Has(s.Work()) && !set.Ordinary(s) {
+		if value := set.Text(s); slices.Contains(always, set.Name) || set.Has(s.Work()) && !set.Ordinary(s) && set.Name != "description" {
 			rows = append(rows, setRow{set.Label(), plain.Clean(value), set.Help})
 		}
 	}

@@ -282,9 +282,15 @@ func (s *Scheduler) command(e *execution, until instant.Instant) (activity, erro
 	if e.what.KillGrace > 0 {
 		grace = e.what.KillGrace
 	}
+	var line func(string)
+	if s.opt.Echo {
+		log := s.opt.Logger.With("schedule", e.schedule, "id", e.id, "attempt", e.attempt)
+		line = func(text string) { log.Info("output", "line", text) }
+	}
 	return guardian.Start(guardian.Command{
 		Name: e.schedule, Argv: argv, Env: env, User: e.what.User,
 		Dir: dir, Home: home, Input: e.input(), Grace: grace, Linger: e.what.Linger, MaxOutput: s.opt.MaxOutput,
+		Line: line,
 	}, until)
 }
 

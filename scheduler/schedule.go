@@ -65,6 +65,9 @@ type Schedule struct {
 	User    string            // user that runs the command if the daemon is root; default: the daemon's
 	Job     JobOptions        // of a job
 
+	// Description says for people what the schedule is for: a line of up to 1000 characters.
+	Description string
+
 	// Tag selects the daemons that may run the schedule: those with the same tag in
 	// Options.Tags. Default: default.
 	Tag string

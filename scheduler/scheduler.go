@@ -83,6 +83,10 @@ type Options struct {
 	// per BootID. Default: the kernel's, on Linux and macOS; elsewhere none, and no @reboot runs.
 	BootID string
 
+	// Echo logs each line that a command writes, as it comes, with the schedule's name: at most 8 KiB of it in one piece, and
+	// nothing of empty ones. Lines may hold secrets.
+	Echo bool
+
 	// Ended is called when a run of this daemon has ended, with its recorded state and its
 	// duration. It feeds metrics and should return quickly. Default: none.
 	Ended func(state string, took time.Duration)

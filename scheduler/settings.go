@@ -39,6 +39,9 @@ func (s *Schedule) Work() string {
 	return commands
 }
 
+// maxDescription is the number of characters that a description has at most.
+const maxDescription = 1000
+
 // maxNumber is the greatest number in settings.
 const maxNumber = 1_000_000
 
@@ -82,6 +85,8 @@ var settings = []Setting{
 		"", "Whose job it is, where its queue is fair.").For(jobs).Else("nobody's"),
 	setting.Of("job_cost", setting.Number(queue.MaxCost), func(s *Schedule) *int { return &s.Job.Cost },
 		"", "For how many jobs it counts at rates of limits, and in the turns of tenants.").For(jobs).Else("1"),
+	setting.Of("description", setting.Sentence(maxDescription), func(s *Schedule) *string { return &s.Description },
+		"", "What it is for, in words, which changes nothing; of a crontab, the comment above its line."),
 	setting.Of("tag", setting.Plain("tag"), func(s *Schedule) *string { return &s.Tag },
 		"default", "Only daemons that have this tag run it: dbcron serve --tag.").Where(),
 	setting.Of("missed", setting.OneOf("skip", "once", "all"), func(s *Schedule) *string { return &s.Missed },

@@ -5,23 +5,26 @@ import "encoding/json"
 // A Schedule is a schedule: what runs, when, and how its runs are treated. Package scheduler's table of settings says what
 // those of them mean that have no words here.
 type Schedule struct {
-	Name     string            `json:"name" doc:"The name of the schedule."`
-	Source   string            `json:"source,omitempty" doc:"The file that the schedule comes from."`
-	Spec     string            `json:"spec" doc:"When the schedule runs: five fields as in a crontab, @daily, @every 90s, or @manual."`
-	TimeZone string            `json:"time_zone"`
-	DST      string            `json:"dst"`
-	State    string            `json:"state" enum:"active,paused,ended,failed" doc:"active: it runs. paused: somebody has paused it. ended: its end has passed. failed: it was given up, or cannot run."`
-	Reason   string            `json:"reason,omitempty" doc:"Why the schedule is not active."`
-	Next     Instant           `json:"next,omitzero" doc:"The next slot, of a schedule that is active."`
-	Failures int               `json:"failures" doc:"The number of slots in a row that failed."`
-	Tag      string            `json:"tag"`
-	Kind     string            `json:"kind" enum:"shell,argv,http,sql,func,job" doc:"What the command is."`
-	Command  string            `json:"command" doc:"A line for the shell, a JSON array of a program and its arguments, a method and a URL, a statement, a function's name, or the kind of a job. The API shows a URL without its query."`
-	Stdin    string            `json:"stdin,omitempty" doc:"What the command reads, the body of the request, or the payload of the job. The API does not show it."`
-	Env      map[string]string `json:"env,omitempty" doc:"The variables that the command gets. The API does not show them."`
-	Headers  map[string]string `json:"headers,omitempty" doc:"The headers of the request. The API does not show them."`
-	Dir      string            `json:"dir,omitempty"`
-	User     string            `json:"user,omitempty"`
+	Name     string  `json:"name" doc:"The name of the schedule."`
+	Source   string  `json:"source,omitempty" doc:"The file that the schedule comes from."`
+	Spec     string  `json:"spec" doc:"When the schedule runs: five fields as in a crontab, @daily, @every 90s, or @manual."`
+	TimeZone string  `json:"time_zone"`
+	DST      string  `json:"dst"`
+	State    string  `json:"state" enum:"active,paused,ended,failed" doc:"active: it runs. paused: somebody has paused it. ended: its end has passed. failed: it was given up, or cannot run."`
+	Reason   string  `json:"reason,omitempty" doc:"Why the schedule is not active."`
+	Next     Instant `json:"next,omitzero" doc:"The next slot, of a schedule that is active."`
+	Failures int     `json:"failures" doc:"The number of slots in a row that failed."`
+	Tag      string  `json:"tag"`
+
+	Description string `json:"description,omitempty"`
+
+	Kind    string            `json:"kind" enum:"shell,argv,http,sql,func,job" doc:"What the command is."`
+	Command string            `json:"command" doc:"A line for the shell, a JSON array of a program and its arguments, a method and a URL, a statement, a function's name, or the kind of a job. The API shows a URL without its query."`
+	Stdin   string            `json:"stdin,omitempty" doc:"What the command reads, the body of the request, or the payload of the job. The API does not show it."`
+	Env     map[string]string `json:"env,omitempty" doc:"The variables that the command gets. The API does not show them."`
+	Headers map[string]string `json:"headers,omitempty" doc:"The headers of the request. The API does not show them."`
+	Dir     string            `json:"dir,omitempty"`
+	User    string            `json:"user,omitempty"`
 
 	JobQueue       string   `json:"job_queue,omitempty"`
 	JobKey         string   `json:"job_key,omitempty"`
@@ -145,6 +148,8 @@ type ScheduleChange struct {
 	Dir      *string            `json:"dir,omitempty" maxLength:"4096"`
 	User     *string            `json:"user,omitempty" maxLength:"64"`
 	Tag      *string            `json:"tag,omitempty" maxLength:"64"`
+
+	Description *string `json:"description,omitempty" maxLength:"1000"`
 
 	JobQueue       *string   `json:"job_queue,omitempty" maxLength:"200"`
 	JobKey         *string   `json:"job_key,omitempty" maxLength:"200"`

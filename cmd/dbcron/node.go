@@ -19,15 +19,16 @@ func (p *program) node() *cobra.Command {
 before a host is stopped, say. A process that is drained begins no runs and no jobs, and
 ends what it has begun. It stays so until it is undrained, or ends.
 
-A process has a row for each part of it: its schedules, its sending of jobs and the
-queues that its API gives jobs of. NAME is what their names have in common before a
+A process has several parts: its schedules, its sending of jobs and the queues that its API
+gives jobs of. node list has a row for each process, and with -o json its parts. NAME is what their names have in common before a
 colon, host:pid or the host's name, which --node of dbcron serve sets; or it is the
 whole name of one.`,
 	}
 	c.AddCommand(p.twin(twin{
 		id: "list-nodes", use: "list", short: "List daemons and workers",
 		long: `List daemons and workers with their state: live, drained, lost (it was not heard of in
-time) or gone (it has ended). One that was killed stays listed for about a day.`,
+time) or gone (it has ended). One that was killed stays listed for about a day. It is a line for
+each process, which is live if a part of it is; -o json and the like have the parts.`,
 		example: `  dbcron node list -o json`,
 	}), p.nodeDrain(), p.twin(twin{
 		id: "undrain-node", use: "undrain NAME",

@@ -13,6 +13,7 @@ import (
 	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -65,6 +66,8 @@ func rowsOf(rows any) any {
 		return wireof.Each(rows, newFinishedRow)
 	case []wire.Run:
 		return wireof.Each(rows, newRunRow)
+	case []wire.Node: // one row for each process, as on the dashboard
+		return wireof.Each(scheduler.Processes(wireof.Each(rows, wireof.NodeOf)), wireof.Node)
 	case []wire.Lock:
 		return wireof.Each(rows, newLockRow)
 	}

@@ -21,6 +21,7 @@ import (
 // Flags of apply and import.
 type importFlags struct {
 	path, source, zone string
+	crontabs           []string
 	prune, dryRun      bool
 	adopt              bool
 	output             string
@@ -60,7 +61,7 @@ input, and needs --source.
 			if f.path == "" {
 				return usagef("%s needs -f FILE.yaml", c.CommandPath())
 			}
-			return p.importFile(c.Context(), &scheduleFile{kind: "file", path: f.path, source: f.source}, &f)
+			return p.importFiles(c.Context(), []*scheduleFile{{kind: "file", path: f.path, source: f.source}}, nil, &f)
 		},
 	}
 	c.Flags().StringVarP(&f.path, "file", "f", "", "the `file`")
@@ -79,7 +80,8 @@ func (p *program) scheduleImport() *cobra.Command {
 		Use:   "import --crontab FILE",
 		Short: "Import a crontab, once",
 		Long: `Import a crontab(5), as dbcron serve --crontab does at its start, but once
-and without a daemon. The file - is standard input, and needs --source.
+and without a daemon. The file - is standard input, and needs --source. Of several, each
+is imported by itself, and none if one is wrong.
 
 ` + aboutSystem + `
 
@@ -87,47 +89,81 @@ and without a daemon. The file - is standard input, and needs --source.
 		Example: `  dbcron schedule import --crontab /etc/dbcron/crontab --dry-run
   crontab -l | dbcron schedule import --crontab - --source my-crontab --time-zone Europe/Berlin`,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if f.path == "" {
+			if len(f.crontabs) == 0 || slices.Contains(f.crontabs, "") {
 				return usagef("%s needs --crontab FILE", c.CommandPath())
 			}
-			file := &scheduleFile{kind: "crontab", path: f.path, source: f.source, zone: f.zone, system: saidSystem(c.Flags())}
-			return p.importFile(c.Context(), file, &f)
+			tabs, files, warnings, err := findCrontabs(f.crontabs, f.source, f.zone, saidSystem(c.Flags()))
+			if err != nil {
+				return err
+			}
+			for _, text := range warnings {
+				p.warn("warning: " + harmless(text))
+			}
+			return p.importFiles(c.Context(), files, tabs, &f)
 		},
 	}
-	c.Flags().StringVar(&f.path, "crontab", "", "the `file`, in the format of crontab(5)")
+	c.Flags().StringArrayVar(&f.crontabs, "crontab", nil,
+		"the `file`, in the format of crontab(5), a folder of such files, or a pattern; may be repeated")
 	systemFlag(c.Flags())
 	c.Flags().StringVar(&f.zone, "time-zone", "", "time `zone` of lines that no CRON_TZ stands above; local is this host's (default: UTC)")
 	f.register(c)
 	return c
 }
 
-func (p *program) importFile(ctx context.Context, file *scheduleFile, f *importFlags) error {
-	if err := file.load(p.in); err != nil {
+// importFiles imports files, all of which must be valid, one after the other. With --prune, it also removes the schedules of files that
+// are in none of the folders any more.
+func (p *program) importFiles(ctx context.Context, files []*scheduleFile, tabs []*crontabs, f *importFlags) error {
+	if err := loadEach(files, p.in); err != nil {
 		return err
 	}
-	if file.host {
-		p.warn("lines without CRON_TZ are read in this host's zone, " + file.zone)
-	}
-	for _, w := range file.warnings {
-		p.warn("warning: " + harmless(w))
+	for _, file := range files {
+		if file.host {
+			p.warn("lines without CRON_TZ are read in this host's zone, " + file.zone)
+		}
+		for _, w := range file.warnings {
+			p.warn("warning: " + harmless(w))
+		}
 	}
 	return p.with(ctx, func(db *dialect.DB) error {
-		changes, err := file.importInto(ctx, db, scheduler.ImportOptions{Keep: !f.prune, DryRun: f.dryRun, Adopt: f.adopt})
+		var all scheduler.Changes
+		done := func(source string, changes scheduler.Changes) {
+			if n := len(changes.Added) + len(changes.Changed) + len(changes.Removed); n > 0 && !f.dryRun {
+				_ = p.did(ctx, nil, "schedule.import", source, n, changes.String())
+			}
+			all.Added, all.Changed = append(all.Added, changes.Added...), append(all.Changed, changes.Changed...)
+			all.Removed, all.Adopted = append(all.Removed, changes.Removed...), append(all.Adopted, changes.Adopted...)
+			all.Unchanged += changes.Unchanged
+		}
+		var given []scheduler.Schedule
+		for _, file := range files {
+			changes, err := file.importInto(ctx, db, scheduler.ImportOptions{Keep: !f.prune, DryRun: f.dryRun, Adopt: f.adopt})
+			if err != nil {
+				return err
+			}
+			done(file.source, changes)
+			given = append(given, file.given...)
+		}
+		gone, err := removeGone(ctx, db, tabs, files, "", f.dryRun || !f.prune)
+		for _, source := range slices.Sorted(maps.Keys(gone)) {
+			if f.prune {
+				done(source, gone[source])
+			} else {
+				p.warn(fmt.Sprintf("%s left alone from %s, which is gone: --prune removes them",
+					counted(len(gone[source].Removed), "schedule is", "schedules are"), oneLine(source, 300)))
+			}
+		}
 		if err != nil {
 			return err
 		}
-		if n := len(changes.Added) + len(changes.Changed) + len(changes.Removed); n > 0 && !f.dryRun {
-			_ = p.did(ctx, nil, "schedule.import", file.source, n, changes.String())
-		}
-		if err := p.tellChanges(changes, f); err != nil {
+		if err := p.tellChanges(all, f); err != nil {
 			return err
 		}
-		if !f.prune {
+		for _, file := range files {
 			if err := p.tellLeft(ctx, db, file, f); err != nil {
 				return err
 			}
 		}
-		return p.warnOfMissing(file.given, func(name string) (bool, error) {
+		return p.warnOfMissing(given, func(name string) (bool, error) {
 			_, err := scheduler.Get(ctx, db, name)
 			if errors.Is(err, scheduler.ErrNotFound) {
 				return true, nil
@@ -172,6 +208,9 @@ func (p *program) tellChanges(c scheduler.Changes, f *importFlags) error {
 // tellLeft lists schedules that --prune would delete: somebody who has removed one from a file may think that it
 // is gone.
 func (p *program) tellLeft(ctx context.Context, db *dialect.DB, file *scheduleFile, f *importFlags) error {
+	if f.prune {
+		return nil
+	}
 	changes, err := scheduler.Import(ctx, db, file.source, file.given, scheduler.ImportOptions{DryRun: true, Adopt: f.adopt})
 	if err != nil || len(changes.Removed) == 0 {
 		return err
@@ -341,7 +380,9 @@ func entryOf(s *scheduler.Schedule, named bool) crontab.Entry {
 	}
 	for i := range settings {
 		set := &settings[i]
-		if inCrontab(set) && !set.Ordinary(s) {
+		if set.Name == "description" && crontab.Describes(s.Description) {
+			e.Description = s.Description
+		} else if inCrontab(set) && !set.Ordinary(s) {
 			e.Options = append(e.Options, crontab.Option{Name: set.Flag(), Value: set.Text(s)})
 		}
 	}

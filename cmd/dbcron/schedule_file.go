@@ -38,6 +38,9 @@ type scheduleFile struct {
 	problem        string      // why that could not be imported
 	read, changing os.FileInfo // its state then, and at the last check
 	gone           bool        // at the last check
+
+	of   *crontabs // the folder or pattern by which it was found; nil: it was named
+	away bool      // from there, at the last check
 }
 
 // systemFlag adds the flag that marks a crontab as a system crontab.
@@ -125,7 +128,8 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 		f.lines[i] = e.Line
 		given[i] = scheduler.Schedule{
 			Name: cmp.Or(e.Name, lineName(f.source, e)), Key: e.Key,
-			Spec: e.Spec, Zone: cmp.Or(e.Zone, f.zone), User: e.User, Command: e.Command, Stdin: e.Stdin, Env: map[string]string{},
+			Spec: e.Spec, Zone: cmp.Or(e.Zone, f.zone), User: e.User, Command: e.Command, Stdin: e.Stdin,
+			Description: e.Description, Env: map[string]string{},
 		}
 		for _, pair := range e.Env {
 			name, value, _ := strings.Cut(pair, "=")

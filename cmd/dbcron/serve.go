@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/user"
@@ -24,6 +25,7 @@ import (
 
 type serveFlags struct {
 	crontabs                   []string
+	tabs                       []*crontabs // of these
 	source, zone               string
 	schedules, schedulesSource string
 	system                     *bool // nil: not given
@@ -62,7 +64,9 @@ once, on one of them.
 
 With --crontab or --schedules, or both, the files are imported first, and again when
 they change and at SIGHUP; if one is wrong, all stays as it was. Their schedules become those of the files, and others stay as they are.
-Without them the table's schedules run.
+Without them the table's schedules run. Of a folder, as /etc/cron.d, cron's names count:
+letters, digits, - and _. Files may come to it, and go, meanwhile; a pattern, in quotes,
+is watched likewise.
 
 ` + aboutSystem + `
 
@@ -115,8 +119,10 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringVar(&f.schedules, "schedules", "", "YAML `file` of schedules to import: see dbcron schedule apply")
 	flags.StringVar(&f.schedulesSource, "schedules-source", "", "source of that file's schedules (default: its whole path)")
-	flags.StringArrayVar(&f.crontabs, "crontab", nil, "`file` in the format of crontab(5) to import; may be repeated")
-	flags.StringVar(&f.source, "source", "", "source of the crontab's schedules, if there is one (default: its whole path)")
+	flags.StringArrayVar(&f.crontabs, "crontab", nil,
+		"`file` in the format of crontab(5) to import, a folder of such files, or a pattern; may be repeated")
+	flags.StringVar(&f.source, "source", "",
+		"source of the crontab's schedules, if there is one; of a folder's, followed by the file's name (default: its whole path)")
 	flags.StringVar(&f.zone, "time-zone", "", "time zone of the crontab where it has no CRON_TZ; local is this host's (default: UTC)")
 	systemFlag(flags)
 	flags.BoolVar(&f.check, "check", false, "only check the files, and exit")
@@ -126,6 +132,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.node, "node", "", "name of this host in the history, to which the process id is added (default: the host's name)")
 	flags.StringArrayVar(&f.passEnv, "pass-env", nil,
 		"`NAME` of a variable of the daemon's environment that commands get, or all; never DBCRON_…; may be repeated")
+	flags.BoolVar(&f.options.Echo, "echo", false, "log each line that commands write, as it comes; it may hold secrets")
 	flags.StringVar(&f.logs, "log-format", "auto", "text, json, or auto: text on a terminal")
 	flags.StringVar(&f.level, "log-level", "info", "log what is of this `level` at least: debug, info, warn or error")
 	flags.BoolVar(&f.logDone, "log-done", false, "log each job that this daemon has sent, or given out, when it is done, and how long it took")
@@ -146,7 +153,7 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 	if err := f.checkServices(f.once); err != nil {
 		return err
 	}
-	files, err := f.files()
+	files, warnings, err := f.files()
 	if err == nil {
 		err = loadAll(files)
 	}
@@ -154,6 +161,9 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 		return err
 	}
 	if f.check {
+		for _, text := range warnings {
+			p.warn("warning: " + harmless(text))
+		}
 		for _, text := range f.notify.reach(files)(ctx) {
 			p.warn("warning: notifications cannot be delivered from here: " + harmless(text))
 		}
@@ -180,6 +190,9 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 	log, options, err := p.checkedOptions(&f)
 	if err != nil {
 		return err
+	}
+	for _, text := range warnings {
+		log.Warn("not all of a folder is read", "why", text)
 	}
 	db, err := p.open(ctx)
 	if err == nil {
@@ -253,31 +266,30 @@ func (p *program) checkedOptions(f *serveFlags) (*slog.Logger, scheduler.Options
 }
 
 // files returns the files named by flags.
-func (f *serveFlags) files() (files []*scheduleFile, err error) {
+func (f *serveFlags) files() (files []*scheduleFile, warnings []string, err error) {
 	if slices.Contains(f.crontabs, "-") || f.schedules == "-" {
-		return nil, usagef("serve reads its files again at SIGHUP, so they cannot be standard input; use dbcron schedule apply -f -")
+		return nil, nil, usagef("serve reads its files again at SIGHUP, so they cannot be standard input; use dbcron schedule apply -f -")
 	}
-	if len(f.crontabs) > 1 && f.source != "" {
-		return nil, usagef("--source is for one --crontab; leave it out, and each is known by its path")
-	}
-	for _, path := range f.crontabs {
-		files = append(files, &scheduleFile{kind: "crontab", path: path, source: f.source, zone: f.zone, system: f.system})
+	if f.tabs, files, warnings, err = findCrontabs(f.crontabs, f.source, f.zone, f.system); err != nil {
+		return nil, nil, err
 	}
 	if f.schedules != "" {
 		files = append(files, &scheduleFile{kind: "file", path: f.schedules, source: f.schedulesSource})
 	}
-	if f.check && len(files) == 0 {
-		return nil, usagef("--check needs --crontab or --schedules")
+	if f.check && len(f.tabs) == 0 && len(files) == 0 {
+		return nil, nil, usagef("--check needs --crontab or --schedules")
 	}
-	return files, nil
+	return files, warnings, nil
 }
 
 // loadAll reads the files, and returns everything wrong with any of them.
-func loadAll(files []*scheduleFile) error {
+func loadAll(files []*scheduleFile) error { return loadEach(files, nil) }
+
+func loadEach(files []*scheduleFile, stdin io.Reader) error {
 	var errs []error
 	in := map[string]string{}
 	for _, file := range files {
-		if err := file.load(nil); err != nil {
+		if err := file.load(stdin); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -326,7 +338,7 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 	var obeying sync.WaitGroup
 	defer obeying.Wait()
 	defer close(ended)
-	watched := &watchedFiles{files: files, db: db, log: log, node: s.Node(), others: map[string]string{}}
+	watched := &watchedFiles{files: files, tabs: f.tabs, db: db, log: log, node: s.Node(), others: map[string]string{}}
 	watched.note(ctx)
 	defer watched.forget(ctx)
 	obeying.Go(func() { p.obey(ctx, abort, watched, ended) })
@@ -395,6 +407,7 @@ func (p *program) obey(ctx context.Context, abort func(), files *watchedFiles, e
 			<-ended
 			return
 		case <-p.signals.reload:
+			files.relist()
 			files.reload(ctx)
 		case <-look.C:
 			if ctx.Err() == nil {

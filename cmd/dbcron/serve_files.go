@@ -24,6 +24,7 @@ const (
 // one goroutine only.
 type watchedFiles struct {
 	files []*scheduleFile
+	tabs  []*crontabs // of whose folders files may come and go
 	db    *dialect.DB
 	log   *slog.Logger
 	node  string
@@ -71,9 +72,67 @@ func (f *scheduleFile) differs() bool {
 	return err == nil && f.digestOf(data) != f.digest
 }
 
+// relist adds files that have come to folders, and leaves out those that have gone, and were gone at the check before: whoever saves a
+// file may remove the old one first. It reports whether any was left out.
+func (w *watchedFiles) relist() (left bool) {
+	now, _, err := listAll(w.tabs)
+	if err != nil {
+		w.log.Warn("a folder of crontabs cannot be read; its schedules stay as they were", "err", err)
+		return false
+	}
+	is := map[string]bool{}
+	for _, f := range now {
+		is[f.path] = true
+		if !slices.ContainsFunc(w.files, func(it *scheduleFile) bool { return it.path == f.path && it.kind == f.kind }) {
+			w.files = append(w.files, f)
+		}
+	}
+	w.files = slices.DeleteFunc(w.files, func(f *scheduleFile) bool {
+		if f.of == nil || is[f.path] {
+			f.away = false
+			return false
+		}
+		gone := f.away
+		f.away = true
+		if left = left || gone; gone {
+			w.log.Info("a crontab is gone", "path", f.path)
+		}
+		return gone
+	})
+	return left
+}
+
+// removeGone removes the schedules of files that have gone from their folders, and that no live daemon has. It reads a file again whose
+// schedules another daemon has removed so, because this one seemed dead.
+func (w *watchedFiles) removeGone(ctx context.Context) {
+	removed, err := removeGone(ctx, w.db, w.tabs, w.files, w.node, false)
+	for source, changes := range removed {
+		w.log.Info("the schedules of a crontab that is gone were removed", "source", source, "removed", len(changes.Removed))
+	}
+	for _, c := range w.tabs {
+		if err != nil || !c.several() {
+			continue
+		}
+		var there []string
+		there, err = health.SourcesBelow(ctx, w.db, c.before())
+		for _, f := range w.files {
+			if err == nil && f.of == c && len(f.given) > 0 && f.problem == "" && !slices.Contains(there, f.source) {
+				err = f.importLogged(ctx, w.db, w.log)
+				f.problem = errorText(err)
+			}
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		w.log.Warn("schedules of crontabs that are gone may be left", "err", err)
+	}
+}
+
 // look imports the files again if one has changed, and occasionally compares them with other daemons'.
 func (w *watchedFiles) look(ctx context.Context) {
 	changed := false
+	if w.relist() {
+		w.removeGone(ctx)
+	}
 	for _, f := range w.files {
 		changed = f.stable() || changed
 	}
@@ -85,6 +144,7 @@ func (w *watchedFiles) look(ctx context.Context) {
 	if w.looks++; w.looks%othersWhen != 0 {
 		return
 	}
+	w.removeGone(ctx)
 	for _, f := range w.files {
 		changed = f.differs() || changed
 	}
@@ -98,7 +158,7 @@ func (w *watchedFiles) look(ctx context.Context) {
 
 // reload imports the files again, if all of them are valid.
 func (w *watchedFiles) reload(ctx context.Context) {
-	if len(w.files) == 0 {
+	if len(w.files)+len(w.tabs) == 0 {
 		w.log.Info("SIGHUP: there is no --crontab and no --schedules to import again")
 		return
 	}
@@ -123,6 +183,7 @@ func (w *watchedFiles) note(ctx context.Context) {
 			w.log.Warn("other daemons cannot be told of a file", "file", f.path, "err", err)
 		}
 	}
+	w.removeGone(ctx)
 	w.lookAtOthers(ctx)
 }
 

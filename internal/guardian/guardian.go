@@ -100,6 +100,11 @@ type Command struct {
 	// the start and half from the end; default: 64 KiB.
 	MaxOutput int
 
+	// Line is called with each line of output as it comes, beside what is kept: without its end, in pieces of 8 KiB
+	// if it is longer, and not if it is empty. One goroutine calls it, and no more once Done is closed. While it blocks, the command goes
+	// on, and what no longer fits into 256 KiB is left out, of which a line tells. Default: none.
+	Line func(line string)
+
 	// Stdin, Stdout and Stderr replace the pipes, if set. The command has no controlling
 	// terminal even so: Ctrl-C reaches the caller only.
 	Stdin, Stdout, Stderr *os.File

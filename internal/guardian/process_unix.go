@@ -31,6 +31,8 @@ type Process struct {
 	forced           Cause // why the caller did the guardian's work
 	output           string
 	snapshots        int // number of output snapshots received
+
+	lines *lines // nil: nobody wants them
 }
 
 // Start runs the command under a guardian. It returns as soon as the guardian is started. Errors of the
@@ -65,6 +67,9 @@ func Start(c Command, deadline instant.Instant) (*Process, error) {
 		done:   make(chan struct{}),
 		next:   order{Deadline: deadline},
 	}
+	if c.Line != nil {
+		p.lines = &lines{each: c.Line}
+	}
 	p.helpers.Go(func() { p.unsent = p.send(newSpec(c, credential)) })
 	p.helpers.Go(p.watch)
 	go p.listen()
@@ -82,7 +87,7 @@ func newSpec(c Command, credential *syscall.Credential) *spec {
 	return &spec{
 		Name: c.Name, Argv: c.Argv, Env: c.Env, Dir: c.Dir, Home: c.Home, Input: c.Input,
 		User: c.User, Credential: credential,
-		Grace: c.Grace, Linger: c.Linger, MaxOutput: c.MaxOutput,
+		Grace: c.Grace, Linger: c.Linger, MaxOutput: c.MaxOutput, Echo: c.Line != nil,
 		OwnIn: c.Stdin != nil, OwnOut: c.Stdout != nil, OwnErr: c.Stderr != nil,
 	}
 }
@@ -217,6 +222,9 @@ func (p *Process) limit() (instant.Instant, Cause) {
 func (p *Process) listen() {
 	defer close(p.done)
 	result, rests, err := p.read()
+	if p.lines != nil {
+		p.lines.end()
+	}
 	close(p.ended)
 	_ = p.orders.SetWriteDeadline(time.Now().Add(time.Second)) //nolint:forbidigo // a duration: of a guardian that reads no more
 	p.helpers.Wait()
@@ -251,7 +259,11 @@ func (p *Process) read() (result Result, rests bool, err error) {
 		if err := p.dec.Decode(&r); err != nil {
 			return Result{}, false, err
 		}
-		if r.Result == nil {
+		switch {
+		case len(r.Echo) > 0:
+			p.lines.add(r.Echo, r.Omitted)
+			continue
+		case r.Result == nil:
 			p.note(r)
 			continue
 		}

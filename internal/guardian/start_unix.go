@@ -119,7 +119,11 @@ func (w *ward) files() ([]*os.File, error) {
 	}
 	go func() {
 		defer close(w.eof)
-		_, _ = io.Copy(w.out, r)
+		to := io.Writer(w.out)
+		if w.spec.Echo {
+			to = io.MultiWriter(w.out, w.echo)
+		}
+		_, _ = io.Copy(to, r)
 	}()
 	return files, nil
 }

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -74,7 +75,7 @@ func (g *guards) next() bool {
 			}
 		}
 	}
-	w := &ward{spec: *first.Spec, out: newOutput(first.Spec.MaxOutput)}
+	w := &ward{spec: *first.Spec, out: newOutput(first.Spec.MaxOutput), echo: newEcho()}
 	setTitle(w.spec.Name)
 	w.obey(first)
 	if code, err := w.start(); err != nil {
@@ -90,17 +91,21 @@ func (g *guards) next() bool {
 	return g.enc.Encode(last) == nil && last.Rests // waits for a caller that is stopped, but not for a dead one
 }
 
-// follow guards a command that has started, and sends its output from time to time.
+// follow guards a command that has started, and sends its output from time to time, and as it comes if its caller wants that.
 func (g *guards) follow(w *ward) {
 	_ = g.enc.Encode(report{Pid: w.pid})
-	over, told := make(chan struct{}), make(chan struct{})
-	go func() { // beside the work, since sending may wait for the caller
-		defer close(told)
+	over := make(chan struct{})
+	var telling sync.WaitGroup // beside the work, since sending may wait for the caller
+	telling.Go(func() {
 		w.out.follow(over, func(text string) error { return g.enc.Encode(report{Output: text}) })
-	}()
+	})
+	telling.Go(func() {
+		w.echo.send(func(text []byte, omitted int64) error { return g.enc.Encode(report{Echo: text, Omitted: omitted}) })
+	})
 	w.run(g.orders, g.signals)
 	close(over)
-	<-told // or a late report would be the next command's; the result has to wait for the caller, too
+	w.echo.close()
+	telling.Wait() // or a late report would be the next command's; the result has to wait for the caller, too
 }
 
 // pipeEnd returns the inherited pipe fd, or nil.
@@ -149,6 +154,7 @@ func receive(dec *gob.Decoder) <-chan order {
 type ward struct {
 	spec     spec
 	out      *output
+	echo     *echo
 	pid      int
 	eof      chan struct{} // nothing writes to out any more
 	pipe     *os.File      // the reading end of the command's output

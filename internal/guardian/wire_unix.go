@@ -33,20 +33,23 @@ type spec struct {
 	Credential            *syscall.Credential // User's; nil: the guardian's own
 	Grace, Linger         time.Duration
 	MaxOutput             int
+	Echo                  bool // reports have what is written
 	OwnIn, OwnOut, OwnErr bool // the guardian's 0, 1, 2 are the command's
 }
 
 // own reports whether the command has files of the caller's.
 func (s *spec) own() bool { return s.OwnIn || s.OwnOut || s.OwnErr }
 
-// A report goes from the guardian to the caller. It has one of the three: Pid when the command has
-// started, Output while it runs, Result at the end.
+// A report goes from the guardian to the caller. It has one of the four: Pid when the command has
+// started, Output and Echo while it runs, Result at the end.
 type report struct {
-	Pid    int // of the command, and of its process group
-	Output string
-	Result *Result
-	Err    string // of the result: gob carries no errors
-	Rests  bool   // with the result: the guardian waits for another command
+	Pid     int // of the command, and of its process group
+	Output  string
+	Echo    []byte // what the command has written since the last one
+	Omitted int64  // bytes behind that
+	Result  *Result
+	Err     string // of the result: gob carries no errors
+	Rests   bool   // with the result: the guardian waits for another command
 }
 
 // A relative is one of the command's processes.

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/dbcron/dbcron/internal/address"
 	"github.com/dbcron/dbcron/internal/plain"
@@ -44,6 +46,21 @@ func form[V comparable](kind Kind, shape string, text func(V) string, parse func
 // Plain is a text. The shape says for people what it is: a name, say.
 func Plain(shape string) Form[string] {
 	return form(Text, shape, func(s string) string { return s }, func(s string) (string, error) { return s, nil })
+}
+
+// Sentence is a line of text for people, of up to so many characters.
+func Sentence(most int) Form[string] {
+	f := Plain("text")
+	f.problem = func(s string, _ bool) string {
+		switch {
+		case !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl):
+			return "is not a line of plain text"
+		case utf8.RuneCountInString(s) > most:
+			return fmt.Sprintf("has %d characters; use at most %d", utf8.RuneCountInString(s), most)
+		}
+		return ""
+	}
+	return f
 }
 
 // OneOf is one of several words.

@@ -507,6 +507,7 @@ CREATE TABLE dbcron_schedule (
   env mediumtext NOT NULL DEFAULT '{}' COMMENT 'Its environment beside the defaults, a JSON object of strings; SHELL names the shell',
   dir text NOT NULL DEFAULT '' COMMENT 'Where a command starts; empty: the daemon says',
   run_as varchar(64) NOT NULL DEFAULT '' COMMENT 'The user a command runs as, if the daemon is root; empty: the daemon''s',
+  description text NOT NULL DEFAULT '' COMMENT 'What it is for, in words, which changes nothing; of a crontab, the comment above its line',
   tag varchar(64) NOT NULL DEFAULT 'default' COMMENT 'Daemons that are given this tag run it',
   missed varchar(8) NOT NULL DEFAULT 'once' COMMENT 'Slots that passed while no daemon could run them: skip, once (the newest runs) or all',
   missed_window varchar(32) NOT NULL DEFAULT '' COMMENT 'How late a slot may still run, such as 90s or 2h; empty: 1m with skip, else any time',

@@ -506,6 +506,7 @@ CREATE TABLE dbcron_schedule (
     env text NOT NULL DEFAULT '{}'::text -- Its environment beside the defaults, a JSON object of strings; SHELL names the shell
     dir text NOT NULL DEFAULT ''::text -- Where a command starts; empty: the daemon says
     run_as character varying(64) NOT NULL DEFAULT ''::character varying -- The user a command runs as, if the daemon is root; empty: the daemon's
+    description text COLLATE "C" NOT NULL DEFAULT ''::text -- What it is for, in words, which changes nothing; of a crontab, the comment above its line
     tag character varying(64) COLLATE "C" NOT NULL DEFAULT 'default'::character varying -- Daemons that are given this tag run it
     missed character varying(8) NOT NULL DEFAULT 'once'::character varying -- Slots that passed while no daemon could run them: skip, once (the newest runs) or all
     missed_window character varying(32) NOT NULL DEFAULT ''::character varying -- How late a slot may still run, such as 90s or 2h; empty: 1m with skip, else any time

@@ -13,6 +13,7 @@
 //   - MAILTO is an ordinary variable. The caller decides what it means.
 //   - A comment "# name: NAME" directly above an entry names it. Elsewhere it is a comment like others, of which Warnings tells.
 //   - A comment may be in any encoding; all else is UTF-8.
+//   - Comments directly above an entry are its Description, from the last one on that is empty, a rule, a header or an entry.
 //   - A - before a first field that is * or */n, as in SUSE's crontab, is accepted: cronie does not log such lines.
 //   - A comment "# dbcron: NAME=VALUE NAME=VALUE" directly above an entry holds options
 //     for it, such as timeout=1h; cron ignores it. Quotes keep blanks in a value.
@@ -81,6 +82,9 @@ type Entry struct {
 	// replaced by newlines and \% by %. As with cron, it ends with a newline,
 	// unless it is empty.
 	Stdin string
+
+	// Description is what the comments directly above the entry say, on one line of up to 1000 characters.
+	Description string
 
 	// Options are those of the comments "# dbcron: NAME=VALUE" above it. The caller knows the
 	// valid names and values.
@@ -162,6 +166,7 @@ type parser struct {
 	name     string   // from a comment, for the next entry
 	nameLine int      // 0: no comment is waiting for its entry
 	options  []Option // from comments, likewise
+	about    string   // from comments, likewise
 	named    map[string]int
 	repeats  map[string]int
 }
@@ -180,15 +185,15 @@ func (p *parser) readLine(line string) {
 	switch {
 	case len(line) > maxLine:
 		p.fail(fmt.Errorf("the line has %d bytes; use at most %d, or call a script", len(line), maxLine))
-		p.nameLine, p.options = 0, nil
+		p.nameLine, p.options, p.about = 0, nil, ""
 	case !utf8.ValidString(line) && strings.HasPrefix(text, "#") && !isOurs(text):
-		// Nobody reads it. It was saved before UTF-8, as those around it.
+		p.describe(text) // it was saved before UTF-8, as those around it
 	case !utf8.ValidString(line):
 		p.fail(errors.New("the line is not UTF-8; save the file as UTF-8"))
-		p.nameLine, p.options = 0, nil
+		p.nameLine, p.options, p.about = 0, nil, ""
 	case strings.ContainsRune(line, 0):
 		p.fail(errors.New("the line holds a NUL; remove it"))
-		p.nameLine, p.options = 0, nil
+		p.nameLine, p.options, p.about = 0, nil, ""
 	case text == "":
 		p.dropName()
 	case text[0] == '#':
@@ -214,6 +219,7 @@ func (p *parser) readComment(text string) {
 	}
 	name, ok := strings.CutPrefix(strings.TrimLeft(text[1:], blanks), "name:")
 	if !ok {
+		p.describe(text)
 		return
 	}
 	p.dropOnlyName() // of two
@@ -234,6 +240,7 @@ func (p *parser) readComment(text string) {
 // dropName reports options that no entry follows: ignoring them would leave the intended entry without them. It warns of a
 // name, which may be an ordinary comment.
 func (p *parser) dropName() {
+	p.about = ""
 	if len(p.options) > 0 {
 		err := errors.New("the options belong to no entry; put them directly above one")
 		p.problems = append(p.problems, problem{p.options[0].Line, err})
@@ -250,8 +257,8 @@ func (p *parser) dropOnlyName() {
 }
 
 func (p *parser) readEntry(text string) {
-	entry := Entry{Line: p.line, Zone: p.zone, Env: p.env, Options: p.options}
-	p.options = nil
+	entry := Entry{Line: p.line, Zone: p.zone, Env: p.env, Description: p.about, Options: p.options}
+	p.options, p.about = nil, ""
 	if p.nameLine > 0 {
 		entry.Name = p.name
 		p.nameLine = 0

@@ -48,7 +48,8 @@ func TestFile(t *testing.T) {
 	later := []string{"MAILTO=ops@example.org", "GREETING=  hello, $USER  ", "TZ=Asia/Tokyo", "SHELL=/bin/sh"}
 	want := []crontab.Entry{
 		{
-			Line: 8, Name: "close the till", Key: "name:close the till", Spec: "5 0 * * *", Env: env,
+			Line: 8, Name: "close the till", Key: "name:close the till",
+			Description: "It must be done before the report.", Spec: "5 0 * * *", Env: env,
 			Command: "$HOME/bin/close-till >> $HOME/till.log 2>&1",
 		},
 		{Line: 12, Spec: "0 4 * * mon-FRI", Zone: "Asia/Tokyo", Env: later, Command: "echo 4時になったよ # no comment"},

@@ -13,9 +13,9 @@ import (
 )
 
 // Format writes a crontab that Parse reads as the same entries: equal in Name, Zone, Command and Stdin,
-// in Spec except for blanks, and with the same settings in Env. Entries read by Parse can always be
+// in Spec except for blanks, and with the same Description, and settings in Env. Entries read by Parse can always be
 // written, unless the result exceeds a size limit, and get the same keys again. Format ignores Line and
-// Key, and comments are lost.
+// Key, and other comments are lost.
 //
 // Settings are written where they change between entries. No line of a crontab unsets one, so entries
 // with fewer settings come first. Otherwise the order stays, as it always does for entries of one file.
@@ -79,8 +79,14 @@ func (w *writer) write(e *Entry) error {
 	if err := w.writeSettings(e); err != nil {
 		return err
 	}
-	if e.Name != "" || len(e.Options) > 0 {
+	if e.Name != "" || e.Description != "" || len(e.Options) > 0 {
 		w.gap()
+	}
+	if e.Description != "" {
+		if err := w.writeLine("# " + e.Description); err != nil || w.reader.about != e.Description {
+			w.reader.about = ""
+			return cmp.Or(err, errors.New("the description would be read as something else; change it"))
+		}
 	}
 	if e.Name != "" {
 		if err := w.writeLine("# name: " + e.Name); err != nil {
@@ -97,19 +103,19 @@ func (w *writer) write(e *Entry) error {
 			err = w.writeLine(options)
 		}
 		if err != nil {
-			w.reader.nameLine, w.reader.options = 0, nil
+			w.reader.nameLine, w.reader.options, w.reader.about = 0, nil, ""
 			return err
 		}
 	}
 	err = w.writeLine(line)
-	w.reader.nameLine, w.reader.options = 0, nil // even if the entry was refused: the next one has its own
+	w.reader.nameLine, w.reader.options, w.reader.about = 0, nil, "" // even if the entry was refused: the next one has its own
 	return err
 }
 
 // line returns the entry's own line. It refuses what would be read as something else, and leaves the
 // rest to the reader.
 func (w *writer) line(e *Entry) (string, error) {
-	for _, text := range []string{e.Name, e.Spec, e.Zone, e.Command, e.Stdin} {
+	for _, text := range []string{e.Name, e.Description, e.Spec, e.Zone, e.Command, e.Stdin} {
 		if err := checkText(text); err != nil {
 			return "", err
 		}

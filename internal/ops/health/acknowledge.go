@@ -112,7 +112,11 @@ const because = "; because: "
 
 // KnownText says who has acknowledged a finding, when, and why.
 func KnownText(e *audit.Entry, now time.Time) string {
-	text := fmt.Sprintf("acknowledged by %s %s ago", plain.Cut(e.Actor, 100), plain.Span(max(0, now.Sub(e.At))))
+	when := "just now"
+	if ago := now.Sub(e.At); ago >= time.Second {
+		when = plain.Span(ago) + " ago"
+	}
+	text := fmt.Sprintf("acknowledged by %s %s", plain.Cut(e.Actor, 100), when)
 	if _, reason, ok := strings.Cut(e.Detail, because); ok {
 		text += ": " + plain.Line(reason, 200)
 	}

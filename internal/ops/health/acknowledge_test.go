@@ -75,6 +75,9 @@ func TestAcknowledged(t *testing.T) {
 		if got := KnownText(&e, e.At.Add(2*time.Hour)); got != "acknowledged by ada@host 2h ago: the disk comes on Monday" {
 			t.Errorf("got %q", got)
 		}
+		if got := KnownText(&e, e.At.Add(-time.Minute)); got != "acknowledged by ada@host just now: the disk comes on Monday" {
+			t.Errorf("got %q", got)
+		}
 		if all := known(now.Add(KnownFor + time.Hour)); len(all) > 0 {
 			t.Errorf("after %v it is still known: %v", KnownFor, all)
 		}

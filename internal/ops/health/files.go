@@ -36,6 +36,17 @@ var (
 	fileFirst = sqlrun.SQL("scheduler.file-first", `
 		INSERT INTO {prefix}schedule_file (source, node, digest, problem, read_at) VALUES (:source, :node, :digest, :problem, {now}) {ignore_duplicate source}`)
 
+	fileLeft = sqlrun.SQL("scheduler.file-left", `DELETE FROM {prefix}schedule_file WHERE source = :source AND node = :node`)
+
+	// fileHeld finds daemons that live, and those that have just begun and are not yet in the table of nodes.
+	fileHeld = sqlrun.SQL("scheduler.file-held", `
+		SELECT f.node FROM {prefix}schedule_file AS f
+		WHERE f.source = :source AND (EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = f.node AND n.state <> 'gone' AND n.expire_at > {now})
+			OR f.read_at > {now + :ago} AND NOT EXISTS (SELECT 1 FROM {prefix}node AS n WHERE n.name = f.node)) LIMIT 1`)
+
+	sourcesBelow = sqlrun.SQL("scheduler.sources-below", `
+		SELECT DISTINCT source FROM {prefix}schedule WHERE source > :after AND source < :end ORDER BY source LIMIT :limit`)
+
 	filesLeft = sqlrun.SQL("scheduler.files-left", `DELETE FROM {prefix}schedule_file WHERE node = :node`)
 
 	// filesOfDead removes the rows of daemons that were killed.
@@ -87,3 +98,31 @@ func ListFiles(ctx context.Context, db *dialect.DB, limit int) ([]File, error) {
 		return f, err
 	})
 }
+
+// ForgetFile removes what a daemon recorded of a file that it reads no more.
+func ForgetFile(ctx context.Context, db *dialect.DB, source, node string) error {
+	_, err := db.Exec(ctx, fileLeft, sqlrun.Args{"source": source, "node": node})
+	return err
+}
+
+// HasFile reports whether a daemon has recorded that it reads a file, and lives, or began within the last minutes.
+func HasFile(ctx context.Context, db *dialect.DB, source string) (bool, error) {
+	nodes, err := sqlrun.Select(ctx, &db.Session, fileHeld, sqlrun.Args{"source": source, "ago": -(5 * time.Minute).Microseconds()}, scanText)
+	return len(nodes) > 0, err
+}
+
+// SourcesBelow returns the sources of schedules that begin with a folder, which ends with a slash, in order.
+func SourcesBelow(ctx context.Context, db *dialect.DB, folder string) (all []string, err error) {
+	const most = 1000
+	args := sqlrun.Args{"after": folder, "end": strings.TrimSuffix(folder, "/") + string('/'+1), "limit": most}
+	for {
+		part, err := sqlrun.Select(ctx, &db.Session, sourcesBelow, args, scanText)
+		all = append(all, part...)
+		if err != nil || len(part) < most {
+			return all, err
+		}
+		args["after"] = part[most-1]
+	}
+}
+
+func scanText(rows *sql.Rows) (text string, err error) { return text, rows.Scan(&text) }

@@ -278,11 +278,12 @@ func TestEveryKey(t *testing.T) {
 		"keep_runs": some(notNumber, nil, map[string]string{
 			"0": "is 0; use at least 1", "-1": `"-1" is not a number from 1 to 1000000, or all`, "forever": "a whole number",
 		}),
-		"keep_for":   duration(some(zero, nil, map[string]string{"all": `"all" is not a duration`})),
-		"on_success": text(names),
-		"on_failure": text(names),
-		"notify":     text(map[string]string{"ops": `"ops" is no target`}),
-		"paused":     notFlag,
+		"keep_for":    duration(some(zero, nil, map[string]string{"all": `"all" is not a duration`})),
+		"on_success":  text(names),
+		"on_failure":  text(names),
+		"description": text(map[string]string{strings.Repeat("é", 1001): "has 1001 characters; use at most 1000", `"a\tb"`: "is not a line"}),
+		"notify":      text(map[string]string{"ops": `"ops" is no target`}),
+		"paused":      notFlag,
 	}
 	for _, s := range scheduler.Settings() {
 		switch {
@@ -339,6 +340,7 @@ func TestGoodValues(t *testing.T) {
 		"env":             {"{}", "{A: b}", "{A: ''}", "\n      A: b"},
 		"dir":             {"/", `""`},
 		"user":            {"root", `""`},
+		"description":     {"Backs up the shop", `""`},
 		"tag":             {"a", `""`},
 		"missed":          {"skip", "once", "all", `""`},
 		"missed_window":   {"1ms", "1h30m", "100d", `""`, "36500d"},

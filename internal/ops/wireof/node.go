@@ -24,3 +24,16 @@ func Node(n *scheduler.Node) wire.Node {
 	}
 	return w
 }
+
+// NodeOf returns the node that Node has made this of.
+func NodeOf(w *wire.Node) scheduler.Node {
+	n := scheduler.Node{
+		Name: w.Name, State: w.State, Version: w.Version, Started: w.Started.Time, Until: w.Until.Time,
+		Drained: w.Drained.Time, DrainedBy: w.DrainedBy, Tags: strings.Join(w.Tags, ","),
+	}
+	if n.State == "drained" {
+		n.State = "live"
+	}
+	n.Live = n.State == "live"
+	return n
+}

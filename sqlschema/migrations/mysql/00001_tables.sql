@@ -21,6 +21,7 @@ CREATE TABLE IF NOT EXISTS {prefix}schedule (
     env              MEDIUMTEXT NOT NULL DEFAULT ('{}') COMMENT 'Its environment beside the defaults, a JSON object of strings; SHELL names the shell',
     dir              TEXT NOT NULL DEFAULT ('') COMMENT 'Where a command starts; empty: the daemon says',
     run_as           VARCHAR(64) NOT NULL DEFAULT '' COMMENT 'The user a command runs as, if the daemon is root; empty: the daemon''s',
+    description      TEXT NOT NULL DEFAULT ('') COMMENT 'What it is for, in words, which changes nothing; of a crontab, the comment above its line',
     tag              VARCHAR(64) NOT NULL DEFAULT 'default' COMMENT 'Daemons that are given this tag run it',
     missed           VARCHAR(8) NOT NULL DEFAULT 'once' COMMENT 'Slots that passed while no daemon could run them: skip, once (the newest runs) or all',
     missed_window    VARCHAR(32) NOT NULL DEFAULT '' COMMENT 'How late a slot may still run, such as 90s or 2h; empty: 1m with skip, else any time',

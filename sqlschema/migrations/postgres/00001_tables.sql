@@ -20,6 +20,7 @@ CREATE TABLE {prefix}schedule (
     env              TEXT NOT NULL DEFAULT '{}',
     dir              TEXT NOT NULL DEFAULT '',
     run_as           VARCHAR(64) NOT NULL DEFAULT '',
+    description      TEXT COLLATE "C" NOT NULL DEFAULT '',
     tag              VARCHAR(64) COLLATE "C" NOT NULL DEFAULT 'default',
     missed           VARCHAR(8) NOT NULL DEFAULT 'once',
     missed_window    VARCHAR(32) NOT NULL DEFAULT '',
@@ -92,6 +93,7 @@ COMMENT ON COLUMN {prefix}schedule.headers IS 'Of a request, a JSON object of st
 COMMENT ON COLUMN {prefix}schedule.env IS 'Its environment beside the defaults, a JSON object of strings; SHELL names the shell';
 COMMENT ON COLUMN {prefix}schedule.dir IS 'Where a command starts; empty: the daemon says';
 COMMENT ON COLUMN {prefix}schedule.run_as IS 'The user a command runs as, if the daemon is root; empty: the daemon''s';
+COMMENT ON COLUMN {prefix}schedule.description IS 'What it is for, in words, which changes nothing; of a crontab, the comment above its line';
 COMMENT ON COLUMN {prefix}schedule.tag IS 'Daemons that are given this tag run it';
 COMMENT ON COLUMN {prefix}schedule.missed IS 'Slots that passed while no daemon could run them: skip, once (the newest runs) or all';
 COMMENT ON COLUMN {prefix}schedule.missed_window IS 'How late a slot may still run, such as 90s or 2h; empty: 1m with skip, else any time';

@@ -20,6 +20,7 @@ CREATE TABLE {prefix}schedule ( -- What runs when. A row with next_exec NULL and
     env              TEXT NOT NULL DEFAULT '{}', -- Its environment beside the defaults, a JSON object of strings; SHELL names the shell
     dir              TEXT NOT NULL DEFAULT '', -- Where a command starts; empty: the daemon says
     run_as           TEXT NOT NULL DEFAULT '', -- The user a command runs as, if the daemon is root; empty: the daemon's
+    description      TEXT NOT NULL DEFAULT '', -- What it is for, in words, which changes nothing; of a crontab, the comment above its line
     tag              TEXT NOT NULL DEFAULT 'default', -- Daemons that are given this tag run it
     missed           TEXT NOT NULL DEFAULT 'once', -- Slots that passed while no daemon could run them: skip, once (the newest runs) or all
     missed_window    TEXT NOT NULL DEFAULT '', -- How late a slot may still run, such as 90s or 2h; empty: 1m with skip, else any time
