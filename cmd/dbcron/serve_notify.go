@@ -88,7 +88,7 @@ func (p *program) newNotifier(db *dialect.DB, f *notifyFlags, hosts *push.Hosts,
 	n, err := notify.New(db, notify.Options{
 		Targets: f.targets, Every: f.every, Limit: f.limit, QueueAge: f.queueAge,
 		Mail: notify.Mail{Server: f.smtp, Password: password, From: f.from}, Secret: secret, Hosts: hosts,
-		Env: like.Env, Dir: like.Dir, Version: version, Doorbell: like.Doorbell, Logger: log,
+		Env: like.Env, Dir: like.Dir, Node: like.Node, Version: version, Doorbell: like.Doorbell, Logger: log,
 	})
 	if err != nil {
 		return nil, usagef("%v", err)

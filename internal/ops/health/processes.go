@@ -218,6 +218,10 @@ func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Prob
 	}
 	nodes = scheduler.Processes(nodes)
 	all = versions(nodes)
+	others := "its work waits for another one"
+	if slices.ContainsFunc(nodes, func(n scheduler.Node) bool { return n.Live }) {
+		others = "others have its work"
+	}
 	for _, node := range nodes {
 		if node.Live {
 			live++
@@ -235,7 +239,7 @@ func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Prob
 		all = append(all, Problem{
 			Of: Processes, Name: node.Name, what: "Process %s was lost", Since: node.Until,
 			Why: "it did not shut down, and no longer renews its lease",
-			Do:  "see the log of that host: it was killed, or cut off from the database; others have its work",
+			Do:  "see the log of that host: it was killed, or cut off from the database; " + others,
 		})
 	}
 	return all, live, nil

@@ -98,7 +98,7 @@ func New(db *dialect.DB, opt Options) (*Notifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	queues, err := queue.New(db, queue.Options{Node: cmp.Or(opt.Node, "notify"), Logger: opt.Logger, Doorbell: opt.Doorbell, Blocks: 1})
+	queues, err := queue.New(db, queue.Options{Node: opt.Node, Logger: opt.Logger, Doorbell: opt.Doorbell, Blocks: 1})
 	if err != nil {
 		return nil, err
 	}
