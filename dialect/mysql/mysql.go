@@ -402,6 +402,10 @@ func variables(ctx context.Context, pool *sql.DB) (map[string]string, error) {
 func exclusive(ctx context.Context, db *sqlrun.DB, name, _ string) (func(), error) {
 	own := *locks
 	own.Refuse = func(context.Context, *sql.Conn) error { return nil } // Galera: run migrations on one node
+	// A gate ends a connection with a lock that has been idle for as long as a transaction may take.
+	own.Keep = func(ctx context.Context, c *sql.Conn, name string) {
+		_ = c.QueryRowContext(ctx, "SELECT IS_USED_LOCK(?)", name).Scan(new(sql.NullInt64)) // nobody could be told that it is lost
+	}
 	return own.Take(ctx, db.Pool(), db.Home(), name)
 }
 

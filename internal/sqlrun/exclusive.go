@@ -31,7 +31,7 @@ func (locks *SessionLocks) Take(ctx context.Context, pool *sql.DB, home, name st
 	for {
 		lock, err := trySession(ctx, pool, locks, home, name)
 		if err == nil {
-			return lock.Free, nil
+			return lock.keep(), nil
 		}
 		if !errors.Is(err, ErrSessionHeld) {
 			if ended := context.Cause(ctx); ended != nil && !errors.Is(err, ended) {
@@ -44,5 +44,34 @@ func (locks *SessionLocks) Take(ctx context.Context, pool *sql.DB, home, name st
 			return nil, fmt.Errorf("lock %s: another process holds it: %w", name, context.Cause(ctx))
 		case <-time.After(wait.NextBackOff()):
 		}
+	}
+}
+
+// keepEvery is how often who has a lock of Take asks for it.
+const keepEvery = 5 * time.Second
+
+// keep has the lock's connection do something from time to time, if the engine wants that. It returns what releases the lock.
+func (s *SessionLock) keep() (free func()) {
+	if s.locks.Keep == nil {
+		return s.Free
+	}
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(keepEvery):
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), keepEvery)
+			s.locks.Keep(ctx, s.conn, s.name)
+			cancel()
+		}
+	}()
+	return func() {
+		close(stop)
+		<-ended
+		s.Free()
 	}
 }

@@ -20,6 +20,9 @@ type SessionLocks struct {
 	Try    func(ctx context.Context, c *sql.Conn, name string) (got bool, err error)
 	Held   func(ctx context.Context, c *sql.Conn, name string) (held bool, err error)
 	Free   func(ctx context.Context, c *sql.Conn, name string) (freed bool, err error)
+
+	// Keep is called every few seconds while a lock of Take is held; nil: its connection may be idle.
+	Keep func(ctx context.Context, c *sql.Conn, name string)
 }
 
 var (
