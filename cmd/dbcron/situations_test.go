@@ -449,7 +449,7 @@ func (is *situation) test(t *testing.T, db *dbtest.DB) {
 	api, err := httpapi.New(db.DB, httpapi.Options{})
 	dbtest.Must(t, err)
 	t.Cleanup(api.Close)
-	pages, err := dashboard.New(db.DB, api, dashboard.Options{})
+	pages, err := dashboard.New(db.DB, api, dashboard.Options{Timeout: 5 * time.Minute})
 	dbtest.Must(t, err)
 	s := &stage{T: t, db: db, pages: pages}
 	s.at = s.clock()
@@ -476,7 +476,7 @@ func (is *situation) test(t *testing.T, db *dbtest.DB) {
 			return
 		}
 	}
-	if pages, err = dashboard.New(db.DB, api, dashboard.Options{}); err != nil { // without what it has counted
+	if pages, err = dashboard.New(db.DB, api, dashboard.Options{Timeout: 5 * time.Minute}); err != nil { // without what it has counted
 		t.Fatal(err)
 	}
 	if s.pages = pages; is.found != "" && s.tells(s.overview(), is.found) {

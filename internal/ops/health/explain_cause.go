@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/ops/audit"
 	"github.com/dbcron/dbcron/internal/ops/crontab"
+	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -275,7 +275,7 @@ func lookAt(r *scheduler.Run, line string) string {
 	return fmt.Sprintf("see what it printed: dbcron schedule output %d", r.ID)
 }
 
-var jobIn = regexp.MustCompile(`^job ([0-9]+) in queue (.+)`)
+var jobIn = pattern.Lazy(`^job ([0-9]+) in queue (.+)`)
 
 // ofJob says why the last job waits that the schedule has enqueued, or that it died.
 func (e *scheduleExplainer) ofJob(ctx context.Context) error {
@@ -283,7 +283,7 @@ func (e *scheduleExplainer) ofJob(ctx context.Context) error {
 	if last == nil || last.State != "ok" {
 		return nil
 	}
-	found := jobIn.FindStringSubmatch(strings.TrimSpace(last.Output))
+	found := jobIn().FindStringSubmatch(strings.TrimSpace(last.Output))
 	if found == nil {
 		return nil
 	}

@@ -314,6 +314,7 @@ func (e *jobExplainer) ofTurns(ctx context.Context, q *admin.Queue, p *admin.Pla
 	if p.Before == 0 {
 		e.add(Cause{
 			Why:  "it is the next one of its block: its worker, " + plain.Line(p.Block.Worker, 200) + ", begins it as soon as it has a slot free",
+			Do:   "see what takes its slots: dbcron job list --state running --queue " + argument(i.Queue),
 			turn: true,
 		})
 		return nil
