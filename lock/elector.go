@@ -226,17 +226,17 @@ type seatOfLeader struct {
 	from    *HeldError
 }
 
-func (s *seatOfLeader) grant(ctx context.Context, args sqlrun.Args) (slot int, fence int64, found bool, err error) {
+func (s *seatOfLeader) grant(ctx context.Context, args sqlrun.Args, alone bool) (slot int, fence int64, found bool, err error) {
 	if s.session != nil {
 		args["session"] = "held"
 	}
 	if s.from == nil {
-		return s.single.grant(ctx, args)
+		return s.single.grant(ctx, args, alone)
 	}
 	args["seen"], args["seen_fence"] = s.from.By, s.from.Fence
 	fence, found, err = s.l.db.Next(ctx, usurp, args)
 	if err == nil && !found { // it has become free meanwhile, or has another leader
-		return s.single.grant(ctx, args)
+		return s.single.grant(ctx, args, alone)
 	}
 	return 0, fence, found, err
 }

@@ -330,7 +330,7 @@ func (le *Lease) freeOnce(ctx context.Context, keeping bool) (freed bool, err er
 		n, err = le.l.db.Exec(ctx, keep, args)
 		freed = n > 0
 	} else {
-		freed, next, err = le.l.notifying(ctx, release, args)
+		freed, next, err = le.l.releasing(ctx, args)
 	}
 	if err == nil {
 		le.l.freed(le, next)

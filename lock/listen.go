@@ -2,6 +2,7 @@ package lock
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/pace"
@@ -120,12 +121,34 @@ func (l *Locker) notifying(ctx context.Context, stmt *sqlrun.Stmt, args sqlrun.A
 	if err != nil || next == "" {
 		return err == nil, "", err
 	}
-	// The statement has taken effect, so the waiter must be told even if ctx has ended.
+	return true, l.notify(ctx, next, args["name"].(string)), nil
+}
+
+// notify tells the next waiter that a lock has become free. It returns the process that was notified, or "".
+func (l *Locker) notify(ctx context.Context, next, name string) string {
+	if next == "" {
+		return ""
+	}
+	// The lock is free, so the waiter must be told even if ctx has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	if err := l.tell(ctx, next, args["name"].(string)); err != nil {
-		l.opt.Logger.Debug("notifying the next waiter of a lock failed; it will poll", "lock", args["name"], "err", err)
-		next = ""
+	if err := l.tell(ctx, next, name); err != nil {
+		l.opt.Logger.Debug("notifying the next waiter of a lock failed; it will poll", "lock", name, "err", err)
+		return ""
 	}
-	return true, next, nil
+	return next
+}
+
+// releasing is notifying for a release, together with others that are under way.
+func (l *Locker) releasing(ctx context.Context, args sqlrun.Args) (found bool, next string, err error) {
+	w := &wish{args: args, shared: sharing{release: true, ttl: l.opt.TTL.Microseconds() / 2}}
+	done, err := l.crowd.ask(ctx, w)
+	defer done()
+	switch {
+	case errors.Is(err, errAlone), err == nil && !w.found: // the statement for one tells why
+		return l.notifying(ctx, release, args)
+	case err != nil:
+		return false, "", err
+	}
+	return true, l.notify(ctx, w.next, args["name"].(string)), nil
 }

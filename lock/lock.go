@@ -273,6 +273,7 @@ func (l *Locker) check(ctx context.Context, name string) error {
 type turn struct {
 	me     string // who asks, for the queue; "": somebody who does not wait
 	inTurn bool   // only if nobody else is before it there
+	alone  bool   // with a statement that waits for the row
 }
 
 // outOfTurn is the turn of those who do not wait.
@@ -285,8 +286,9 @@ var errNotYet = errors.New("lock: it is another waiter's turn")
 type seat interface {
 	key() string
 	// grant makes one attempt with the given arguments. A refusal is no error:
-	// found is false.
-	grant(ctx context.Context, args sqlrun.Args) (slot int, fence int64, found bool, err error)
+	// found is false. Unless it is alone it may be refused since another
+	// transaction has locked the row for a moment.
+	grant(ctx context.Context, args sqlrun.Args, alone bool) (slot int, fence int64, found bool, err error)
 	// holder returns the current holder, or nil if the seat is free by now. It
 	// creates the rows if there are none.
 	holder(ctx context.Context) (*HeldError, error)
@@ -300,7 +302,21 @@ type single struct {
 
 func (s *single) key() string { return s.name }
 
-func (s *single) grant(ctx context.Context, args sqlrun.Args) (slot int, fence int64, found bool, err error) {
+func (s *single) grant(ctx context.Context, args sqlrun.Args, alone bool) (slot int, fence int64, found bool, err error) {
+	if !alone {
+		w := &wish{args: args, shared: sharing{
+			ttl: args["ttl"].(int64), meta: args["meta"].(string), session: args["session"].(string),
+			me: args["me"].(string), inTurn: args["inturn"].(int),
+		}}
+		done, err := s.l.crowd.ask(ctx, w)
+		defer done()
+		switch {
+		case err == nil:
+			return 0, w.fence, w.found, nil
+		case !errors.Is(err, errAlone):
+			return 0, 0, false, err
+		}
+	}
 	fence, found, err = s.l.db.Next(ctx, take, args)
 	return 0, fence, found, err
 }
@@ -345,6 +361,7 @@ func (l *Locker) try(ctx context.Context, s seat, as turn) (*Lease, error) {
 		if as.inTurn {
 			return nil, errNotYet
 		}
+		as.alone = true
 		if _, isPool := s.(*Pool); !isPool || round < 2 {
 			continue
 		}
@@ -364,7 +381,7 @@ func (l *Locker) attempt(ctx context.Context, s seat, as turn) (*Lease, error) {
 	bounded, cancel := context.WithTimeout(ctx, l.opt.TTL*2/3)
 	defer cancel()
 	sent := instant.MarkNow(ctx)
-	slot, fence, found, err := s.grant(bounded, le.grantArgs(as))
+	slot, fence, found, err := s.grant(bounded, le.grantArgs(as), as.alone)
 	if err != nil {
 		if l.unknown(err) {
 			l.abandon(le.name, le.owner)
@@ -387,8 +404,10 @@ func (l *Locker) begin(le *Lease, sent instant.Mark, slot int, fence int64) (*Le
 }
 
 // unknown reports whether the statement may have taken effect despite err.
-func (l *Locker) unknown(err error) bool {
-	return l.db.Dialect.Unreachable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+func (l *Locker) unknown(err error) bool { return unknown(l.db, err) }
+
+func unknown(db *dialect.DB, err error) bool {
+	return db.Dialect.Unreachable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // passing reports whether err is temporary: no answer, a lock on the row or the

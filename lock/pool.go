@@ -190,7 +190,7 @@ func (p *Pool) key() string { return p.name }
 
 // grant marks a slot, and then selects it by its mark where the UPDATE cannot
 // return it.
-func (p *Pool) grant(ctx context.Context, args sqlrun.Args) (slot int, fence int64, found bool, err error) {
+func (p *Pool) grant(ctx context.Context, args sqlrun.Args, _ bool) (slot int, fence int64, found bool, err error) {
 	read := takeSlot
 	if p.l.db.Dialect.Returning == nil {
 		n, err := p.l.db.Exec(ctx, takeSlot, args)

@@ -14,11 +14,11 @@ import (
 
 // A stranger's transaction may hold any row of ours for hours. A lock is a row: while somebody else holds that, nobody
 // takes, renews or releases the lock, and its lease ends by the database's clock. No other lock waits for it: each lease
-// is renewed by a statement of its own, in a goroutine of its own, and so asks the first waiter of each line. These are
-// the statements of the package that lock rows. A new one belongs into one of the lists.
+// is renewed by a statement of its own, in a goroutine of its own, and so asks the first waiter of each line; statements for
+// many locks pass over such rows. These are the statements of the package that lock rows. A new one belongs into one of the lists.
 var (
 	// passes has statements that pass over rows that others have locked.
-	passes = []*sqlrun.Stmt{takeSlot, idle, freeFences, purge, purgeFence}
+	passes = []*sqlrun.Stmt{takeSlot, takeMany, releaseMany, idle, freeFences, purge, purgeFence}
 
 	// mayWait has statements that wait, for a reason.
 	mayWait = map[string][]*sqlrun.Stmt{

@@ -149,7 +149,7 @@ func (l *Locker) ReleaseTicket(ctx context.Context, name, token string) error {
 	if err != nil {
 		return err
 	}
-	freed, _, err := l.notifying(ctx, release, id.args(name))
+	freed, _, err := l.releasing(ctx, id.args(name))
 	if freed {
 		l.ring(name)
 	}
@@ -198,10 +198,10 @@ type ticketSeat struct {
 // errRepeated means that the ticket of this very request holds the lock.
 var errRepeated = errors.New("lock: held by the same ticket")
 
-func (s *ticketSeat) grant(ctx context.Context, args sqlrun.Args) (slot int, fence int64, found bool, err error) {
+func (s *ticketSeat) grant(ctx context.Context, args sqlrun.Args, alone bool) (slot int, fence int64, found bool, err error) {
 	args["owner"] = s.id.by()
-	slot, fence, found, err = s.single.grant(ctx, args)
-	if err != nil && s.l.unknown(err) && !s.repeatable { // otherwise a repeated request may already have it
+	slot, fence, found, err = s.single.grant(ctx, args, alone || s.repeatable) // with others its name must be new
+	if err != nil && s.l.unknown(err) && !s.repeatable {                       // otherwise a repeated request may already have it
 		s.l.abandon(s.name, s.id.by())
 	}
 	return slot, fence, found, err

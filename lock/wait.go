@@ -43,8 +43,9 @@ const (
 
 // waiting has the lines, which all Lockers of a database share.
 type waiting struct {
-	db *dialect.DB
-	me string // names this process in queues
+	db    *dialect.DB
+	crowd *crowd
+	me    string // names this process in queues
 
 	mu    sync.Mutex
 	lines map[string]*line
@@ -54,7 +55,7 @@ type waiting struct {
 }
 
 func newWaiting(db *dialect.DB) *waiting {
-	return &waiting{db: db, me: strings.ToLower(rand.Text()[:12]), lines: map[string]*line{}}
+	return &waiting{db: db, crowd: &crowd{db: db}, me: strings.ToLower(rand.Text()[:12]), lines: map[string]*line{}}
 }
 
 func (w *waiting) same(other *waiting) bool {
@@ -215,7 +216,7 @@ func (c *contender) ask(ctx context.Context, told bool) (*Lease, time.Duration, 
 			return c.refused(ctx, held, err)
 		}
 	}
-	lease, err := c.l.try(ctx, c.seat, turn{c.l.me, !c.missed && c.queues()})
+	lease, err := c.l.try(ctx, c.seat, turn{me: c.l.me, inTurn: !c.missed && c.queues()})
 	if err == nil {
 		c.queued = false // the statement has removed it from the queue
 		c.l.took(c.seat, c.line, lease)

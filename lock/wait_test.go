@@ -324,7 +324,7 @@ func TestWaitersKeepTheirPlaces(t *testing.T) {
 			ask("the third", third, false)
 			ask("the second", second, false)
 			late := locker(t, db, Options{})
-			if _, err := late.try(t.Context(), &single{late, "x"}, turn{late.me, true}); !errors.Is(err, errNotYet) {
+			if _, err := late.try(t.Context(), &single{late, "x"}, turn{me: late.me, inTurn: true}); !errors.Is(err, errNotYet) {
 				t.Errorf("one who comes now: %v", err)
 			}
 			queue("while the first one is about to come", names...)
@@ -368,7 +368,7 @@ func TestLeaverQueuesUpAtOnce(t *testing.T) {
 			default:
 				if taken == nil { // the notified process comes before the next statement
 					var err error
-					if taken, err = other.try(t.Context(), &single{other, "x"}, turn{other.me, true}); err != nil {
+					if taken, err = other.try(t.Context(), &single{other, "x"}, turn{me: other.me, inTurn: true}); err != nil {
 						t.Error(err)
 					}
 				}
