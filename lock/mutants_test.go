@@ -33,7 +33,7 @@ var mutants = []mutant{
 	{takeMany, free, "state <> 'POOL'", "TestTogetherEachHasItsAnswer" + onSQLite},
 	{takeMany, "(state = 'FREE' OR ", "(state IN ('FREE', 'POOL') OR ", "TestTogetherEachHasItsAnswer" + onSQLite},
 	{takeMany, "{next fence}", "fence = fence", "TestTogether" + onSQLite},
-	{takeMany, "{skip_locked}", "", "TestTogetherNobodyWaitsForAnothersRow/mariadb"},
+	{takeMany, "{skip_locked}", "", "TestTogetherNobodyWaitsForAnothersRow/postgres"},
 	{releaseMany, "l.lock_by = record.owner AND ", "", "TestTogetherOnlyItsOwn/lock_by.*" + onSQLite},
 	{releaseMany, "AND l.fence = record.fence", "", "TestTogetherOnlyItsOwn/fence.*" + onSQLite},
 	{releaseMany, "AND l.state IN ('LOCK', 'EXTEND') ", "", "TestTogetherOnlyItsOwn/state.*" + onSQLite},

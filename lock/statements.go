@@ -30,22 +30,16 @@ var (
 	})
 
 	// takeMany is take for many locks at once, each for an owner of its own. It passes over rows that others have
-	// locked. It has a LIMIT, since an engine would merge a plain subquery into the statement, and wait.
+	// locked. Only engines that return what an UPDATE has written need it, and releaseMany.
 	takeMany = sqlrun.PerDialect("lock.take-many", func(d *sqlrun.Dialect) string {
-		s := d.UpdateFrom("{prefix}lock", byName, strings.Replace(grant, ":owner", "picked.owner", 1)+queueWithout(d), "", `
+		if d.Returning == nil {
+			return "SELECT 1"
+		}
+		return d.UpdateFrom("{prefix}lock", byName, strings.Replace(grant, ":owner", "picked.owner", 1)+queueWithout(d), "", `
 			SELECT l.name, l.slot, record.owner FROM {records rows: name text, owner text}
 			{join_by_key {prefix}lock AS l} ON l.name = record.name AND l.slot = 0
-			WHERE `+isFree+inTurn(d)+` LIMIT 200 {skip_locked}`)
-		if d.Returning != nil {
-			s += "\nRETURNING {prefix}lock.lock_by, {prefix}lock.fence"
-		}
-		return s
+			WHERE `+isFree+inTurn(d)+` {skip_locked}`) + "\nRETURNING {prefix}lock.lock_by, {prefix}lock.fence"
 	})
-
-	// takenBy returns who holds the locks that takeMany has marked with its owners' names, or could not.
-	takenBy = sqlrun.SQL("lock.taken-by", `
-		SELECT l.lock_by, l.fence FROM {records rows: name text, owner text}
-		{join_by_key {prefix}lock AS l} ON l.name = record.name AND l.slot = 0`)
 
 	// usurp takes a lock whose holder also had a session lock, for the process that has that
 	// session lock now. It names the holder that was seen, so that of two processes that saw
@@ -98,18 +92,18 @@ var (
 
 	// releaseMany is release for many locks at once. It passes over rows that others have locked.
 	releaseMany = sqlrun.PerDialect("lock.release-many", func(d *sqlrun.Dialect) string {
-		s := d.UpdateFrom("{prefix}lock", byName, `state = 'FREE', released_at = {now}, update_time = {now}`, "", `
+		if d.Returning == nil {
+			return "SELECT 1"
+		}
+		next := "''"
+		if d.Notify != nil {
+			next = nextInQueue
+		}
+		return d.UpdateFrom("{prefix}lock", byName, `state = 'FREE', released_at = {now}, update_time = {now}`, "", `
 			SELECT l.name, l.slot FROM {records rows: name text, slot int, owner text, fence int}
 			{join_by_key {prefix}lock AS l} ON l.name = record.name AND l.slot = record.slot
 			WHERE l.lock_by = record.owner AND l.fence = record.fence
-				AND l.state IN ('LOCK', 'EXTEND') AND l.released_at IS NULL AND l.expire_at > {now} LIMIT 200 {skip_locked}`)
-		switch {
-		case d.Notify != nil:
-			return s + "\nRETURNING {prefix}lock.lock_by, " + nextInQueue
-		case d.Returning != nil:
-			return s + "\nRETURNING {prefix}lock.lock_by, ''"
-		}
-		return s
+				AND l.state IN ('LOCK', 'EXTEND') AND l.released_at IS NULL AND l.expire_at > {now} {skip_locked}`) + "\nRETURNING {prefix}lock.lock_by, " + next
 	})
 
 	// keep is release before a lock's minimum hold is over: the lock stays taken until then,

@@ -39,7 +39,7 @@ func TestWhoWaits(t *testing.T) {
 		listed := map[*sqlrun.Stmt]int{}
 		for _, stmt := range passes {
 			listed[stmt]++
-			if db.Dialect.SkipLocked != "" && !strings.Contains(stmt.Text(db.Dialect), "SKIP LOCKED") {
+			if db.Dialect.SkipLocked != "" && stmt.Text(db.Dialect) != "SELECT 1" && !strings.Contains(stmt.Text(db.Dialect), "SKIP LOCKED") {
 				t.Errorf("%s passes over no row", stmt.Name)
 			}
 		}

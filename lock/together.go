@@ -28,7 +28,7 @@ type crowd struct {
 const (
 	senders  = 2                     // statements under way: while one waits for the disk, the server reads the next
 	moment   = 20 * time.Millisecond // for which a statement of a caller's own counts as under way
-	mostHeld = 200                   // wishes of a statement; its LIMIT
+	mostHeld = 200                   // wishes of a statement
 )
 
 // A wish is what one caller asks for.
@@ -58,6 +58,9 @@ var errAlone = errors.New("lock: to be asked for alone")
 // ask fulfills a wish together with those of others. It returns an errAlone if the caller is to ask by itself; done is to be called
 // after that. Other errors are those of the statement, or of ctx: then it may have taken effect.
 func (c *crowd) ask(ctx context.Context, w *wish) (done func(), err error) {
+	if c.db.Dialect.Returning == nil { // it would take a transaction of several statements, which costs more than it saves
+		return func() {}, errAlone
+	}
 	c.mu.Lock()
 	if c.senders < senders {
 		c.senders++
@@ -134,83 +137,56 @@ func (c *crowd) send(part []*wish) {
 	}
 }
 
-// run runs statements that decide together, in a transaction where it takes more than one.
-func (c *crowd) run(ctx context.Context, f func(ctx context.Context, s *sqlrun.Session) error) error {
-	if d := c.db.Dialect; d.Returning != nil && d.SkipLocked != "" {
-		return f(ctx, &c.db.Session)
-	}
-	return c.db.ShortTx(ctx, f)
-}
-
-// none forgets what a transaction that was rolled back has found.
-func none(part []*wish) {
-	for _, w := range part {
-		w.found = false
-	}
-}
-
-// grant takes the locks that are free. Where an UPDATE returns nothing, their holders' names, which are new, tell which ones it has
-// taken.
+// grant takes the locks that are free.
 func (c *crowd) grant(ctx context.Context, part []*wish) error {
-	of, rows, owners := map[string]*wish{}, make([]sqlrun.Args, len(part)), make([]string, len(part))
+	rows := make([]sqlrun.Args, len(part))
 	for i, w := range part {
-		owners[i] = w.args["owner"].(string)
-		of[owners[i]] = w
 		rows[i] = sqlrun.Args{"name": w.args["name"], "owner": w.args["owner"]}
 	}
 	s := part[0].shared
 	args := sqlrun.Args{"rows": rows, "ttl": s.ttl, "meta": s.meta, "session": s.session, "me": s.me, "inturn": s.inTurn}
-	return c.run(ctx, func(ctx context.Context, on *sqlrun.Session) error {
-		none(part)
-		read := takeMany
-		if on.Dialect.Returning == nil {
-			if n, err := on.Exec(ctx, takeMany, args); err != nil || n == 0 {
-				return err
-			}
-			read = takenBy
-		}
-		_, err := sqlrun.Select(ctx, on, read, args, func(found *sql.Rows) (row struct{}, err error) {
-			var owner string
-			var fence int64
-			if err = found.Scan(&owner, &fence); err == nil && of[owner] != nil {
-				of[owner].found, of[owner].fence = true, fence
-			}
-			return row, err
-		})
-		return err
+	return c.run(ctx, part, takeMany, args, func(found *sql.Rows, owner *string) (w wish, err error) {
+		err = found.Scan(owner, &w.fence)
+		return w, err
 	})
 }
 
-// errNotAll has a transaction rolled back that has not released all of the locks, since it does not know which.
-var errNotAll = errors.New("lock: not all of them")
-
-// release releases locks. Where an UPDATE returns nothing, it releases all of them or none.
+// release releases locks.
 func (c *crowd) release(ctx context.Context, part []*wish) error {
-	of, rows := map[string]*wish{}, make([]sqlrun.Args, len(part))
+	rows := make([]sqlrun.Args, len(part))
 	for i, w := range part {
-		of[w.args["owner"].(string)] = w
 		rows[i] = w.args
 	}
-	args := sqlrun.Args{"rows": rows}
-	return c.run(ctx, func(ctx context.Context, on *sqlrun.Session) error {
-		none(part)
-		if on.Dialect.Returning == nil {
-			n, err := on.Exec(ctx, releaseMany, args)
-			if err == nil && n != int64(len(part)) {
-				err = errNotAll
-			}
-			for _, w := range part {
-				w.found = err == nil
-			}
-			return err
+	return c.run(ctx, part, releaseMany, sqlrun.Args{"rows": rows}, func(found *sql.Rows, owner *string) (w wish, err error) {
+		err = found.Scan(owner, &w.next)
+		return w, err
+	})
+}
+
+// run runs a statement that returns what it has done for whom.
+func (c *crowd) run(
+	ctx context.Context, part []*wish, stmt *sqlrun.Stmt, args sqlrun.Args, scan func(found *sql.Rows, owner *string) (wish, error),
+) error {
+	of := map[string]*wish{}
+	for _, w := range part {
+		of[w.args["owner"].(string)] = w
+	}
+	once := func(ctx context.Context, on *sqlrun.Session) error {
+		for _, w := range part { // it may be run again
+			w.found = false
 		}
-		_, err := sqlrun.Select(ctx, on, releaseMany, args, func(found *sql.Rows) (row struct{}, err error) {
-			var owner, next string
-			if err = found.Scan(&owner, &next); err == nil && of[owner] != nil {
-				of[owner].found, of[owner].next = true, next
+		_, err := sqlrun.Select(ctx, on, stmt, args, func(found *sql.Rows) (row struct{}, err error) {
+			var owner string
+			done, err := scan(found, &owner)
+			if w := of[owner]; err == nil && w != nil {
+				w.found, w.fence, w.next = true, done.fence, done.next
 			}
 			return row, err
 		})
 		return err
-	})
+	}
+	if c.db.Dialect.SkipLocked == "" { // one writer at a time, which a transaction waits to be
+		return c.db.ShortTx(ctx, once)
+	}
+	return once(ctx, &c.db.Session)
 }

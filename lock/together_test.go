@@ -13,6 +13,11 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
+// returning is missing where each caller sends statements of its own.
+var returning dbtest.With = func(d *sqlrun.Dialect) bool { return d.Returning != nil }
+
+var severalReturning dbtest.With = func(d *sqlrun.Dialect) bool { return d.Returning != nil && d.SkipLocked != "" }
+
 // crowded calls f n times at once, and has what they ask for first sent together.
 func (l *Locker) crowded(t *testing.T, n int, f func(i int)) {
 	t.Helper()
@@ -41,7 +46,7 @@ func (l *Locker) crowded(t *testing.T, n int, f func(i int)) {
 
 // Many locks are taken and released with few statements, and each caller has its own.
 func TestTogether(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	having(t, returning, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{TTL: time.Minute})
 		const n = 30
 		leases := make([]*Lease, n)
@@ -73,7 +78,7 @@ func TestTogether(t *testing.T) {
 
 // Each caller gets the answer that it would get alone.
 func TestTogetherEachHasItsAnswer(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	having(t, returning, func(t *testing.T, db *dbtest.DB) {
 		l, other := locker(t, db, Options{TTL: time.Minute}), locker(t, db, Options{TTL: time.Minute})
 		for _, name := range []string{"free", "contended"} {
 			must(t, l.mustTake(t, name).Release(t.Context()))
@@ -125,7 +130,8 @@ func TestTogetherEachHasItsAnswer(t *testing.T) {
 func TestTogetherOnlyItsOwn(t *testing.T) {
 	for _, change := range []string{"lock_by = 'x'", "fence = fence + 1", "released_at = {now}", "state = 'FREE'", "expire_at = {now}"} {
 		t.Run(change, func(t *testing.T) {
-			clocked(t, func(t *testing.T, db *dbtest.DB) {
+			t.Parallel()
+			returning.EachClock(t, func(t *testing.T, db *dbtest.DB) {
 				l := locker(t, db, Options{TTL: time.Minute})
 				var leases []*Lease
 				for i := range 3 {
@@ -142,14 +148,14 @@ func TestTogetherOnlyItsOwn(t *testing.T) {
 				if strings.Join(after, "\n") != strings.Join(before, "\n") {
 					t.Errorf("before\n%s\nafter\n%s", strings.Join(before, "\n"), strings.Join(after, "\n"))
 				}
-			})
+			}, (*testing.T).Parallel)
 		})
 	}
 }
 
 // Those who share a statement do not wait for a row that somebody has locked.
 func TestTogetherNobodyWaitsForAnothersRow(t *testing.T) {
-	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
+	having(t, severalReturning, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{TTL: time.Minute})
 		for _, name := range []string{"free2", "free3", "stuck taken"} { // rows that others have locked may lie around a new one
 			must(t, l.mustTake(t, name).Release(t.Context()))
@@ -199,7 +205,7 @@ func TestTogetherNobodyWaitsForAnothersRow(t *testing.T) {
 
 // Whoever waits for its row with a statement of its own is in nobody's way for long.
 func TestTogetherAPlaceIsPassedOn(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	having(t, returning, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{TTL: time.Minute})
 		for range senders {
 			if _, err := l.crowd.ask(t.Context(), &wish{}); !errors.Is(err, errAlone) {
@@ -214,7 +220,7 @@ func TestTogetherAPlaceIsPassedOn(t *testing.T) {
 
 // Whoever leaves before the statement is sent gets no lock, and keeps nobody else from theirs.
 func TestTogetherSomeLeave(t *testing.T) {
-	each(t, func(t *testing.T, db *dbtest.DB) {
+	having(t, returning, func(t *testing.T, db *dbtest.DB) {
 		l := locker(t, db, Options{TTL: time.Minute})
 		l.crowd.mu.Lock()
 		l.crowd.senders = senders
