@@ -348,11 +348,9 @@ func lapse(t *testing.T, db *dbtest.DB, w *Worker, after time.Duration) {
 		}
 		return w.lease.node != name
 	})
-	n := db.Do(t, `UPDATE {prefix}node SET expire_at = {now + :us} WHERE name = :name AND state = 'live'`,
+	// One that was not cut off may have given the name back already.
+	db.Do(t, `UPDATE {prefix}node SET expire_at = {now + :us} WHERE name = :name AND state = 'live'`,
 		sqlrun.Args{"us": after.Microseconds(), "name": name})
-	if n != 1 {
-		t.Fatalf("%d processes were cut off", n)
-	}
 }
 
 // nameOf is the name under which others know a worker.
