@@ -53,7 +53,7 @@ func afterStall(t *testing.T, b *bed) string {
 	}
 	f := launch(t, b, 1, scheduler.Options{Kinds: []string{scheduler.Functions}})
 	pause(t, (1+stallWarm+stallBefore)*time.Second)
-	unlock := b.lock(t)
+	unlock := b.lock(t, "schedule")
 	pause(t, stallLocked*time.Second)
 	unlock()
 	end := int((b.clock(t)-from)/1e6) + 1 // the first whole second of slots after the lock
@@ -89,8 +89,8 @@ func afterStall(t *testing.T, b *bed) string {
 		b.rows, share(stallWarm, stallBefore), share(end, 10), share(end+10, 10), share(end+20, 8), when, cost)
 }
 
-// lock locks the table of schedules, and returns what unlocks it.
-func (b *bed) lock(t *testing.T) (unlock func()) {
+// lock locks a table, and returns what unlocks it.
+func (b *bed) lock(t *testing.T, table string) (unlock func()) {
 	t.Helper()
 	c, err := b.Pool().Conn(t.Context())
 	if err != nil {
@@ -99,9 +99,9 @@ func (b *bed) lock(t *testing.T) (unlock func()) {
 	lock, release := "BEGIN EXCLUSIVE", "ROLLBACK"
 	switch b.Dialect.Name {
 	case "postgres":
-		lock = "BEGIN; LOCK TABLE " + b.Prefix() + "schedule IN ACCESS EXCLUSIVE MODE"
+		lock = "BEGIN; LOCK TABLE " + b.Prefix() + table + " IN ACCESS EXCLUSIVE MODE"
 	case "mysql":
-		lock, release = "LOCK TABLES "+b.Prefix()+"schedule WRITE", "UNLOCK TABLES"
+		lock, release = "LOCK TABLES "+b.Prefix()+table+" WRITE", "UNLOCK TABLES"
 	}
 	do := func(text string) {
 		for part := range strings.SplitSeq(text, "; ") {
