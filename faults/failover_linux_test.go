@@ -649,8 +649,8 @@ func (c *crew) account(db *dbtest.DB, until time.Time, figures []figure) {
 	}
 }
 
-// slots checks each schedule's slots: up to a moment each has one successful run, a later one may have been paused instead, and the
-// statements and jobs of those took effect once.
+// slots checks each schedule's slots: each has one successful run, and the statements and jobs of those took effect once. Not counted are
+// those that were skipped since a hundred waited already, on a slow machine, and those after a moment that were paused.
 func (c *crew) slots(db *dbtest.DB, until time.Time, effects map[int64]int) (n int, wrong []string) {
 	t := c.t
 	all, err := scheduler.History(t.Context(), db.DB, "", 1_000_000)
@@ -666,7 +666,8 @@ func (c *crew) slots(db *dbtest.DB, until time.Time, effects map[int64]int) (n i
 		if err != nil {
 			t.Fatal(err)
 		}
-		done, paused, first, lastSlot := map[int64]int{}, map[int64]bool{}, time.Time{}, time.Time{}
+		done, first, lastSlot := map[int64]int{}, time.Time{}, time.Time{}
+		var passed []scheduler.Run
 		ok := 0
 		for _, run := range all {
 			if run.Schedule != s.Name {
@@ -681,14 +682,15 @@ func (c *crew) slots(db *dbtest.DB, until time.Time, effects map[int64]int) (n i
 			if run.State == "ok" {
 				done[run.Due.UnixMicro()]++
 				ok++
-			} else if strings.Contains(run.Error, "the schedule is paused") {
-				paused[run.Due.UnixMicro()] = true
+			} else if strings.HasPrefix(run.Error, "100 runs") || run.Due.After(until) && strings.Contains(run.Error, "the schedule is paused") {
+				passed = append(passed, run)
 			}
 		}
 		lastSlot = later(lastSlot, until)
 		for slot := first; !slot.After(lastSlot); slot, _ = plan.Next(slot) {
 			times := done[slot.UnixMicro()]
-			if times == 0 && slot.After(until) && paused[slot.UnixMicro()] {
+			if times == 0 && spans(passed, slot) {
+				t.Logf("%s: slot %v was passed over", s.Name, slot)
 				continue
 			}
 			if n++; times != 1 {
@@ -718,4 +720,9 @@ func (c *crew) slots(db *dbtest.DB, until time.Time, effects map[int64]int) (n i
 		}
 	}
 	return n, wrong
+}
+
+// spans reports whether a slot is one of those that runs stand for.
+func spans(runs []scheduler.Run, slot time.Time) bool {
+	return slices.ContainsFunc(runs, func(run scheduler.Run) bool { return !slot.Before(run.Due) && !slot.After(later(run.Due, run.To)) })
 }
