@@ -84,6 +84,7 @@ func (g *guards) next() bool {
 	} else {
 		g.follow(w)
 	}
+	setTitle("") // whoever looks for the command's guardian finds none that rests
 	last := report{Result: &w.result, Rests: reusable && w.harmless() && g.home != nil && g.home.Chdir() == nil}
 	if w.result.Err != nil {
 		last.Err, w.result.Err = w.result.Err.Error(), nil
