@@ -188,7 +188,7 @@ func describe(opt Options) (*API, error) {
 // registerAll registers all operations.
 func (a *API) registerAll() {
 	for _, describe := range []func(){
-		a.jobs, a.awaitJobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.queueStatus, a.limits, a.shares, a.nodes,
+		a.jobs, a.awaitJobs, a.jobActions, a.manyJobs, a.queueSettings, a.queueActions, a.queueStatus, a.limits, a.shares, a.nodes, a.findings,
 		a.pushing, a.claiming, a.claims, a.overall, a.events, a.routing, a.topics, a.groups,
 		a.schedules, a.locking, a.audit, a.settings,
 	} {

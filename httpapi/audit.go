@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/dbcron/dbcron/internal/ops/audit"
+	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/wire"
@@ -33,6 +34,7 @@ var acts = map[string]string{
 	"set-schedule": "schedule.set", "delete-schedule": "schedule.delete",
 	"cancel-run":         "run.cancel",
 	"force-release-lock": "lock.release", "resize-lock": "lock.resize", "purge-locks": "lock.purge",
+	"acknowledge-finding": health.Acknowledge, "reopen-finding": health.Reopen,
 	"drain-node": "node.drain", "undrain-node": "node.undrain",
 }
 

@@ -15,13 +15,13 @@ import (
 // what changes a definition, deletes, or deals with secrets.
 var scopesOf = map[Scope]string{
 	ScopeRead: `all-queue-stats await-job await-job-by-id events explain-job explain-job-by-id explain-schedule finished get-endpoint get-group get-job get-job-by-id get-limit get-lock get-payload get-payload-by-id
-		get-queue get-route get-run get-schedule group-results list-audit list-endpoints list-groups list-jobs list-limits list-locks list-nodes
+		get-queue get-route get-run get-schedule group-results list-audit list-endpoints list-findings list-groups list-jobs list-limits list-locks list-nodes
 		list-queues list-routes list-schedules list-subscriptions preview-schedule queue-stats schedule-history schedule-next
 		list-all-limits list-attempts list-queue-status list-runs list-shares node-work queue-status
 		schedule-status`,
 	ScopeEnqueue: `create-group enqueue-job enqueue-jobs publish seal-group`,
 	ScopeWork:    `acquire-lock claim-jobs complete-claims fail-claims heartbeat-claims release-claims release-lock renew-lock`,
-	ScopeOperate: `backfill-schedule bulk-jobs cancel-job cancel-job-by-id cancel-run drain-node undrain-node pause-queue pause-schedule resume-queue resume-schedule
+	ScopeOperate: `acknowledge-finding reopen-finding backfill-schedule bulk-jobs cancel-job cancel-job-by-id cancel-run drain-node undrain-node pause-queue pause-schedule resume-queue resume-schedule
 		retry-job retry-job-by-id run-job run-job-by-id run-schedule`,
 	ScopeAdmin: `delete-endpoint delete-group delete-job delete-job-by-id delete-limit delete-queue delete-queue-limit delete-route
 		delete-schedule delete-share force-release-lock move-jobs purge-locks purge-queue resize-lock resize-queue set-endpoint set-limit set-queue set-queue-limit set-route set-schedule set-share

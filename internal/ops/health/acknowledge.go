@@ -117,10 +117,16 @@ func KnownText(e *audit.Entry, now time.Time) string {
 		when = plain.Span(ago) + " ago"
 	}
 	text := fmt.Sprintf("acknowledged by %s %s", plain.Cut(e.Actor, 100), when)
-	if _, reason, ok := strings.Cut(e.Detail, because); ok {
+	if reason := ReasonOf(e); reason != "" {
 		text += ": " + plain.Line(reason, 200)
 	}
 	return text
+}
+
+// ReasonOf returns why a finding was acknowledged; "" if nobody has said.
+func ReasonOf(e *audit.Entry) string {
+	_, reason, _ := strings.Cut(e.Detail, because)
+	return reason
 }
 
 // Unknown leaves out problems that were acknowledged.

@@ -1,0 +1,43 @@
+package health
+
+import (
+	"context"
+	"time"
+
+	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/queue/admin"
+)
+
+// All returns what is wrong with the work. It leaves out what this user may not read.
+func All(ctx context.Context, db *dialect.DB, c *admin.Client, now time.Time) (all []Problem, err error) {
+	for _, look := range []func() ([]Problem, error){
+		func() ([]Problem, error) {
+			wrong, _, err := OfSchedules(ctx, db, now, 0)
+			return wrong, err
+		},
+		func() ([]Problem, error) { return OfRuns(ctx, db, now) },
+		func() ([]Problem, error) {
+			wrong, _, err := OfFiles(ctx, db)
+			return wrong, err
+		},
+		func() ([]Problem, error) {
+			_, _, wrong, err := AllQueues(ctx, db, c, now)
+			return wrong, err
+		},
+		func() ([]Problem, error) {
+			wrong, _, err := OfEndpoints(ctx, db, now)
+			return wrong, err
+		},
+		func() ([]Problem, error) {
+			wrong, _, err := OfProcesses(ctx, db, now)
+			return wrong, err
+		},
+	} {
+		wrong, err := look()
+		if err != nil && !db.Dialect.Denied(err) {
+			return nil, err
+		}
+		all = append(all, wrong...)
+	}
+	return all, nil
+}
