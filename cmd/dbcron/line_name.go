@@ -22,6 +22,9 @@ var (
 	argumentOf = pattern.Lazy(`^(-.*|[0-9.]+[smhd]?|/(tmp|var|run|dev)/.*)$`)
 	subcommand = pattern.Lazy(`^[A-Za-z][A-Za-z0-9:_.-]*$`)
 
+	// ofShell matches the line that a shell is given, as schedulers of Ruby write it.
+	ofShell = pattern.Lazy(`^\s*(?:\S*/)?(?:ba|da|k|z)?sh\s+(?:-\w+\s+)*-\w*c\s+(?:'([^']*)'|"([^"]*)")`)
+
 	preludes     = []string{"cd", "export", "set", "umask", "sleep", "test", "[", ".", "source", "true", ":"}
 	wrappers     = []string{"sudo", "nice", "ionice", "nohup", "time", "timeout", "flock", "chronic", "cronic", "env", "exec", "setsid"}
 	interpreters = []string{"sh", "bash", "php", "python", "python3", "perl", "ruby", "node"}
@@ -37,6 +40,11 @@ func lineName(source string, e crontab.Entry) string {
 // commandName is the program that a command is about, and its subcommand: without what the shell does before it, what it is
 // wrapped in, and the interpreter of a script.
 func commandName(command string) string {
+	if inner := ofShell().FindStringSubmatch(command); inner != nil {
+		if name := commandName(inner[1] + inner[2]); name != "" {
+			return name
+		}
+	}
 	parts := joints().Split(command, -1)
 	for i, part := range parts {
 		words := strings.Fields(strings.TrimLeft(part, "({! \t"))
@@ -52,6 +60,9 @@ func commandName(command string) string {
 			for user := false; len(words) > 1 && (user || argument(words[0])); words = words[1:] {
 				user = words[0] == "-u" || words[0] == "-g"
 			}
+		}
+		if len(words) > 2 && words[0] == "bundle" && words[1] == "exec" {
+			words = words[2:]
 		}
 		if len(words) > 1 && slices.Contains(interpreters, path.Base(words[0])) && !strings.ContainsAny(words[1][:1], "-'\"") {
 			words = words[1:]
