@@ -28,6 +28,7 @@ var (
 	fleets    = numbers{1, 2, 4}
 	rates     = numbers{10, 100, 1_000}
 	churn     = flag.Int("churn", 1_000_000, "claims without vacuum between the figures before and after")
+	failing   = flag.Bool("failing", false, "functions fail")
 	maxRuns   = flag.Int("max-runs", 400, "runs that a daemon executes at a time")
 	herd      = flag.Int("herd", 10_000, "functions that are due at the same moment")
 	compare   = flag.Bool("compare", true, "measure the floors too")
@@ -231,6 +232,9 @@ func (d *daemon) noop(_ context.Context, run *scheduler.Running) error {
 	d.calls = append(d.calls, call{run.ID, at.Sub(run.Due)})
 	d.mu.Unlock()
 	d.count.Add(1)
+	if *failing {
+		return errors.New("it fails")
+	}
 	return nil
 }
 
@@ -348,11 +352,15 @@ func (b *bed) tally(t *testing.T, after int64, f *fleet) tally {
 	t.Helper()
 	var r tally
 	var good, slots, from, start, end int64
-	b.Scan(t, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN state = 'ok' AND attempt = 1 AND next_exec IS NULL THEN 1 ELSE 0 END), 0),
+	want := "ok"
+	if *failing {
+		want = "failed"
+	}
+	b.Scan(t, `SELECT COUNT(*), COALESCE(SUM(CASE WHEN state = :want AND attempt = 1 AND next_exec IS NULL THEN 1 ELSE 0 END), 0),
 			COUNT(DISTINCT schedule), COALESCE({us MIN(started_at)}, 0), COALESCE({us MAX(started_at)}, 0), COALESCE({us MAX(finished_at)}, 0)
-		FROM {prefix}run WHERE id > :after`, sqlrun.Args{"after": after}, &r.runs, &good, &slots, &from, &start, &end)
+		FROM {prefix}run WHERE id > :after`, sqlrun.Args{"after": after, "want": want}, &r.runs, &good, &slots, &from, &start, &end)
 	if good != r.runs || slots != r.runs {
-		t.Errorf("of %d runs %d are ok at the first attempt, of %d schedules: want all", r.runs, good, slots)
+		t.Errorf("of %d runs %d are %s at the first attempt, of %d schedules: want all", r.runs, good, want, slots)
 		for _, line := range b.List(t, `SELECT state, error, COUNT(*) FROM {prefix}run WHERE id > :after GROUP BY state, error`,
 			sqlrun.Args{"after": after}) {
 			t.Log(line)
