@@ -47,11 +47,14 @@ func (m cleaning) Run() int {
 // rows. The others, about what commands print and refuse, run on SQLite: everywhere.txtar has each
 // command once.
 var (
-	aboutEngines     = []string{everywhere, "lock-lost.txtar", "lock-wait.txtar", "migrate.txtar"}
-	severalProcesses = []string{"backup.txtar", "lock-list.txtar", "node.txtar", "notify.txtar", "run.txtar", "serve.txtar", "worker.txtar"}
+	aboutEngines     = []string{everywhere, backup, "lock-lost.txtar", "lock-wait.txtar", "migrate.txtar"}
+	severalProcesses = []string{"lock-list.txtar", "node.txtar", "notify.txtar", "run.txtar", "serve.txtar", "worker.txtar"}
 )
 
-const everywhere = "everywhere.txtar"
+const (
+	everywhere = "everywhere.txtar"
+	backup     = "backup.txtar"
+)
 
 // TestCLI runs the command lines of testdata/cli with an empty database.
 func TestCLI(t *testing.T) {
@@ -81,6 +84,9 @@ func TestCLI(t *testing.T) {
 				eachEmpty = dbtest.Locks.EachEmpty
 			}
 			eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
+				if filepath.Base(script) == backup && db.Engine == "mysql" {
+					t.Skip("Debian has no mysqldump, and MariaDB's writes generated columns that MySQL refuses")
+				}
 				runScript(t, script, bin, map[string]string{"DBCRON_DATABASE_URL": db.URL})
 			}, beside)
 		})
