@@ -304,7 +304,7 @@ func TestSchedules(t *testing.T) {
 		s.post("/api/v1/schedules/a/pause", object{"reason": "holidays"}).is(204)
 		s.get("/api/v1/schedules/a").is(200).has(`"state":"paused","reason":"holidays"`)
 		s.get("/api/v1/schedules/a/next").is(200).has(`{"slots":[]}`)
-		s.get("/api/v1/schedules/a/explain").is(200).has(`"what_to_do":["it is paused: dbcron schedule resume lets it run again"]`)
+		s.get("/api/v1/schedules/a/explain").is(200).has(`"what_to_do":"when it may run again: dbcron schedule resume a"`)
 		s.get("/api/v1/schedules/none/explain").is(404)
 		s.post("/api/v1/schedules/a/resume", nil).is(204)
 		s.get("/api/v1/schedules/a").is(200).has(`"state":"active"`)

@@ -211,7 +211,7 @@ func TestPlans(t *testing.T) {
 			for stmt, args := range statements {
 				plan := db.Plan(t, c, stmt, args)
 				// read in order until it ends
-				limited := stmt == probe || stmt == list || stmt == history || stmt == surplus || stmt == shortHistory ||
+				limited := stmt == probe || stmt == list || stmt == weigh || stmt == history || stmt == surplus || stmt == shortHistory ||
 					stmt == nextLane || stmt == upcoming || stmt == executing || stmt == runFloor || stmt == recentRuns
 				for _, line := range plan {
 					if (stmt == putOff || stmt == putOffRun) && strings.Contains(fmt.Sprint(plan), "Index Cond: (id =") {
