@@ -115,6 +115,15 @@ func TestSlotsNotAttempts(t *testing.T) {
 		}
 		all, err := OfRuns(t.Context(), db.DB, now)
 		wants(t, all, err, "!A run of in vain failed: failed; correct that")
+
+		// Who looks in the morning sees what failed in the night, also if it was ok since, which is not bad.
+		for i, state := range []string{"failed", "failed", "ok"} {
+			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, exec_by, error)
+				VALUES ('well again', {time :due}, 1, :state, {now}, {now}, 'host:1:x', '')`, sqlrun.Args{"due": now.UnixMicro() + int64(i)*1_000_000, "state": state})
+		}
+		all, err = OfRuns(t.Context(), db.DB, now)
+		wants(t, all, err, "A run of well again failed: 2 times in the last day; last: failed; a later slot was ok; see what it printed: dbcron schedule output",
+			"!A run of in vain failed: failed; correct that")
 	})
 }
 

@@ -33,11 +33,13 @@ var (
 		WHERE schedule = :name AND next_exec > {time 0} AND next_exec < {time 253402300799000000}
 		ORDER BY due_at, attempt LIMIT :limit`)
 
-	// followed lists those of some runs after which their slots were tried again, or a later slot was ok.
+	// followed lists those of some runs after which their slots were tried again; outlived those after which a later slot was ok.
 	followed = sqlrun.SQL("health.followed", `
-		SELECT r.id FROM {prefix}run AS r WHERE r.id IN (:ids) AND (EXISTS (SELECT 1 FROM {prefix}run AS n
-			WHERE n.schedule = r.schedule AND n.due_at = r.due_at AND n.attempt > r.attempt)
-			OR EXISTS (SELECT 1 FROM {prefix}run AS n WHERE n.schedule = r.schedule AND n.due_at > r.due_at AND n.state = 'ok')) ORDER BY r.id`)
+		SELECT r.id FROM {prefix}run AS r WHERE r.id IN (:ids) AND EXISTS (SELECT 1 FROM {prefix}run AS n
+			WHERE n.schedule = r.schedule AND n.due_at = r.due_at AND n.attempt > r.attempt) ORDER BY r.id`)
+	outlived = sqlrun.SQL("health.outlived", `
+		SELECT r.id FROM {prefix}run AS r WHERE r.id IN (:ids) AND EXISTS (SELECT 1 FROM {prefix}run AS n
+			WHERE n.schedule = r.schedule AND n.due_at > r.due_at AND n.state = 'ok') ORDER BY r.id`)
 
 	// lastLinesOf reads the ends of outputs. A length may be in bytes, and then less is read.
 	lastLinesOf = sqlrun.SQL("health.last-lines", `

@@ -118,25 +118,30 @@ func Lateness(s *scheduler.Planned, now time.Time) string {
 	return "no daemon has claimed its slot; it takes one with the tag " + plain.Cut(s.Tag, 60) + " that has a place free"
 }
 
-// OfRuns finds the slots of the last day that failed, by schedule, if no later one was ok: the last attempt at a slot counts, and
-// none after which it was tried again. It also finds work that does not end, and what follows from that.
+// OfRuns finds the slots of the last day that failed, by schedule: the last attempt at a slot counts, and none after which it was
+// tried again. It is not bad if a later slot was ok. It also finds work that does not end, and what follows from that.
 func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, err error) {
 	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"failed", "timeout", "lost"}, Limit: 200})
 	if err != nil {
 		return nil, err
 	}
-	if runs, err = lastAttempts(ctx, db, runs); err != nil {
+	again, err := among(ctx, db, followed, runs)
+	if err != nil {
+		return nil, err
+	}
+	over, err := among(ctx, db, outlived, runs)
+	if err != nil {
 		return nil, err
 	}
 	type failures struct {
-		n    int
-		last scheduler.Run
+		n, inRow int
+		last     scheduler.Run
 	}
 	by := map[string]*failures{}
 	var names []string
 	for i := range runs {
 		run := &runs[i]
-		if run.Finished.IsZero() || now.Sub(run.Finished) > back {
+		if again[run.ID] || run.Finished.IsZero() || now.Sub(run.Finished) > back {
 			continue
 		}
 		if by[run.Schedule] == nil {
@@ -144,6 +149,9 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 			names = append(names, run.Schedule)
 		}
 		by[run.Schedule].n++
+		if !over[run.ID] {
+			by[run.Schedule].inRow++
+		}
 	}
 	suspects, err := ofStops(ctx, db, now, func(name string) bool { return by[name] != nil })
 	if err != nil {
@@ -172,14 +180,21 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 	}
 	for _, name := range names[:min(len(names), Most)] {
 		f := by[name]
-		why := failure(&f.last, lines[f.last.ID])
-		if f.n > 1 {
-			why = fmt.Sprintf("%d times in a row; last: %s", f.n, why)
+		p := Problem{
+			Of: Runs, Name: name, Run: f.last.ID, Bad: f.inRow > 0, what: "A run of %s failed", Why: failure(&f.last, lines[f.last.ID]),
+			Since: f.last.Finished, Do: lookAt(&f.last, lines[f.last.ID]), Act: "run",
 		}
-		all = append(all, Problem{
-			Of: Runs, Name: name, Run: f.last.ID, Bad: true, what: "A run of %s failed", Why: why, Since: f.last.Finished,
-			Do: lookAt(&f.last, lines[f.last.ID]), Act: "run",
-		})
+		switch {
+		case !p.Bad:
+			p.Why += "; a later slot was ok"
+			p.Do, p.Act = fmt.Sprintf("see what it printed: dbcron schedule output %d", f.last.ID), ""
+		case f.inRow > 1:
+			p.Why = fmt.Sprintf("%d times in a row; last: %s", f.inRow, p.Why)
+		}
+		if !p.Bad && f.n > 1 {
+			p.Why = fmt.Sprintf("%d times in the last day; last: %s", f.n, p.Why)
+		}
+		all = append(all, p)
 	}
 	if more := len(names) - Most; more > 0 {
 		all = append(all, Problem{
@@ -190,16 +205,19 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 	return all, nil
 }
 
-// lastAttempts leaves out runs after which their slots were tried again, or a later slot was ok.
-func lastAttempts(ctx context.Context, db *dialect.DB, runs []scheduler.Run) ([]scheduler.Run, error) {
-	ids := []int64{0} // a list has at least one
+// among returns those of some runs that a statement lists.
+func among(ctx context.Context, db *dialect.DB, stmt *sqlrun.Stmt, runs []scheduler.Run) (map[int64]bool, error) {
+	ids, found := []int64{0}, map[int64]bool{} // a list has at least one
 	for i := range runs {
 		ids = append(ids, runs[i].ID)
 	}
-	again, err := sqlrun.Select(ctx, &db.Session, followed, sqlrun.Args{"ids": ids}, func(rows *sql.Rows) (id int64, err error) {
-		return id, rows.Scan(&id)
+	_, err := sqlrun.Select(ctx, &db.Session, stmt, sqlrun.Args{"ids": ids}, func(rows *sql.Rows) (none struct{}, err error) {
+		var id int64
+		err = rows.Scan(&id)
+		found[id] = true
+		return none, err
 	})
-	return slices.DeleteFunc(runs, func(r scheduler.Run) bool { return slices.Contains(again, r.ID) }), err
+	return found, err
 }
 
 // ofUnheeding finds runs whose work has not returned though it was told to end.
