@@ -133,10 +133,6 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 	if err != nil {
 		return nil, err
 	}
-	type failures struct {
-		n, inRow int
-		last     scheduler.Run
-	}
 	by := map[string]*failures{}
 	var names []string
 	for i := range runs {
@@ -179,22 +175,7 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 		return nil, err
 	}
 	for _, name := range names[:min(len(names), Most)] {
-		f := by[name]
-		p := Problem{
-			Of: Runs, Name: name, Run: f.last.ID, Bad: f.inRow > 0, what: "A run of %s failed", Why: failure(&f.last, lines[f.last.ID]),
-			Since: f.last.Finished, Do: lookAt(&f.last, lines[f.last.ID]), Act: "run",
-		}
-		switch {
-		case !p.Bad:
-			p.Why += "; a later slot was ok"
-			p.Do, p.Act = fmt.Sprintf("see what it printed: dbcron schedule output %d", f.last.ID), ""
-		case f.inRow > 1:
-			p.Why = fmt.Sprintf("%d times in a row; last: %s", f.inRow, p.Why)
-		}
-		if !p.Bad && f.n > 1 {
-			p.Why = fmt.Sprintf("%d times in the last day; last: %s", f.n, p.Why)
-		}
-		all = append(all, p)
+		all = append(all, by[name].problem(lines[by[name].last.ID]))
 	}
 	if more := len(names) - Most; more > 0 {
 		all = append(all, Problem{
@@ -203,6 +184,31 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 		})
 	}
 	return all, nil
+}
+
+// failures are the slots of a schedule that failed in the last day.
+type failures struct {
+	n, inRow int // all, and those after which none was ok
+	last     scheduler.Run
+}
+
+// problem is about the last one, which has written a line, or none.
+func (f *failures) problem(line string) Problem {
+	p := Problem{
+		Of: Runs, Name: f.last.Schedule, Run: f.last.ID, Bad: f.inRow > 0, what: "A run of %s failed", Why: failure(&f.last, line),
+		Since: f.last.Finished, Do: lookAt(&f.last, line), Act: "run",
+	}
+	switch {
+	case f.inRow > 1:
+		p.Why = fmt.Sprintf("%d times in a row; last: %s", f.inRow, p.Why)
+	case f.inRow == 0:
+		p.Why += "; a later slot was ok"
+		p.Do, p.Act = fmt.Sprintf("see what it printed: dbcron schedule output %d", f.last.ID), ""
+		if f.n > 1 {
+			p.Why = fmt.Sprintf("%d times in the last day; last: %s", f.n, p.Why)
+		}
+	}
+	return p
 }
 
 // among returns those of some runs that a statement lists.
