@@ -21,7 +21,7 @@ var (
 	troubles   = flag.String("only-trouble", "", "the trouble to measure, for TestQueueTrouble; default: each")
 )
 
-// A worker that counts the attempts that it has ended, ten times a second.
+// A worker that counts, ten times a second, the attempts that it has ended, and the jobs that it has begun for the first time.
 func init() {
 	roles["counting worker"] = func(ctx context.Context, db *dialect.DB) error {
 		c, err := queue.New(db, queue.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -32,16 +32,22 @@ func init() {
 		if err != nil {
 			return err
 		}
-		var done atomic.Int64
+		var done, jobs atomic.Int64
+		count := func(d *queue.Delivery) {
+			done.Add(1)
+			if d.Attempt == 1 {
+				jobs.Add(1)
+			}
+		}
 		err = errors.Join(
-			w.Handle("noop", func(context.Context, *queue.Delivery) error { done.Add(1); return nil }),
-			w.Handle("fails", func(context.Context, *queue.Delivery) error { done.Add(1); return errors.New("it fails") }))
+			w.Handle("noop", func(_ context.Context, d *queue.Delivery) error { count(d); return nil }),
+			w.Handle("fails", func(_ context.Context, d *queue.Delivery) error { count(d); return errors.New("it fails") }))
 		if err != nil {
 			return err
 		}
 		go func() {
 			for range time.Tick(100 * time.Millisecond) {
-				fmt.Println(done.Load())
+				fmt.Println(done.Load(), jobs.Load())
 			}
 		}()
 		return w.Run(ctx)
@@ -54,17 +60,22 @@ type plight struct {
 	t       *testing.T
 	workers []*child
 	kind    atomic.Pointer[func(n int) queue.Job] // makes the jobs
-	most    int64                                 // ready ones
 	sent    atomic.Int64
-	done    []atomic.Int64 // by worker
+	done    []atomic.Int64 // attempts, by worker
+	begun   []atomic.Int64 // jobs
 }
 
-func (p *plight) total() (n int64) {
-	for i := range p.done {
-		n += p.done[i].Load()
+// most is how many jobs wait: so many that a worker has work while another one's blocks have no worker.
+const most = 400_000
+
+func sum(all []atomic.Int64) (n int64) {
+	for i := range all {
+		n += all[i].Load()
 	}
 	return n
 }
+
+func (p *plight) total() int64 { return sum(p.done) }
 
 func (p *plight) jobs(of func(n int) queue.Job) func() {
 	usual := p.kind.Swap(&of)
@@ -130,18 +141,18 @@ func TestQueueTrouble(t *testing.T) {
 				pause(t, max(0, *troubleFor-time.Since(started)))
 				during := perSecond(p.total()-from, time.Since(started))
 				end()
-				back, ended := time.Duration(-1), time.Now()
+				back, ended := "not yet", time.Now()
 				var after []int64
 				for time.Since(ended) < 3**troubleFor {
 					n := p.rate(time.Second)
 					after = append(after, int64(n))
-					if back < 0 && n >= 0.9*before {
-						back = time.Since(ended) - time.Second
+					if back == "not yet" && n >= 0.9*before {
+						back = fmt.Sprint((time.Since(ended) - time.Second).Round(100 * time.Millisecond))
 					}
 				}
 				last := slices.Sorted(slices.Values(after[len(after)*2/3:]))
-				t.Logf("%-8s %-46s before %6.0f/s, during %6.0f/s, after %6d/s; back after %v (-1: not); each second %v", b.Dialect.Name, trouble.name,
-					before, during, last[len(last)/2], back.Round(100*time.Millisecond), after)
+				t.Logf("%-8s %-46s before %6.0f/s, during %6.0f/s, after %6d/s; back after %s; each second %v", b.Dialect.Name, trouble.name,
+					before, during, last[len(last)/2], back, after)
 			})
 		})
 	}
@@ -154,10 +165,10 @@ func (p *plight) rate(while time.Duration) float64 {
 	return perSecond(p.total()-n, time.Since(at))
 }
 
-// under puts a queue under full load: two workers, and a producer that keeps 50,000 jobs waiting.
+// under puts a queue under full load: two workers, and a producer that keeps jobs waiting.
 func under(t *testing.T, b *bed) *plight {
 	t.Helper()
-	p := &plight{bed: b, t: t, most: 50_000, done: make([]atomic.Int64, 2)}
+	p := &plight{bed: b, t: t, done: make([]atomic.Int64, 2), begun: make([]atomic.Int64, 2)}
 	p.jobs(job)
 	c := client(t, b)
 	var all sync.WaitGroup
@@ -166,9 +177,10 @@ func under(t *testing.T, b *bed) *plight {
 		p.workers = append(p.workers, w)
 		all.Go(func() {
 			for w.lines.Scan() {
-				var n int64
-				if _, err := fmt.Sscan(w.lines.Text(), &n); err == nil {
-					p.done[i].Store(n)
+				var done, begun int64
+				if _, err := fmt.Sscan(w.lines.Text(), &done, &begun); err == nil {
+					p.done[i].Store(done)
+					p.begun[i].Store(begun)
 				}
 			}
 		})
@@ -177,7 +189,7 @@ func under(t *testing.T, b *bed) *plight {
 	all.Go(func() {
 		const part = 1000
 		for n := 0; ctx.Err() == nil; {
-			if p.sent.Load()-p.total() > p.most {
+			if p.sent.Load()-sum(p.begun) > most {
 				time.Sleep(time.Millisecond) // the producer's pace: synchronizes nothing
 				continue
 			}
