@@ -181,7 +181,6 @@ func writeMoves(ctx context.Context, tx *sqlrun.Session, by blockLease, f *moveG
 	}
 	to := sqlrun.Args{"queue": by.Queue, "divided": by.Divided, "node": by.node, "fence": by.fence, "keep": f.moves[0].keep}
 	if f.from == tableDelayed && !f.dead && !f.out { // it stays in its table
-		to["least"], to["most"] = here[0], here[len(here)-1]
 		n, err := store.ExecParts(ctx, tx, store.Redelay, to, rows)
 		return store.Short(err, n, len(rows))
 	}

@@ -21,7 +21,7 @@ import (
 var byRows = map[*sqlrun.Stmt]bool{
 	store.LockJobs: true, store.LockDelayed: true, store.LockReplaced: true, store.LockRunning: true, store.LockOut: true, store.LockDead: true, store.LockDone: true,
 	store.DelayReady: true, store.DelayRunning: true, store.BuryReady: true, store.BuryDelayed: true, store.BuryRunning: true, store.CheckOutReady: true, store.CheckOutDelayed: true,
-	store.KeepReady: true, store.KeepDelayed: true, store.KeepRunning: true, store.DivideAnew: true, store.PassReady: true, store.ReviveDead: true, store.HastenDelayed: true,
+	store.KeepReady: true, store.KeepDelayed: true, store.KeepRunning: true, store.DivideAnew: true, store.PassReady: true, store.ReviveDead: true, store.HastenDelayed: true, store.Redelay: true,
 	store.LookFor: true, store.NextDelayed: true, store.HoldingBlocks: true,
 }
 

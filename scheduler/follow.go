@@ -15,12 +15,7 @@ var (
 
 	runsWithIDs = sqlrun.SQL("scheduler.runs-with-ids", `SELECT `+shortRun+` FROM {prefix}run WHERE id IN (:ids) ORDER BY id`)
 
-	lastRun = sqlrun.PerDialect("scheduler.last-run", func(d *sqlrun.Dialect) string {
-		if d.ArrayRows { // PostgreSQL would read all to find the maximum of a table that seems to be empty
-			return `SELECT COALESCE((SELECT id FROM {prefix}run ORDER BY id DESC LIMIT 1), 0)`
-		}
-		return `SELECT COALESCE(MAX(id), 0) FROM {prefix}run`
-	})
+	lastRun = sqlrun.SQL("scheduler.last-run", `SELECT COALESCE(MAX(id), 0) FROM {prefix}run`)
 
 	// openRunIDs probes the index once per lane, those of started hosts among them.
 	openRunIDs = sqlrun.SQL("scheduler.open-run-ids", `

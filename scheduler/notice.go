@@ -171,9 +171,10 @@ var (
 	// noteAgain counts failures. It asks for another report only if the trouble got worse, and
 	// discards a recovery that was not reported yet. MySQL sets columns in this order.
 	noteAgain = sqlrun.PerDialect("scheduler.note-again", func(d *sqlrun.Dialect) string {
-		condition := ""
+		condition, also := "", ""
 		if d.ArrayRows { // so that the plan uses the key, whatever the statistics say
 			condition = "{prefix}notice.subject = 'schedule' AND {prefix}notice.name = ANY (CAST(:rows.who AS TEXT[]))"
+			also = " AND n.name = ANY (CAST(:rows.who AS TEXT[]))"
 		}
 		return d.UpdateFrom("{prefix}notice", []string{"subject", "name"}, `
 			problem = picked.what, detail = picked.said, target = picked.whom,
@@ -182,7 +183,7 @@ var (
 			tell_at = CASE WHEN picked.afresh = 1 THEN {now} WHEN told_at IS NOT NULL AND well_at IS NOT NULL THEN NULL ELSE tell_at END,
 			well_at = NULL`, condition, `
 			SELECT n.subject, n.name, what, said, whom, ran, slot, afresh FROM `+incidents+`
-			{join_by_key {prefix}notice AS n ON n.subject = 'schedule' AND n.name = record.who} LIMIT 10000 {skip_locked}`)
+			{join_by_key {prefix}notice AS n} ON n.subject = 'schedule' AND n.name = record.who`+also+` LIMIT 10000 {skip_locked}`)
 	})
 
 	// noticesFree locks the rows of some schedules that no other transaction has locked; noticesThere reads all.

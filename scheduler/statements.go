@@ -88,12 +88,10 @@ var (
 		`next_exec = {now + :after}, error = CASE WHEN state = 'waiting' THEN :reason ELSE error END`, `id = :id AND next_exec <= {now}`)
 
 	// disable takes a locked schedule out of service, for good or until somebody resumes it.
-	disable = sqlrun.PerDialect("scheduler.disable", func(d *sqlrun.Dialect) string {
-		return `
+	disable = sqlrun.SQL("scheduler.disable", `
 		UPDATE {prefix}schedule
 		SET state = :state, reason = :reason, next_exec = NULL, fence = fence + :begun, update_time = {now}
-		WHERE id = :id AND ` + ofMany(d, `state = 'active'`)
-	})
+		WHERE id = :id AND state = 'active'`)
 
 	// failed counts consecutive failed slots of locked schedules.
 	failed = sqlrun.PerDialect("scheduler.failed", func(d *sqlrun.Dialect) string {
@@ -184,8 +182,8 @@ var (
 		return d.UpdateFrom("{prefix}run", []string{"id"}, `
 			due_to = {time picked.upto}, slots = slots + picked.more, finished_at = {now},
 			purge_at = CASE WHEN picked.keep < 0 THEN NULL ELSE {now + picked.keep} END`,
-			`state = picked.outcome`,
-			freeRuns(`outcome, upto, more, keep`, `outcome text, upto int, more int, keep int`))
+			`state = picked.outcome`+byID(d, "{prefix}run"),
+			freeRuns(d, `outcome, upto, more, keep`, `outcome text, upto int, more int, keep int`))
 	})
 
 	// free locks those of some runs that are there and that no other transaction has locked, and returns whose they are.
@@ -212,7 +210,7 @@ var (
 			state = picked.outcome, finished_at = {now}, next_exec = NULL, claim = NULL,
 			purge_at = CASE WHEN picked.keep < 0 THEN NULL ELSE {now + picked.keep} END,
 			error = CASE WHEN error = '' THEN picked.why WHEN picked.more = 1 THEN CONCAT(error, '; ', picked.why) ELSE error END`,
-			ofMany(d, `state IN ('waiting', 'running', 'retry')`), `
+			ofMany(d, `state IN ('waiting', 'running', 'retry')`)+byID(d, "{prefix}run"), `
 			SELECT id, outcome, why, more, keep FROM {records rows: id int, outcome text, why text, more int, keep int}`)
 	})
 
@@ -234,8 +232,8 @@ var (
 			due_to = CASE WHEN picked.outcome = 'skipped' THEN due_at ELSE due_to END,
 			next_exec = NULL, claim = NULL, cancel = NULL,
 			purge_at = CASE WHEN picked.keep < 0 THEN NULL ELSE {now + picked.keep} END`,
-			`claim = picked.token AND `+ofMany(d, `state = 'running'`),
-			freeRuns(`record.claim AS token, outcome, exit_status AS code, why, said, keep`,
+			`claim = picked.token AND `+ofMany(d, `state = 'running'`)+byID(d, "{prefix}run"),
+			freeRuns(d, `record.claim AS token, outcome, exit_status AS code, why, said, keep`,
 				`claim text, outcome text, exit_status int, why text, said text, keep int`))
 	})
 
@@ -373,11 +371,9 @@ var (
 		UPDATE {prefix}run SET lane = :lane WHERE schedule = :schedule AND lane = :old AND state = 'waiting' AND `+unended)
 
 	// pause and unpause go by the state they find.
-	pause = sqlrun.PerDialect("scheduler.pause", func(d *sqlrun.Dialect) string {
-		return `
+	pause = sqlrun.SQL("scheduler.pause", `
 		UPDATE {prefix}schedule SET state = 'paused', reason = :reason, next_exec = NULL, update_time = {now}
-		WHERE name = :name AND ` + ofMany(d, `state = 'active'`)
-	})
+		WHERE name = :name AND state = 'active'`)
 
 	unpause = sqlrun.SQL("scheduler.unpause", `
 		UPDATE {prefix}schedule SET state = 'active', reason = '', failures = 0, next_exec = NULL, update_time = {now}
@@ -414,8 +410,17 @@ var (
 // and read the table.
 const unended = `next_exec > {time 0} AND next_exec < {time 253402300799000000}`
 
-// ofMany is a condition that nearly all of the rows that a statement names by their keys fulfill. If PostgreSQL took it
-// for a rare one, as it is among all rows, it would compare each row with each record, or read all of an index of such rows.
+// byID names the ids of the runs that a statement changes a second time, as an array. Where records
+// are arrays, the plan then uses the primary key whatever the statistics say.
+func byID(d *sqlrun.Dialect, runs string) string {
+	if !d.ArrayRows {
+		return ""
+	}
+	return ` AND ` + runs + `.id = ANY (CAST(:rows.id AS BIGINT[]))`
+}
+
+// ofMany is a condition that all runs but a few fulfill to which byID limits a statement. If PostgreSQL took it for
+// a rare one, as it is among all runs, it would compare each run with each record.
 func ofMany(d *sqlrun.Dialect, condition string) string {
 	if !d.ArrayRows {
 		return condition
@@ -425,9 +430,9 @@ func ofMany(d *sqlrun.Dialect, condition string) string {
 
 // freeRuns picks runs that are given by records, with more columns of these, and locks their rows. It
 // passes over rows that others have locked. With a LIMIT: see sqlrun.UpdateFree.
-func freeRuns(columns, records string) string {
+func freeRuns(d *sqlrun.Dialect, columns, records string) string {
 	return `SELECT r.id, ` + columns + ` FROM {records rows: id int, ` + records + `}
-			{join_by_key {prefix}run AS r ON r.id = record.id} LIMIT 10000 {skip_locked}`
+			{join_by_key {prefix}run AS r} ON r.id = record.id` + byID(d, "r") + ` LIMIT 10000 {skip_locked}`
 }
 
 // leasedHere selects those of some runs whose leases this daemon has.

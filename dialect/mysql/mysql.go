@@ -68,10 +68,8 @@ var Dialect = &sqlrun.Dialect{
 			")) AS listed) AS record"
 	},
 	// In this order and with this index, because the optimizer would scan a small table.
-	JoinByKey: func(table, condition string) string {
-		return "STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY)" + engine.Also(" ON ", condition)
-	},
-	Ranges: true,
+	JoinByKey: func(table string) string { return "STRAIGHT_JOIN " + table + " FORCE INDEX (PRIMARY)" },
+	Ranges:    true,
 	// The storage engine does not hand deleted rows to the server, which alone knows a range's end.
 	PassesEnds: true,
 	In:         func(column, list string) string { return column + " IN (" + list + ")" },

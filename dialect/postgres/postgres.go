@@ -64,28 +64,14 @@ var Dialect = &sqlrun.Dialect{
 			func(c sqlrun.Column) string { return "CAST(" + rows + "." + c.Name + " AS " + types[c.Kind] + ")" }) +
 			") AS record (" + engine.Listed(columns, func(c sqlrun.Column) string { return c.Name }) + ")"
 	},
-	JoinByKey: joinByKey,
+	JoinByKey: func(table string) string { return "JOIN " + table },
 
 	PipelineWithout: pipelineWithout,
 	ArrayRows:       true,
 	In:              func(column, list string) string { return column + " = ANY (CAST(" + list + ".list AS BIGINT[]))" },
 	Only:            func(string) string { return "" },
-	UpdateFrom: func(table string, key []string, set, condition, pick string) string {
-		switch {
-		case !byID(key) || strings.HasPrefix(condition, table+".id = "):
-			return engine.UpdateFrom(table, key, set, condition, pick)
-		case !strings.Contains(set+condition, "picked."):
-			return "WITH picked AS MATERIALIZED (" + pick + ")\nUPDATE " + table + " SET " + set +
-				" WHERE " + table + amongPicked + engine.Also(" AND ", condition)
-		}
-		return engine.UpdateFrom(table, key, set, table+amongPicked+engine.Also(" AND ", condition), pick)
-	},
-	DeleteFrom: func(table string, key []string, pick string) string {
-		if !byID(key) {
-			return engine.DeleteFrom(table, key, pick)
-		}
-		return "WITH picked AS MATERIALIZED (" + pick + ")\nDELETE FROM " + table + " WHERE " + table + amongPicked
-	},
+	UpdateFrom:      engine.UpdateFrom,
+	DeleteFrom:      engine.DeleteFrom,
 
 	Next:      func(column string) string { return column + " = " + column + " + 1" },
 	Returning: func(column string) string { return "RETURNING " + column },
@@ -139,22 +125,6 @@ var Dialect = &sqlrun.Dialect{
 
 // readOnlyState is read_only_sql_transaction.
 const readOnlyState = "25006"
-
-// joinByKey looks up each record's row by itself. While statistics say that a table is empty, a plain join would read all of an index and
-// compare each of its rows with each record. OFFSET keeps the planner from making one of it.
-func joinByKey(table, condition string) string {
-	if condition == "" {
-		return "JOIN " + table
-	}
-	_, alias, _ := strings.Cut(table, " AS ")
-	return "CROSS JOIN LATERAL (SELECT * FROM " + table + " WHERE " + condition + " OFFSET 0) AS " + alias
-}
-
-// amongPicked names the ids of picked rows as an array, for the same reason: the plan has a condition for the index of
-// the rows that it changes, whatever it expects of a join.
-const amongPicked = ".id = ANY (ARRAY(SELECT id FROM picked))"
-
-func byID(key []string) bool { return len(key) == 1 && key[0] == "id" }
 
 const onBegin = "set_config('plan_cache_mode', 'force_custom_plan', true), set_config('enable_seqscan', 'off', true), set_config('jit', 'off', true)"
 

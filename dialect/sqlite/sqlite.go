@@ -57,9 +57,7 @@ var Dialect = &sqlrun.Dialect{
 			func(c sqlrun.Column) string { return "json_extract(value, '$." + c.Name + "') AS " + c.Name }) +
 			" FROM json_each(" + rows + ")) AS record"
 	},
-	JoinByKey: func(table, condition string) string { // whose order SQLite keeps
-		return "CROSS JOIN " + table + engine.Also(" ON ", condition)
-	},
+	JoinByKey: func(table string) string { return "CROSS JOIN " + table }, // whose order SQLite keeps
 	In: func(column, list string) string {
 		return column + " IN (SELECT value FROM json_each(" + list + ".json))"
 	},

@@ -67,10 +67,9 @@ type Dialect struct {
 	// objects, or from :rows.column, one array per column.
 	Records func(rows string, columns []Column) string
 
-	// JoinByKey joins a table, "name AS alias", to records, each of which names a row by its
-	// primary key. It makes the engine look up those rows and neither read nor lock others. The
-	// condition is "" if it follows.
-	JoinByKey func(tableAndAlias, condition string) string
+	// JoinByKey joins a table, "name alias", to records, each of which names a row by its
+	// primary key. It makes the engine look up those rows and neither read nor lock others.
+	JoinByKey func(tableAndAlias string) string
 
 	// Ranges reports that several ranges of a key, joined by OR, are read in key order and only
 	// up to a LIMIT. Otherwise statements use a UNION.

@@ -19,11 +19,8 @@ func UpdateFree(name, table string, key []string, set, where string) *Stmt {
 			return "UPDATE " + table + " SET " + set + " WHERE " + where
 		}
 		condition := ""
-		switch ofQueue, ofID := "queue_id = :queue", "id = :id"; {
-		case strings.HasPrefix(where, ofQueue+" "): // for an engine that chooses partitions by it
+		if ofQueue := "queue_id = :queue"; strings.HasPrefix(where, ofQueue+" ") { // for an engine that chooses partitions by it
 			condition = table + "." + ofQueue
-		case strings.HasPrefix(where, ofID+" ") && d.ArrayRows: // for one that might read the whole table
-			condition = table + "." + ofID
 		}
 		return d.UpdateFrom(table, key, set, condition, freeRows(table, key, where))
 	})

@@ -37,9 +37,7 @@ type Stmt struct {
 //	{union rows: SELECT :a AS a}     the same with UNION ALL between: of [UnionRows] at most
 //	{records rows: a int, b text}    those Args as a table called record, after FROM; sent as one argument,
 //	                   or one per column, so the text is the same for any number of rows, and quick to plan
-//	{join_by_key {prefix}x AS y ON …}   after {records}: joins rows whose primary key the records name, whatever the
-//	                   statistics say. A lock of the statement is one of all that meet this condition, in the order of
-//	                   the records. The condition may also follow: then the engine decides how it joins, and locks what is left
+//	{join_by_key {prefix}x AS y}     after {records}, before ON: joins rows whose primary key the records name
 func SQL(name, text string) *Stmt {
 	return PerDialect(name, func(*Dialect) string { return text })
 }
@@ -288,11 +286,7 @@ func (e *expander) fragment(f string) (string, error) {
 	case "only":
 		return e.d.Only(rest), nil
 	case "join_by_key":
-		table, condition, _ := strings.Cut(rest, " ON ")
-		if strings.ContainsAny(table, "\n=") {
-			return "", fmt.Errorf("{join_by_key %s}: ON has to follow in the same line", rest)
-		}
-		return e.d.JoinByKey(table, condition), nil
+		return e.d.JoinByKey(rest), nil
 	case "ignore_duplicate":
 		return e.d.IgnoreDuplicate(rest), nil
 	}

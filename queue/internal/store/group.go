@@ -13,7 +13,7 @@ var (
 	// RipeGroups returns those of some groups that may be able to end, and RipeAny those of
 	// all: a process may have died between ending the last job and ending its group.
 	RipeGroups = sqlrun.SQL("queue.ripe-groups", `
-		SELECT g.id FROM {records rows: group_id int} {join_by_key {prefix}job_group AS g ON g.id = record.group_id}
+		SELECT g.id FROM {records rows: group_id int} {join_by_key {prefix}job_group AS g} ON g.id = record.group_id
 		WHERE g.state = 'sealed' AND `+nonePending+` ORDER BY g.id`)
 	RipeAny = sqlrun.SQL("queue.ripe-any-groups", `
 		SELECT g.id FROM {prefix}job_group AS g WHERE g.state = 'sealed' AND `+nonePending+` ORDER BY g.id LIMIT :limit`)

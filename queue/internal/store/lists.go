@@ -42,7 +42,7 @@ var (
 		INSERT INTO {prefix}job_delayed (queue_id, divided, run_at, priority, id, `+BodyColumns+`, `+progressColumns+`, errors)
 		SELECT j.queue_id, record.target, {now}, j.priority, j.id, `+bodyOfJ+`, `+progressOfJ+`, j.errors
 		FROM {records rows: queue int, block int, job int, target int}
-		{join_by_key {prefix}job_dead AS j ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job}`)
+		{join_by_key {prefix}job_dead AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
 
 	// PendingBlock finds a block with a job that could begin: it is ready or due, and no other
 	// job of its key runs or waits for its retry. It locks nothing: a job that comes or goes

@@ -13,17 +13,11 @@ var (
 	DelayReady   = sqlrun.SQL("queue.delay-ready", moveTo("job_delayed", "job", true))
 	DelayRunning = sqlrun.SQL("queue.delay-running", moveTo("job_delayed", "job_running", false))
 
-	// Redelay delays jobs that are delayed already. Where the planner would read the whole table if statistics say that it is empty, the
-	// range of their ids bounds that.
+	// Redelay delays jobs that are delayed already.
 	Redelay = sqlrun.PerDialect("queue.redelay", func(d *sqlrun.Dialect) string {
-		within := ""
-		if d.ArrayRows {
-			const delayed = "{prefix}job_delayed."
-			within = delayed + "queue_id = :queue AND " + delayed + "divided = :divided AND " + delayed + "id BETWEEN :least AND :most"
-		}
 		return d.UpdateFrom("{prefix}job_delayed", []string{"queue_id", "divided", "id"},
 			`run_at = {now + picked.later}, attempt = picked.tries, crashes = picked.died, error = picked.why, hold_key = picked.holds,
-				errors = `+errorsWith("picked.failed", "errors")+`, stops = picked.halts, stopped_at = CASE WHEN picked.halts > 0 THEN {now} END`, within,
+				errors = `+errorsWith("picked.failed", "errors")+`, stops = picked.halts, stopped_at = CASE WHEN picked.halts > 0 THEN {now} END`, "",
 			`SELECT {int :queue} AS queue_id, {int :divided} AS divided, job AS id, later, tries, died, why, failed, holds, halts
 			FROM {records rows: job int, tries int, died int, why text, failed text, later int, holds text, halts int}`)
 	})
@@ -41,7 +35,7 @@ var (
 		INSERT INTO {prefix}job_delayed (queue_id, divided, id, priority, `+BodyColumns+`, `+progressColumns+`, attempt, crashes, error, errors, run_at, hold_key, stops, stopped_at)
 		SELECT {int :to}, record.target, j.id, j.priority, `+bodyOfJ+`, `+progressOfJ+`, j.attempt, j.crashes, j.error, j.errors, j.run_at, j.hold_key, j.stops, j.stopped_at
 		FROM {records rows: queue int, block int, job int, target int}
-		{join_by_key {prefix}job_delayed AS j ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job}`)
+		{join_by_key {prefix}job_delayed AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job`)
 
 	BuryReady   = sqlrun.SQL("queue.bury-ready", moveTo("job_dead", "job", true))
 	BuryDelayed = sqlrun.SQL("queue.bury-delayed", moveTo("job_dead", "job_delayed", false))
@@ -92,7 +86,7 @@ func moveTo(to, from string, ready bool) string {
 	return `INSERT INTO {prefix}` + to + ` (` + columns + `)
 		SELECT ` + values + `
 		FROM {records rows: ` + records + `}
-		{join_by_key {prefix}` + from + ` AS j ON ` + key + `}`
+		{join_by_key {prefix}` + from + ` AS j} ON ` + key
 }
 
 const (

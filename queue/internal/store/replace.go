@@ -19,7 +19,7 @@ var (
 	// LockReplaced locks the delayed jobs that are in their blocks, by their ids and keys: another job may have the same id.
 	LockReplaced = sqlrun.SQL("queue.lock-replaced", `
 		SELECT j.divided, j.id FROM {records places: queue int, block int, job int, unique_key text}
-		{join_by_key {prefix}job_delayed AS j ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job AND j.unique_key = record.unique_key}
+		{join_by_key {prefix}job_delayed AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job AND j.unique_key = record.unique_key
 		ORDER BY j.id {locked}`)
 
 	// WhereDelayed looks for jobs by their ids in all blocks, like LocateJob. It locks nothing: LockReplaced would lock, in each

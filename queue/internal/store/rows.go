@@ -60,7 +60,7 @@ const these = `queue_id = :queue AND divided = :divided AND {in id :ids} AND id 
 // lockIn locks rows of a table that has blocks.
 func lockIn(table, more string) string {
 	return `SELECT j.id FROM {records places: queue int, block int, priority int, job int}
-		{join_by_key {prefix}` + table + ` AS j ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job` + more + `}
+		{join_by_key {prefix}` + table + ` AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.id = record.job` + more + `
 		ORDER BY j.id {locked}`
 }
 

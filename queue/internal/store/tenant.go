@@ -9,13 +9,13 @@ var (
 	// TenantPermits lists the permits of some tenants, as Permits does.
 	TenantPermits = sqlrun.SQL("queue.tenant-permits", `
 		SELECT p.tenant, p.slot, p.state, p.lock_by, p.fence, CASE WHEN n.state = 'live' THEN 1 ELSE 0 END, CASE WHEN n.expire_at > {now} THEN 1 ELSE 0 END
-		FROM {records tenants: name text} {join_by_key {prefix}queue_permit AS p ON p.queue_id = :queue AND p.kind = '' AND p.tenant = record.name}
+		FROM {records tenants: name text} {join_by_key {prefix}queue_permit AS p} ON p.queue_id = :queue AND p.kind = '' AND p.tenant = record.name
 		LEFT JOIN {prefix}node AS n ON n.name = p.lock_by ORDER BY p.tenant, p.slot`)
 
 	// WaitingTenants says of which tenants there are rows, and who waits for a permit of theirs.
 	WaitingTenants = sqlrun.SQL("queue.waiting-tenants", `
 		SELECT t.tenant, CASE WHEN t.waiting_until > {now} THEN t.waiting_by ELSE '' END
-		FROM {records tenants: name text} {join_by_key {prefix}queue_tenant AS t ON t.queue_id = :queue AND t.tenant = record.name}`)
+		FROM {records tenants: name text} {join_by_key {prefix}queue_tenant AS t} ON t.queue_id = :queue AND t.tenant = record.name`)
 
 	// TakeTenantPermits takes those of some permits that nobody has. TakenTenantPermits says which these are: those that carry the fence that
 	// the taker has made up.
@@ -24,14 +24,15 @@ var (
 		VALUES {values rows: (:queue, '', :name, :slot, 'LEASED', :node, {now}, :fence)} {ignore_duplicate slot}`)
 
 	TakenTenantPermits = sqlrun.SQL("queue.taken-tenant-permits", `
-		SELECT p.tenant, p.slot FROM {records tenants: name text} {join_by_key {prefix}queue_permit AS p ON p.queue_id = :queue AND p.kind = '' AND p.tenant = record.name} WHERE p.lock_by = :node AND p.fence = :fence`)
+		SELECT p.tenant, p.slot FROM {records tenants: name text} {join_by_key {prefix}queue_permit AS p}
+			ON p.queue_id = :queue AND p.kind = '' AND p.tenant = record.name WHERE p.lock_by = :node AND p.fence = :fence`)
 
 	// ReturnTenantPermits ends permits: those of this worker, and those of processes that are not live, which is for good.
 	ReturnTenantPermits = sqlrun.PerDialect("queue.return-tenant-permits", func(d *sqlrun.Dialect) string {
 		return d.DeleteFrom("{prefix}queue_permit", bySlot, `
-			SELECT p.queue_id, p.kind, p.tenant, p.slot FROM {records rows: name text, nth int, held int, who text}
-			{join_by_key {prefix}queue_permit AS p ON p.queue_id = :queue AND p.kind = '' AND p.tenant = record.name AND p.slot = record.nth
-				AND p.fence = record.held AND p.lock_by = record.who} LIMIT 10000 {skip_locked}`)
+			SELECT p.queue_id, p.kind, p.tenant, p.slot FROM {records rows: name text, nth int, held int, who text} {join_by_key {prefix}queue_permit AS p}
+			ON p.queue_id = :queue AND p.kind = '' AND p.tenant = record.name AND p.slot = record.nth
+			WHERE p.fence = record.held AND p.lock_by = record.who LIMIT 10000 {skip_locked}`)
 	})
 
 	// OwnTenantPermits lists what a worker has of a queue, whether it knows of that or not.
@@ -45,14 +46,15 @@ var (
 	// WaitForTenants records that a worker waits for permits of some tenants, as WaitForPermit does.
 	WaitForTenants = sqlrun.PerDialect("queue.wait-for-tenants", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}queue_tenant", byTenant, `waiting_by = :node, waiting_until = {now + :lasts}`, "", `
-			SELECT t.queue_id, t.tenant FROM {records tenants: name text} {join_by_key {prefix}queue_tenant AS t ON t.queue_id = :queue AND t.tenant = record.name
-			AND (t.waiting_until IS NULL OR t.waiting_until < {now + :soon})} LIMIT 10000 {skip_locked}`)
+			SELECT t.queue_id, t.tenant FROM {records tenants: name text} {join_by_key {prefix}queue_tenant AS t} ON t.queue_id = :queue AND t.tenant = record.name
+			WHERE t.waiting_until IS NULL OR t.waiting_until < {now + :soon} LIMIT 10000 {skip_locked}`)
 	})
 
 	// LockTenants locks the rows of some tenants, and says until when their rates are used up, as LockLimit does. SetDrawnTenants runs with
 	// them locked. The time from which on a row says nothing more is that of a full burst.
 	LockTenants = sqlrun.SQL("queue.lock-tenants", `
-		SELECT t.tenant, {us {now}}, COALESCE({us t.drawn_at}, 0) FROM {records tenants: name text} {join_by_key {prefix}queue_tenant AS t ON t.queue_id = :queue AND t.tenant = record.name} {skip_locked}`)
+		SELECT t.tenant, {us {now}}, COALESCE({us t.drawn_at}, 0) FROM {records tenants: name text} {join_by_key {prefix}queue_tenant AS t}
+		ON t.queue_id = :queue AND t.tenant = record.name {skip_locked}`)
 
 	SetDrawnTenants = sqlrun.PerDialect("queue.set-drawn-tenants", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}queue_tenant", byTenant, `drawn_at = picked.new_drawn, full_at = picked.new_full`, "",

@@ -18,7 +18,7 @@ var (
 		INSERT INTO {prefix}job (queue_id, divided, priority, id, `+BodyColumns+`)
 		SELECT {int :to}, record.target, j.priority, j.id, `+bodyOfJ+`
 		FROM {records rows: queue int, block int, priority int, job int, target int}
-		{join_by_key {prefix}job AS j ON j.queue_id = record.queue AND j.divided = record.block AND j.priority = record.priority AND j.id = record.job}`)
+		{join_by_key {prefix}job AS j} ON j.queue_id = record.queue AND j.divided = record.block AND j.priority = record.priority AND j.id = record.job`)
 
 	// KeysUntil returns until when the unique keys that the jobs have are in use at least, and up to when the jobs
 	// may be replaced. It locks nothing:

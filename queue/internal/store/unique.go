@@ -66,7 +66,7 @@ var (
 const keyHolders = `
 		SELECT record.at, u.job, CASE WHEN u.pending = 'no' AND u.free_at <= {now} THEN 1 ELSE 0 END, COALESCE({us u.wait_until}, 0)
 		FROM {records rows: at int, queue int, unique_key text}
-		{join_by_key {prefix}job_unique AS u ON u.queue_id = record.queue AND u.unique_key = record.unique_key}`
+		{join_by_key {prefix}job_unique AS u} ON u.queue_id = record.queue AND u.unique_key = record.unique_key`
 
 // theirKeys matches the unique keys of some jobs.
 const theirKeys = `queue_id = :queue AND {in job :ids} AND unique_key IN (SELECT unique_key FROM {records keys: unique_key text})`
