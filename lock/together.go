@@ -42,6 +42,8 @@ type wish struct {
 	fence int64  // of a lock that was taken
 	next  string // who is to be notified of a lock that was released
 	err   error
+
+	gone bool // its caller has left; crowd.mu guards it
 }
 
 // sharing is what wishes of one statement have in common.
@@ -81,10 +83,11 @@ func (c *crowd) ask(ctx context.Context, w *wish) (done func(), err error) {
 	}
 }
 
-// leave withdraws a wish, if it has not been sent.
+// leave withdraws a wish. If it is under way already, send gives up what it gets.
 func (c *crowd) leave(w *wish) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	w.gone = true
 	c.waiting = slices.DeleteFunc(c.waiting, func(other *wish) bool { return other == w })
 }
 
@@ -133,8 +136,25 @@ func (c *crowd) send(part []*wish) {
 		for _, w := range part {
 			w.err, w.found = err, w.found && err == nil
 			close(w.granted)
+			if w.found && !w.shared.release && c.left(w) {
+				go c.abandon(w)
+			}
 		}
 	}
+}
+
+func (c *crowd) left(w *wish) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return w.gone
+}
+
+// abandon frees a lock that was taken for a caller who had left: the statement may have waited for a connection for longer than the
+// caller looked. If that fails, the lock expires.
+func (c *crowd) abandon(w *wish) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(w.shared.ttl)*time.Microsecond)
+	defer cancel()
+	_, _ = c.db.Exec(ctx, abandon, w.args)
 }
 
 // grant takes the locks that are free.

@@ -254,3 +254,25 @@ func TestTogetherSomeLeave(t *testing.T) {
 		}
 	})
 }
+
+// Whoever leaves while the statement is under way, and was not sent yet, keeps no lock.
+func TestTogetherOneLeavesLate(t *testing.T) {
+	having(t, returning, func(t *testing.T, db *dbtest.DB) {
+		l := locker(t, db, Options{TTL: time.Hour})
+		must(t, l.mustTake(t, "left").Release(t.Context()))
+		w := &wish{
+			args: sqlrun.Args{"name": "left", "owner": "gone:1"}, granted: make(chan struct{}),
+			shared: sharing{ttl: time.Hour.Microseconds()},
+		}
+		l.crowd.mu.Lock()
+		l.crowd.senders, l.crowd.waiting = 1, []*wish{w}
+		l.crowd.mu.Unlock()
+		part := l.crowd.take()
+		l.crowd.leave(w)
+		l.crowd.send(part)
+		eventually(t, "the lock to be given up", func() bool { return state(t, l, "left").State == Free })
+		if got := state(t, l, "left"); got.By != "gone:1" {
+			t.Errorf("it was not taken: %+v", got)
+		}
+	})
+}
