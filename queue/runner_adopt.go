@@ -18,9 +18,10 @@ import (
 func (run *runner) adoptAll(ctx context.Context, found *orphanSearch, name string) (failed error) {
 	slices.SortStableFunc(found.orphans, func(a, b orphan) int { return cmp.Compare(block.RankOf(a.line), block.RankOf(b.line)) })
 	var accused []orphan
+	var full [trials]bool // a place that becomes free meanwhile belongs to the first that found none: to the next round
 	for i := range found.orphans {
 		o := &found.orphans[i]
-		alone, err := run.adoptOne(ctx, o, name)
+		alone, err := run.adoptOne(ctx, o, name, &full)
 		if failed = errors.Join(failed, err); err != nil && !run.flush.refuses(err) { // it does not concern this row alone
 			return failed
 		}
@@ -44,9 +45,9 @@ func (run *runner) turnOf(o *orphan) *tenure {
 	return b
 }
 
-// adoptOne takes a job over if there is a place for it. It reports whether the job is to run
-// alone, and waits for that where it is.
-func (run *runner) adoptOne(ctx context.Context, o *orphan, name string) (alone bool, err error) {
+// adoptOne takes a job over if there is a place for it: full says for which trials this round has found none. It
+// reports whether the job is to run alone, and waits for that where it is.
+func (run *runner) adoptOne(ctx context.Context, o *orphan, name string, full *[trials]bool) (alone bool, err error) {
 	run.mu.Lock()
 	if run.lone.past[o.at(o.q)] { // as found, it is no more
 		run.mu.Unlock()
@@ -61,8 +62,8 @@ func (run *runner) adoptOne(ctx context.Context, o *orphan, name string) (alone 
 		room = !run.appeals(o.q, &o.runningRow)
 	case why == accused && run.passes(o):
 		room, alone = false, true
-	case why != accused && !run.admits(why):
-		room, run.refused[why] = false, true
+	case why != accused && (full[why] || !run.admits(why)):
+		room, full[why], run.refused[why] = false, true, true
 	}
 	run.mu.Unlock()
 	if !room {

@@ -106,6 +106,50 @@ func TestHeadsAreTriedFirst(t *testing.T) {
 	})
 }
 
+// A place that becomes free while a round hands places out goes to the first that found none, and not to the one
+// that is looked at just then.
+func TestAFreedPlaceGoesToTheFirst(t *testing.T) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
+		rest, heads, line := orphaned(t, db, rowRunning)
+		ids := db.List(t, `SELECT id FROM {prefix}job_running WHERE job_key LIKE 'long head%' ORDER BY divided, id`, nil)
+		db.Do(t, `UPDATE {prefix}job_running SET crashes = 1000 WHERE id = :id`, sqlrun.Args{"id": ids[len(ids)-1]})
+		begun, ended := make(chan bool), make(chan bool)
+		var adoptions atomic.Int32
+		stalled := db.Broken(t, &dbtest.Fault{Call: -1, Stall: func(op string) {
+			if strings.Contains(op, "crashes = crashes + ") && adoptions.Add(1) == 2 { // of the dead letter, the last of the heads
+				<-begun
+				<-ended
+			}
+		}})
+		stalled.Pool().SetMaxOpenConns(20)
+		w := worker(t, client(t, stalled, Options{}), WorkerOptions{Queues: []string{defaultQueue, "line"}, Concurrency: 1})
+		w.proven = longWait
+		var r record
+		handle(t, w, "x", func(_ context.Context, d *Delivery) error {
+			name := strings.Trim(string(d.Payload), `"`)
+			r.add("%s", name)
+			if name == line[0] {
+				close(begun)
+			}
+			return nil
+		})
+		stop := start(t, w)
+		<-begun
+		eventually(t, "its trial is over", func() bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return w.onTrial[survivor] == 1 // the dead letter
+		})
+		close(ended)
+		eventually(t, "all but the dead letter have begun", func() bool { return r.count("long") == len(rest)+len(heads)+len(line)-1 })
+		got := slices.DeleteFunc(r.all(), func(name string) bool { return name == "behind" })
+		if !slices.Equal(got[:1], line) || slices.ContainsFunc(got[1:len(heads)], func(name string) bool { return !slices.Contains(heads, name) }) {
+			t.Errorf("they began in the order %q", got)
+		}
+		stop()
+	})
+}
+
 // The trial of a job lasts until its end is written: otherwise another one that ends the worker would convict it, too. If its
 // end is refused, the others are tried nevertheless.
 func TestATrialLastsUntilItsEndIsWritten(t *testing.T) {
