@@ -53,6 +53,11 @@ var mutants = []mutant{
 		"a process that lives does not take its charges back", "queue", "queue/runner_return.go",
 		"		if n == 0 {\n			continue\n		}\n		clears", "		if n >= 0 {\n			continue\n		}\n		clears", "TestChargeTakenBack", 0,
 	},
+	// It takes a place that becomes free within a round.
+	{
+		"a place that becomes free goes to whatever is looked at then", "queue", "queue/runner_adopt.go",
+		"full[why] || !run.admits(why)", "!run.admits(why)", "TestAFreedPlaceGoesToTheFirst", 0,
+	},
 	// A worker loses a block alone only where somebody has changed its row by hand: the lease is one for all.
 	{
 		"the end of a job that outlived its block is not written again", "queue", "queue/runner_suspect.go",
