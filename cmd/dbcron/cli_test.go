@@ -84,13 +84,35 @@ func TestCLI(t *testing.T) {
 				eachEmpty = dbtest.Locks.EachEmpty
 			}
 			eachEmpty(t, func(t *testing.T, db *dbtest.DB) {
-				if filepath.Base(script) == backup && db.Engine == "mysql" {
-					t.Skip("Debian has no mysqldump, and MariaDB's writes generated columns that MySQL refuses")
+				if filepath.Base(script) == backup {
+					runScript(t, script, bin, backupTools(t, db))
+					return
 				}
 				runScript(t, script, bin, map[string]string{"DBCRON_DATABASE_URL": db.URL})
 			}, beside)
 		})
 	}
+}
+
+// backupTools are the variables of the script about backups: the database, and for MySQL and MariaDB what writes a dump and what reads it.
+// Each needs its own: MariaDB's mysqldump writes generated columns, which MySQL refuses.
+func backupTools(t *testing.T, db *dbtest.DB) map[string]string {
+	t.Helper()
+	variables := map[string]string{"DBCRON_DATABASE_URL": db.URL, "DUMP": "mariadb-dump", "CLIENT": "mariadb"}
+	if db.Engine != "mysql" {
+		return variables
+	}
+	const unpacked = "/var/cache/dbcron-tests/mysql-client/bin" // by tools/test-deps
+	variables["DUMP"], variables["CLIENT"] = filepath.Join(unpacked, "mysqldump"), filepath.Join(unpacked, "mysql")
+	if _, err := os.Stat(variables["DUMP"]); err == nil {
+		return variables
+	}
+	out, err := exec.CommandContext(t.Context(), "mysqldump", "--version").CombinedOutput()
+	if err != nil || strings.Contains(string(out), "MariaDB") {
+		t.Skipf("there is no mysqldump of MySQL, which tools/test-deps unpacks: %s", out)
+	}
+	variables["DUMP"], variables["CLIENT"] = "mysqldump", "mysql"
+	return variables
 }
 
 // programAlone builds dbcron, once, without the race detector, which dominates the run time of short
@@ -416,14 +438,20 @@ func TestShellLine(t *testing.T) {
 }
 
 func TestHostZone(t *testing.T) {
-	t.Setenv("TZ", "Asia/Tokyo")
-	if got := hostZone(); got != "Asia/Tokyo" {
-		t.Errorf("got %s", got)
+	for zone, want := range map[string]string{
+		"Asia/Tokyo": "Asia/Tokyo", ":Asia/Tokyo": "Asia/Tokyo", "/usr/share/zoneinfo/posix/Asia/Tokyo": "Asia/Tokyo",
+		"": "UTC", "UTC0": "UTC", "Etc/UTC": "UTC", "EST5EDT": "EST5EDT",
+		"CET-1CEST": "", "Mars/Base": "", "/srv/zone": "",
+	} {
+		t.Setenv("TZ", zone)
+		if got, unnamed := hostZone(); got != want || (unnamed != "") != (want == "") {
+			t.Errorf("TZ=%s: got %q, %q, want %q", zone, got, unnamed, want)
+		}
 	}
 	if err := os.Unsetenv("TZ"); err != nil {
 		t.Fatal(err)
 	}
-	if got := hostZone(); got == "" || got == "Local" {
-		t.Errorf("got %q", got)
+	if got, unnamed := hostZone(); got == "Local" || (got == "") == (unnamed == "") {
+		t.Errorf("got %q, %q", got, unnamed)
 	}
 }
