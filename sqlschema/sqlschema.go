@@ -63,6 +63,14 @@ var (
 		return "SELECT CAST(table_schema AS TEXT) FROM information_schema.tables WHERE table_name = :name ORDER BY table_schema LIMIT 5"
 	})
 
+	// mayMake says whether the user may make tables in a schema.
+	mayMake = sqlrun.PerDialect("sqlschema.may-make", func(d *dialect.Dialect) string {
+		if !d.Schema {
+			return "SELECT 1 FROM (SELECT :name AS name) AS home"
+		}
+		return "SELECT has_schema_privilege(CAST(:name AS TEXT), 'CREATE')"
+	})
+
 	// lockFirst locks that row, which nobody changes, until its transaction ends.
 	lockFirst = sqlrun.PerDialect("sqlschema.lock-first", func(d *dialect.Dialect) string {
 		if d.RowLocked == "" {
@@ -121,17 +129,25 @@ func Check(ctx context.Context, db *dialect.DB) error {
 
 // otherHome tells of tables in schemas other than the one that was looked in.
 func otherHome(ctx context.Context, db *dialect.DB) string {
+	all := otherHomes(ctx, db)
+	if len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; there are tables in schema %s, and this is about schema %s: --schema %s names that one", strings.Join(all, ", "), db.Home(), all[0])
+}
+
+// otherHomes returns the schemas with tables other than the one that was looked in; none if they cannot be read, since it is a hint only.
+func otherHomes(ctx context.Context, db *dialect.DB) []string {
 	prefix := db.Prefix()
 	prefix = prefix[strings.LastIndex(prefix, ".")+1:]
 	args := sqlrun.Args{"name": prefix + "migration"}
 	all, err := sqlrun.Select(ctx, &db.Session, elsewhere, args, func(rows *sql.Rows) (name string, err error) {
 		return name, rows.Scan(&name)
 	})
-	all = slices.DeleteFunc(all, func(name string) bool { return name == db.Home() })
-	if err != nil || len(all) == 0 { // it is a hint only
-		return ""
+	if err != nil {
+		return nil
 	}
-	return fmt.Sprintf("; there are tables in schema %s, and this is about schema %s: --schema %s names that one", strings.Join(all, ", "), db.Home(), all[0])
+	return slices.DeleteFunc(all, func(name string) bool { return name == db.Home() })
 }
 
 // Status lists all migrations and whether each has run.
@@ -229,13 +245,37 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 
 // advised adds to the error of a first migration what to do if the user lacks the right to make tables.
 func advised(ctx context.Context, db *dialect.DB, err error) error {
-	if !db.Dialect.Schema || !db.Dialect.Denied(err) || db.Home() == "" {
+	if !db.Dialect.Denied(err) {
 		return err
 	}
 	if at, wrong := Version(ctx, db); wrong != nil || at > 0 {
 		return err
 	}
-	return fmt.Errorf("the user may not make tables in schema %s: grant it CREATE there, or name one where it may with --schema (docs/grants.md): %w", db.Home(), err)
+	return fmt.Errorf("%s: %w", mayNot(db), err)
+}
+
+// mayNot says that the user may not make tables, and what to do.
+func mayNot(db *dialect.DB) string {
+	if !db.Dialect.Schema || db.Home() == "" {
+		return "the user may not make tables here: grant it the rights of docs/grants.md, or migrate as one that has them"
+	}
+	return fmt.Sprintf("the user may not make tables in schema %s: grant it CREATE there, or name one where it may with --schema (docs/grants.md)", db.Home())
+}
+
+// Advice returns what brings the tables to the version that this program needs, where Check says ErrOutdated.
+func Advice(ctx context.Context, db *dialect.DB) string {
+	const usual = "run dbcron migrate up"
+	if version, err := Version(ctx, db); err != nil || version > 0 || !db.Dialect.Schema {
+		return usual
+	}
+	if other := otherHomes(ctx, db); len(other) > 0 {
+		return fmt.Sprintf("name the schema that has the tables: --schema %s; this is about schema %s", strings.Join(other, " or "), db.Home())
+	}
+	may := true
+	if err := db.Get(ctx, mayMake, sqlrun.Args{"name": db.Home()}, &may); err == nil && !may {
+		return mayNot(db) + "; then " + usual
+	}
+	return usual
 }
 
 // step migrates from the present version.
@@ -279,6 +319,9 @@ func rowToLock(ctx context.Context, db *dialect.DB) (*sqlrun.Stmt, error) {
 		return err
 	})
 	if _, err := db.Exec(ctx, first, nil); err != nil { // another process may have created the table meanwhile
+		if made != nil && db.Dialect.Missing(err) {
+			return nil, made // which is why it is missing
+		}
 		return nil, errors.Join(made, err)
 	}
 	return lockFirst, nil

@@ -368,10 +368,13 @@ func (s *Session) run(ctx context.Context, stmt *Stmt, args Args, call func(cont
 	} else {
 		err = once()
 	}
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return fmt.Errorf("%s: %w", stmt.Name, err)
+	switch {
+	case err == nil || errors.Is(err, sql.ErrNoRows):
+		return err
+	case s.Dialect.Missing(err): // of a program that has not migrated, as a rule
+		return fmt.Errorf("%s: %w; if these tables are not there, dbcron migrate up or sqlschema.Migrate makes them", stmt.Name, err)
 	}
-	return err
+	return fmt.Errorf("%s: %w", stmt.Name, err)
 }
 
 func (s *Session) render(stmt *Stmt, args Args) (string, []any, error) {

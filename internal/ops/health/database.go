@@ -71,17 +71,21 @@ func OfDatabase(ctx context.Context, db *dialect.DB, as string) (all []Check, us
 	for _, f := range waits {
 		all = append(all, checkOf(f, Failed))
 	}
-	schema, usable := ofSchema(ctx, db)
-	tables := ofTables(ctx, db)
+	schema, version := ofSchema(ctx, db)
+	usable = version == unknownVersion || version == sqlschema.Latest(db.Dialect)
+	tables := []Check{schema}
+	if version != 0 { // otherwise that they are not there is said
+		tables = append(tables, ofTables(ctx, db))
+	}
 	if !takesWrites { // rights cannot be judged there
-		for _, c := range []*Check{&schema, &tables} {
-			if c.Status == Failed {
-				c.Advice = "look at a server that takes writes: see above"
+		for i := range tables {
+			if tables[i].Status == Failed {
+				tables[i].Advice = "look at a server that takes writes: see above"
 			}
 		}
-		return append(all, schema, tables, ofClock(ctx, db)), false
+		return append(append(all, tables...), ofClock(ctx, db)), false
 	}
-	all = append(all, schema, tables)
+	all = append(all, tables...)
 	if usable {
 		all = append(all, ofRights(ctx, db, as)...)
 	}
@@ -99,24 +103,29 @@ func checkOf(f sqlrun.Finding, bad Status) Check {
 	return Check{Name: f.Subject, Status: bad, Detail: f.Detail, Advice: f.Advice}
 }
 
-// ofSchema also reports whether the tables may be those that this program needs: a user who may
-// not read the version has to be told why.
-func ofSchema(ctx context.Context, db *dialect.DB) (_ Check, usable bool) {
+// unknownVersion is that of tables which may be those that this program needs: a user who may not read the version has to be told why.
+const unknownVersion = -1
+
+// ofSchema also returns the version of the tables.
+func ofSchema(ctx context.Context, db *dialect.DB) (_ Check, version int64) {
 	latest := sqlschema.Latest(db.Dialect)
 	version, err := sqlschema.Version(ctx, db)
 	if err != nil {
-		return broken("schema", Failed, err, "let this user read the tables: docs/grants.md"), true
+		return broken("schema", Failed, err, "let this user read the tables: docs/grants.md"), unknownVersion
 	}
 	c := Check{Name: "schema", Status: OK, Detail: fmt.Sprintf("version %d of %d", version, latest)}
 	switch err := sqlschema.Check(ctx, db); {
 	case errors.Is(err, sqlschema.ErrOutdated):
-		c.Status, c.Advice = Failed, "run dbcron migrate up"
+		c.Status, c.Advice = Failed, sqlschema.Advice(ctx, db)
+		if version == 0 {
+			c.Detail += ": there are no tables"
+		}
 	case errors.Is(err, sqlschema.ErrNewer):
 		c.Status, c.Advice = Failed, fmt.Sprintf("use a dbcron that knows version %d", version)
 	case err != nil:
-		return broken("schema", Failed, err, "docs/upgrading.md"), false
+		return broken("schema", Failed, err, "docs/upgrading.md"), version
 	}
-	return c, version == latest
+	return c, version
 }
 
 // ofTables reads from the tables, since a version table alone is no schema. ofRights reports tables that the
