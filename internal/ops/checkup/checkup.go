@@ -103,7 +103,7 @@ func examineQueues(ctx context.Context, db *dialect.DB, now time.Time) (fine str
 	depths, _, wrong, err := health.AllQueues(ctx, db, c, now)
 	fine = "there is none"
 	if len(depths) > 0 {
-		fine = plain.Plural(len(depths), "queue", "queues") + ", none of them behind or paused; no job died in the last day"
+		fine = plain.Plural(len(depths), "queue", "queues") + ", none of them behind or paused; no job that died in the last day is left"
 	}
 	return fine, wrong, err
 }

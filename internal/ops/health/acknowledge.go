@@ -38,7 +38,11 @@ func (p *Problem) ID() string {
 	if p.Of == Schedules || p.Of == Runs || p.Of == Processes { // the moment of what has happened, and not that of a look
 		since = p.Since.Format(time.RFC3339Nano)
 	}
-	return idOf(string(p.Of), p.Name, withoutNumbers(p.what), fmt.Sprint(p.Bad, " ", p.Run), since, p.change)
+	what := withoutNumbers(p.what)
+	if p.Dead {
+		what = "died" // one job, or more
+	}
+	return idOf(string(p.Of), p.Name, what, fmt.Sprint(p.Bad, " ", p.Run), since, p.change)
 }
 
 // ID is like that of a Problem.

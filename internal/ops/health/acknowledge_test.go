@@ -26,7 +26,7 @@ func TestIdentity(t *testing.T) {
 		{"another schedule", run, func(p *Problem) { p.Name = "weekly" }, false},
 		{"it grows", behind, func(p *Problem) { p.Why, p.Since = "9 ready", at.Add(time.Minute) }, true},
 		{"it is worse", behind, func(p *Problem) { p.Bad = false }, false},
-		{"fewer died in the last day", died, func(p *Problem) { p.what = "1 job of queue %s died" }, false}, // "jobs" was "job"
+		{"fewer died in the last day", died, func(p *Problem) { p.what = "1 job of queue %s died" }, true},
 		{"fewer died, and none since then", died, func(p *Problem) { p.what = "3 jobs of queue %s died" }, true},
 		{"one more died", died, func(p *Problem) { p.change = "1060" }, false},
 	} {

@@ -131,6 +131,9 @@ func (e *scheduleExplainer) ofDaemons(ctx context.Context, overdue bool) error {
 	if s.Tag != "default" {
 		needed += " --tag " + argument(s.Tag)
 	}
+	if s.Kind == "job" {
+		needed += ", or a program that runs schedules of jobs for that tag (scheduler.Jobs in its Options.Kinds)"
+	}
 	if s.Kind == "func" {
 		needed = "a program that handles its function for the tag " + s.Tag
 		if s.Command != "" {

@@ -237,9 +237,19 @@ func TestQueues(t *testing.T) {
 		}
 		all, err := look(now, nil)
 		wants(t, all, err, "Queue it's paused is paused: for 1 job that wait…dbcron queue resume 'it'\\''s paused'")
-		all, err = look(now.Add(time.Hour), map[string]Deaths{"mail": {Jobs: 2}})
+		for id := range 2 {
+			db.Do(t, `INSERT INTO {prefix}job_dead (queue_id, divided, id, kind, attempt, error, detail, died_at)
+				SELECT queue_id, 0, :id, 'k', 1, 'no', '', {now} FROM {prefix}queue WHERE name = 'mail'`, sqlrun.Args{"id": id + 1})
+		}
+		all, err = look(now.Add(time.Hour), map[string]Deaths{"mail": {Jobs: 5}}) // 3 were retried
 		wants(t, all, err, "!No worker serves queue mail: 1 ready, the oldest for …none was done in the last ten minutes; start a worker",
 			"2 jobs of queue mail died…dbcron job list --state dead --queue mail", "is paused")
+		db.Do(t, `DELETE FROM {prefix}job_dead`, nil)
+		all, err = look(now, map[string]Deaths{"mail": {Jobs: 5}})
+		wants(t, all, err, "is paused")
+		db.Do(t, `UPDATE {prefix}queue SET keep_dead_max = 1 WHERE name = 'mail'`, nil) // that they are gone means nothing then
+		all, err = look(now, map[string]Deaths{"mail": {Jobs: 5}})
+		wants(t, all, err, "5 jobs of queue mail died", "is paused")
 		db.Do(t, `INSERT INTO {prefix}job_running (queue_id, divided, id, lock_by, kind, state, error)
 			SELECT queue_id, 0, 7, 'me', 'k', 'stuck', 'it took too long' FROM {prefix}queue WHERE name = 'mail'`, nil)
 		all, err = look(now, nil)

@@ -116,8 +116,17 @@ func DeathsOf(all []admin.Finished) map[string]Deaths {
 	return dead
 }
 
+// stillDead returns how many of a day's dead letters may be left, after others were retried or deleted. Of a queue that does not keep them
+// for so long, all count: that they are gone does not mean that somebody has seen them.
+func (d *Depth) stillDead(died int) int {
+	if keeps := d.KeepDead < 0 || d.KeepDead >= 24*time.Hour; keeps && d.KeepDeadMax == 0 && d.Dead < d.Limit {
+		return min(died, d.Dead)
+	}
+	return died
+}
+
 // OfQueues finds queues that lag behind, are paused, or have handlers that are stuck or starved, and counts
-// the dead letters of the last day by queue. minutes is the recent throughput.
+// the dead letters of the last day by queue that are left. minutes is the recent throughput.
 func OfQueues(ctx context.Context, db *dialect.DB, c *admin.Client, depths []Depth, minutes []admin.Minute, dead map[string]Deaths,
 	now time.Time,
 ) ([]Problem, error) {
@@ -166,9 +175,9 @@ func OfQueues(ctx context.Context, db *dialect.DB, c *admin.Client, depths []Dep
 			held = append(held, Problem{Of: Queues, Name: q.Name, what: "Jobs of queue %s are held up", Why: h.Text(now), Do: h.Cause.Do, Since: h.Since})
 		}
 		stuck = append(stuck, ofHandlers(q.Name, unreturned[q.Name], starved[q.Name])...)
-		if is := dead[q.Name]; is.Jobs > 0 {
+		if is, n := dead[q.Name], q.stillDead(dead[q.Name].Jobs); n > 0 {
 			died = append(died, Problem{
-				Of: Queues, Name: q.Name, Dead: true, what: plain.Plural(is.Jobs, "job", "jobs") + " of queue %s died", Why: "in the last day",
+				Of: Queues, Name: q.Name, Dead: true, what: plain.Plural(n, "job", "jobs") + " of queue %s died", Why: "in the last day",
 				change: fmt.Sprint(is.Last.Unix()),
 				Do:     "see why: dbcron job list --state dead --queue " + argument(q.Name), Act: "retry",
 			})

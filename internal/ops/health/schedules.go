@@ -115,7 +115,11 @@ func Lateness(s *scheduler.Planned, now time.Time) string {
 	case s.Reason != "":
 		return plain.Cut("daemons cannot claim it: "+s.Reason, 200)
 	}
-	return "no daemon has claimed its slot; it takes one with the tag " + plain.Cut(s.Tag, 60) + " that has a place free"
+	takes := ""
+	if s.Kind == "job" { // which a program may leave out
+		takes = ", takes schedules of jobs"
+	}
+	return "no daemon has claimed its slot; it takes one that has the tag " + plain.Cut(s.Tag, 60) + takes + " and has a place free"
 }
 
 // OfRuns finds the slots of the last day that failed, by schedule: the last attempt at a slot counts, and none after which it was
