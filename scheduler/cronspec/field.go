@@ -126,6 +126,8 @@ func (f *field) explain(text string) error {
 		return errors.New("? is not supported; use *")
 	case strings.HasPrefix(text, "*"):
 		return errors.New("* stands alone or before a step; write * or */5")
+	case strings.ContainsAny(text, "H~R") && len(strings.Trim(text, "0123456789")) == 1:
+		return fmt.Errorf("not a value; ? L W # H ~ R of other crons are not supported; for a random time use a fixed one (%s), and a jitter", f.legal())
 	case strings.ContainsAny(text, "?LWH#~Rlwhr") && len(strings.Trim(text, "0123456789")) <= 2: // 5L, LW, 5#2; not friday
 		return fmt.Errorf("not a value; ? L W # H ~ R of other crons are not supported; use %s", f.legal())
 	}

@@ -121,8 +121,12 @@ func parse(text string) (Spec, error) {
 		words = fields
 	}
 	if len(words) != len(fields) {
-		return Spec{}, fmt.Errorf("%d fields; write five: minute, hour, day of month, month, day of week (no seconds, no year)",
-			len(words))
+		plural := "s"
+		if len(words) == 1 {
+			plural = ""
+		}
+		return Spec{}, fmt.Errorf("%d field%s; write five: minute, hour, day of month, month, day of week (no seconds, no year)",
+			len(words), plural)
 	}
 	return spec.withFields(words)
 }

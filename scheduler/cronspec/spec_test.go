@@ -43,7 +43,7 @@ func TestParseRefuses(t *testing.T) {
 		{" \t", "it is empty; write five fields"},
 		{"* * * *", "4 fields; write five: minute, hour,"},
 		{"0 * * * * *", "6 fields; write five"},
-		{"daily", "1 fields"},
+		{"daily", "1 field; write five"},
 		{"60 * * * *", `minute, item "60": 60 is out of range; use 0-59`},
 		{"* 24 * * *", `hour, item "24": 24 is out of range; use 0-23`},
 		{"* * 0 * *", `day of month, item "0": 0 is out of range; use 1-31`},

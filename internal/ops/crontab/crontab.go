@@ -132,6 +132,7 @@ func parse(file string, data []byte, p *parser) ([]Entry, error) {
 		line = bytes.TrimSuffix(line, []byte("\n"))
 		line = bytes.TrimSuffix(line, []byte("\r"))
 		p.readLine(string(line))
+		p.continued = bytes.HasSuffix(bytes.TrimRight(line, blanks), []byte(`\`)) && !bytes.HasPrefix(bytes.TrimLeft(line, blanks), []byte("#"))
 	}
 	p.dropName()
 	if len(p.problems) == 0 {
@@ -159,6 +160,8 @@ type parser struct {
 	entries  []Entry
 	problems []problem
 	warnings []problem
+
+	continued bool // the line before ends with a backslash
 
 	env  []string // replaced, never modified: entries share it
 	zone string
@@ -285,12 +288,27 @@ func (p *parser) readEntry(text string) {
 		entry.Spec = Reboot
 		p.readCommand(&entry, text)
 	} else if _, err := cronspec.New(entry.Spec, entry.Zone, ""); err != nil {
-		p.fail(err)
+		p.fail(p.noSpec(words, err))
 	} else {
 		p.readCommand(&entry, text)
 	}
 	entry.Key = p.key(&entry)
 	p.entries = append(p.entries, entry)
+}
+
+// noSpec returns why a line does not begin with a spec, if it shows more than the error about that does.
+func (p *parser) noSpec(words []string, err error) error {
+	switch {
+	case p.continued:
+		return errors.New("the backslash at the end of the line above does not join this one to it, as in cron; write one line, or call a script")
+	case words[0] == "export" && len(words) > 1 && assignment().MatchString(words[1]):
+		return errors.New("a setting is NAME=VALUE; leave export out")
+	case len(words) == 5 && begins(words[4]):
+		if _, four := cronspec.New(strings.Join(words[:4], " ")+" *", "", ""); four == nil {
+			return fmt.Errorf("only four fields are before the command %q; write five: minute, hour, day of month, month, day of week", words[4])
+		}
+	}
+	return err
 }
 
 // readCommand parses what follows an entry's spec.
@@ -309,7 +327,7 @@ func (p *parser) readCommand(entry *Entry, text string) {
 	case strings.Trim(entry.Command, blanks) == "":
 		p.fail(fmt.Errorf("no command follows %q; write one after the %s", before, place))
 	default:
-		p.checkInput(entry)
+		p.checkInput(entry, text)
 		first, _ := cutWord(entry.Command)
 		for _, word := range []string{entry.User, first} {
 			if entry.Spec[0] != '@' && field().MatchString(word) {

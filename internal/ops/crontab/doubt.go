@@ -105,12 +105,43 @@ func Warnings(file string, data []byte, system bool) (all []string) {
 }
 
 // checkInput warns of a percent sign that is rather part of the command than the beginning of its input: it stands in parentheses or
-// quotes, or after date's +.
-func (p *parser) checkInput(e *Entry) {
-	if e.Stdin == "" || !strings.HasSuffix(e.Command, "+") && !open(e.Command) {
+// quotes, after date's +, in a URL, or after a number.
+func (p *parser) checkInput(e *Entry, text string) {
+	last := e.Command[strings.LastIndexAny(e.Command, blanks)+1:]
+	switch nothing := e.Stdin == "" && strings.HasSuffix(text, "%") && !strings.HasSuffix(e.Command, "%"); {
+	case e.Stdin == "" && !nothing:
+		return
+	case strings.HasSuffix(e.Command, "+"), open(e.Command):
+	case strings.Contains(last, "://") && octet().MatchString(e.Stdin):
+	case number().MatchString(last) && (nothing || strings.ContainsAny(e.Stdin[:1], blanks)):
+	default:
 		return
 	}
 	p.warn(e.Line, fmt.Sprintf("the command ends before its first %%, which begins its input, as in cron: %q; write \\%% for a percent sign", tailOf(e.Command)))
+}
+
+var (
+	octet    = pattern.Lazy(`^[0-9A-Fa-f]{2}`)
+	number   = pattern.Lazy(`[0-9]$`)
+	variable = pattern.Lazy(`\$(?:[A-Za-z_]|\{[A-Za-z_])`)
+	comment  = pattern.Lazy(`[ \t]#`)
+)
+
+// checkSetting warns of a value that cron takes literally, too, though it looks like more, and of variables of other crons. Of a comment
+// behind MAILTO, which no address has, the caller tells.
+func (p *parser) checkSetting(name, value, text string) {
+	_, raw, _ := strings.Cut(text, "=")
+	quoted := strings.HasPrefix(strings.TrimLeft(raw, blanks), `"`) || strings.HasPrefix(strings.TrimLeft(raw, blanks), "'")
+	switch {
+	case name == "RANDOM_DELAY":
+		p.warn(p.line, "RANDOM_DELAY delays nothing here; write \"# dbcron: jitter=30m\" above each line that is to run up to so much later")
+	case name == "MAILFROM":
+		p.warn(p.line, "MAILFROM does nothing here; whom mail comes from is a setting of the daemon: --mail-from")
+	case name != "MAILTO" && !quoted && comment().MatchString(value):
+		p.warn(p.line, fmt.Sprintf("%s is %q, with what looks like a comment, as in cron; put that on a line of its own", name, tailOf(value)))
+	case variable().MatchString(value):
+		p.warn(p.line, fmt.Sprintf("%s is %q, since nothing replaces variables in settings, as in cron; write their values", name, tailOf(value)))
+	}
 }
 
 // open reports whether a shell's quotes, backquotes or parentheses in a command are not closed.

@@ -64,6 +64,11 @@ var manual = []struct {
 		{"@daily " + strings.Repeat("x", 999) + "\n", "@daily | " + strings.Repeat("x", 999), "refuses commands of 999 bytes"},
 		{"A=" + strings.Repeat("x", 2000) + "\n@daily x\n", `@daily | x | env ["A=` + strings.Repeat("x", 2000) + `"]`, "cuts settings there"},
 		{"@daily x\xff\n", "tab:1: the line is not UTF-8; save the file as UTF-8", "takes it"},
+		{
+			"@daily x \\\n--two\n", "tab:2: the backslash at the end of the line above does not join this one to it, as in cron; write one line, or call a script",
+			"",
+		},
+		{"# x \\\n@daily y\n", "@daily | y", ""},
 		{"run this\n", `tab:1: invalid schedule: spec "run this": 2 fields; write five: minute, hour, day of month, month, day of week (no seconds, no year)`, ""},
 	}},
 	{"settings", []form{
@@ -83,7 +88,7 @@ var manual = []struct {
 		{"A=\n@daily x\n", `@daily | x | env ["A="]`, "refuses an empty value without quotes"},
 		{"=1\n", "tab:1: the name before = is empty; write NAME=VALUE", "takes it"},
 		{"A B=1\n", `tab:1: invalid schedule: spec "A B=1": 2 fields; write five: minute, hour, day of month, month, day of week (no seconds, no year)`, ""},
-		{"export A=1\n", `tab:1: invalid schedule: spec "export A=1": 2 fields; write five: minute, hour, day of month, month, day of week (no seconds, no year)`, ""},
+		{"export A=1\n", `tab:1: a setting is NAME=VALUE; leave export out`, ""},
 		{"A=$HOME/bin:\\n%\n@daily x\n", `@daily | x | env ["A=$HOME/bin:\\n%"]`, ""},
 		{"A=1\nB=$A\n@daily x\n", `@daily | x | env ["A=1" "B=$A"]`, ""},
 		{"@daily x\nA=1\n@daily y\nA=2\n@daily z\n", "@daily | x\n@daily | y | env [\"A=1\"]\n@daily | z | env [\"A=2\"]", ""},
@@ -127,6 +132,8 @@ var manual = []struct {
 		{"* * * 13 * x\n", `tab:1: invalid schedule: spec "* * * 13 *": month, item "13": 13 is out of range; use 1-12 or jan-dec`, ""},
 		{"* * * * 8 x\n", `tab:1: invalid schedule: spec "* * * * 8": day of week, item "8": 8 is out of range; use 0-7 or sun-sat`, ""},
 		{"* * * x\n", `tab:1: invalid schedule: spec "* * * x": 4 fields; write five: minute, hour, day of month, month, day of week (no seconds, no year)`, ""},
+		{"* * * * /srv/x\n", `tab:1: only four fields are before the command "/srv/x"; write five: minute, hour, day of month, month, day of week`, ""},
+		{"* * * * curl x\n", `tab:1: only four fields are before the command "curl"; write five: minute, hour, day of month, month, day of week`, ""},
 		{"4294967301 * * * * x\n", `tab:1: invalid schedule: spec "4294967301 * * * *": minute, item "4294967301": 4294967301 is out of range; use 0-59`, "reads 5"},
 		{"0 0 30 2 * x\n", `tab:1: invalid schedule: spec "0 0 30 2 *": it never fires: no day matches 30 2 * (day of month, month, day of week); correct these fields`, "takes it and never runs it"},
 		{"0 0 29 2 * x\n", "0 0 29 2 * | x", ""},
@@ -207,7 +214,7 @@ var manual = []struct {
 		{"17 * * * * root x\n", "17 * * * * | root x", ""},
 	}},
 	{"other crons", []form{
-		{"0~30 * * * * x\n", `tab:1: invalid schedule: spec "0~30 * * * *": minute, item "0~30": not a value; ? L W # H ~ R of other crons are not supported; use 0-59`, "reads 0; it is OpenBSD's and cronie's, a random minute"},
+		{"0~30 * * * * x\n", `tab:1: invalid schedule: spec "0~30 * * * *": minute, item "0~30": not a value; ? L W # H ~ R of other crons are not supported; for a random time use a fixed one (0-59), and a jitter`, "reads 0; it is OpenBSD's and cronie's, a random minute"},
 		{"0 0 * * 5#2 x\n", `tab:1: invalid schedule: spec "0 0 * * 5#2": day of week, item "5#2": not a value; ? L W # H ~ R of other crons are not supported; use 0-7 or sun-sat`, "reads 5"},
 		{"0 0 L * * x\n", `tab:1: invalid schedule: spec "0 0 L * *": day of month, item "L": not a value; ? L W # H ~ R of other crons are not supported; use 1-31`, ""},
 		{"0 0 ? * 1 x\n", `tab:1: invalid schedule: spec "0 0 ? * 1": day of month, item "?": ? is not supported; use *`, ""},

@@ -50,6 +50,7 @@ func (p *parser) readSetting(text string) {
 		}
 		p.zone = value
 	default:
+		p.checkSetting(name, value, text)
 		p.set(name, value)
 	}
 }
