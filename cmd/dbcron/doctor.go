@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -196,8 +197,8 @@ func (p *program) examine(ctx context.Context, o *examination) ([]health.Check, 
 	rows = append(rows, found...)
 	if o.work && usable {
 		rows = append(rows, checkup.Work(ctx, db)...)
-		if host := hostZone(); !isUTC(host) {
-			if text, err := health.OfZones(ctx, db, host); err == nil && text != "" { // else another check reports it
+		if host, unnamed := hostZone(); !isUTC(host) {
+			if text, err := health.OfZones(ctx, db, cmp.Or(host, unnamed)); err == nil && text != "" { // else another check reports it
 				rows = append(rows, health.Check{Name: "time zones", Status: health.OK, Detail: text})
 			}
 		}

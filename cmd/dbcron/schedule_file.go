@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/ops/crontab"
+	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/ops/manifest"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
@@ -71,10 +74,13 @@ func (f *scheduleFile) load(stdin io.Reader) (err error) {
 		return err
 	}
 	if f.zone == "local" {
-		f.zone = hostZone()
-		f.host = true
+		name, unnamed := hostZone()
+		if name == "" {
+			return usagef("--time-zone local: dbcron knows no name of this host's zone (%s); give one such as Europe/Berlin", unnamed)
+		}
+		f.zone, f.host = name, true
 	}
-	f.digest = f.digestOf(data)
+	f.digest = health.Digest(data, f.zone)
 	if err := f.nameSource(); err != nil {
 		return err
 	}
@@ -155,24 +161,51 @@ func (f *scheduleFile) readCrontab(data []byte) ([]scheduler.Schedule, error) {
 		return nil, usagef("%w", errors.Join(wrong...))
 	}
 	if f.zone == "" {
-		f.warnings = append(f.warnings, f.zoneWarning(entries, hostZone())...)
+		f.warnings = append(f.warnings, f.zoneWarning(entries)...)
 	}
+	f.warnings = append(f.warnings, f.lackedUsers(entries)...)
 	return given, nil
 }
 
-// zoneWarning says which zone lines without CRON_TZ have, if that is not this host's, as it would be for cron.
-func (f *scheduleFile) zoneWarning(entries []crontab.Entry, host string) []string {
-	n := 0
+// lackedUsers tells of users of a system crontab whom this host does not have.
+func (f *scheduleFile) lackedUsers(entries []crontab.Entry) (all []string) {
+	lines, names := map[string][]int{}, []string{}
 	for _, e := range entries {
-		if e.Zone == "" && depends(e.Spec) {
-			n++
+		if e.User == "" {
+			continue
+		}
+		if lines[e.User] == nil {
+			names = append(names, e.User)
+		}
+		lines[e.User] = append(lines[e.User], e.Line)
+	}
+	for _, name := range names {
+		if _, err := user.Lookup(name); errors.As(err, new(user.UnknownUserError)) {
+			all = append(all, fmt.Sprintf("%s: this host has no user %s, so that runs fail here; make it, or give the lines a tag of hosts that have it (# dbcron: tag=NAME): %s",
+				f.path, name, linesText(lines[name])))
 		}
 	}
-	if n == 0 || isUTC(host) {
+	return all
+}
+
+// zoneWarning says which lines without CRON_TZ have another zone than they would have for cron: UTC, and not this host's.
+func (f *scheduleFile) zoneWarning(entries []crontab.Entry) []string {
+	var lines []int
+	for _, e := range entries {
+		if e.Zone == "" && depends(e.Spec) {
+			lines = append(lines, e.Line)
+		}
+	}
+	host, unnamed := hostZone()
+	if len(lines) == 0 || isUTC(host) {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s: %s without CRON_TZ: read as UTC, though this host's zone is %s; write CRON_TZ=%s above, or give --time-zone %s, or --time-zone UTC if that is meant",
-		f.path, counted(n, "line is", "lines are"), host, host, host)}
+	is := host
+	if host == "" {
+		is, host = "another one, of which dbcron knows no name ("+unnamed+")", "ZONE"
+	}
+	return []string{fmt.Sprintf("%s: unlike cron, lines without CRON_TZ are read as UTC, though this host's zone is %s; "+
+		"write CRON_TZ=%s above, or give --time-zone %[3]s, or --time-zone UTC if that is meant: %s", f.path, is, host, linesText(lines))}
 }
 
 func isUTC(zone string) bool {
@@ -282,19 +315,49 @@ func (f *scheduleFile) importInto(ctx context.Context, db *dialect.DB, opt sched
 	return changes, err
 }
 
-// hostZone returns the name of this host's time zone, or UTC. Go calls the zone "Local", which means nothing on
-// another host.
-func hostZone() string {
-	if zone := strings.TrimPrefix(os.Getenv("TZ"), ":"); zone != "" && !filepath.IsAbs(zone) {
-		return zone
+// hostZone returns the name of this host's time zone, by which cron would read its lines. Go calls the zone "Local", which means nothing on
+// another host. If the zone has no name that dbcron knows, the name is "", and unnamed says where it comes from.
+func hostZone() (name, unnamed string) {
+	if zone, set := os.LookupEnv("TZ"); set {
+		if name = zoneNamed(strings.TrimPrefix(zone, ":")); name == "" {
+			unnamed = "TZ=" + zone
+		}
+		return name, unnamed
 	}
-	if link, err := filepath.EvalSymlinks("/etc/localtime"); err == nil {
-		if _, zone, ok := strings.Cut(link, "/zoneinfo/"); ok {
-			return zone
+	const file = "/etc/localtime"
+	if link, err := filepath.EvalSymlinks(file); err == nil && link != file {
+		if name = zoneNamed(link); name == "" {
+			unnamed = file + " is " + link
+		}
+		return name, unnamed
+	}
+	copied, err := os.ReadFile(file)
+	if err != nil {
+		return "UTC", "" // which C libraries assume
+	}
+	if footer := bytes.TrimSpace(copied[bytes.LastIndexByte(bytes.TrimSpace(copied), '\n')+1:]); isUTC(strings.TrimSuffix(string(footer), "0")) {
+		return "UTC", ""
+	}
+	// A host may say in words whose copy it is, and may have changed only one of the two.
+	if words, err := os.ReadFile("/etc/timezone"); err == nil {
+		name = zoneNamed(strings.TrimSpace(string(words)))
+		if original, err := os.ReadFile(filepath.Join("/usr/share/zoneinfo", name)); name != "" && err == nil && bytes.Equal(original, copied) {
+			return name, ""
 		}
 	}
-	if text, err := os.ReadFile("/etc/timezone"); err == nil && len(strings.Fields(string(text))) == 1 {
-		return strings.TrimSpace(string(text))
+	return "", file + " is a copy"
+}
+
+// zoneNamed returns a zone's name as dbcron knows it, from a name or the path of its file. It returns "" for others, such as CET-1CEST.
+func zoneNamed(zone string) string {
+	if _, below, ok := strings.Cut(zone, "/zoneinfo/"); ok {
+		zone = strings.TrimPrefix(below, "posix/")
 	}
-	return "UTC"
+	if zone == "" || isUTC(strings.TrimSuffix(zone, "0")) {
+		return "UTC"
+	}
+	if _, err := cronspec.New("@daily", zone, ""); err != nil || filepath.IsAbs(zone) {
+		return ""
+	}
+	return zone
 }

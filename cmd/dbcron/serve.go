@@ -164,9 +164,6 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 		for _, text := range warnings {
 			p.warn("warning: " + harmless(text))
 		}
-		for _, text := range f.notify.reach(files)(ctx) {
-			p.warn("warning: notifications cannot be delivered from here: " + harmless(text))
-		}
 		for _, file := range files {
 			for _, w := range file.warnings {
 				p.warn("warning: " + harmless(w))
@@ -184,6 +181,9 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 			if _, err := fmt.Fprintf(p.out, "%s: %s, %s\n", file.path, counted(len(file.given), "schedule", "schedules"), verdict); err != nil {
 				return err
 			}
+		}
+		for _, text := range f.notify.reach(files)(ctx) { // which is about this host, and no file
+			p.warn("warning: notifications cannot be delivered from here: " + harmless(text))
 		}
 		return nil
 	}
@@ -226,10 +226,10 @@ func (f *serveFlags) checkParts() error {
 		}
 	}
 	switch {
-	case slices.ContainsFunc(f.passEnv, func(name string) bool {
-		return name == "" || strings.ContainsAny(name, "=, ") || strings.HasPrefix(name, "DBCRON_")
-	}):
-		return usagef("--pass-env takes the name of a variable, or all; DBCRON_… are the daemon's, and stay its own")
+	case slices.ContainsFunc(f.passEnv, func(name string) bool { return strings.HasPrefix(name, "DBCRON_") }):
+		return usagef("--pass-env: variables that begin with DBCRON_ are the daemon's, and stay its own")
+	case slices.ContainsFunc(f.passEnv, func(name string) bool { return name == "" || strings.ContainsAny(name, "=, ") }):
+		return usagef("--pass-env takes the name of one variable, or all; repeat it for more: --pass-env ONE --pass-env OTHER")
 	case f.once && len(f.only) > 0:
 		return usagef("--once runs what is due, and does nothing else; leave --only out")
 	case !f.does(partSchedules) && (len(f.crontabs) > 0 || f.schedules != ""):

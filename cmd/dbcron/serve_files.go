@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"log/slog"
 	"os"
 	"slices"
@@ -69,7 +67,7 @@ func (f *scheduleFile) differs() bool {
 		return false // see stable
 	}
 	data, err := os.ReadFile(f.path)
-	return err == nil && f.digestOf(data) != f.digest
+	return err == nil && health.Digest(data, f.zone) != f.digest
 }
 
 // relist adds files that have come to folders, and leaves out those that have gone, and were gone at the check before: whoever saves a
@@ -227,15 +225,6 @@ func (w *watchedFiles) forget(ctx context.Context) {
 	if err := health.ForgetFiles(ctx, w.db, w.node); err != nil {
 		w.log.Warn("what other daemons were told of files stays for a day", "err", err)
 	}
-}
-
-// digestOf returns a digest of the file, and of the zone that its lines have.
-func (f *scheduleFile) digestOf(data []byte) string {
-	if f.zone != "" {
-		data = slices.Concat(data, []byte("\x00"+f.zone))
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }
 
 func errorText(err error) string {

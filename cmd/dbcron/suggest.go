@@ -43,13 +43,25 @@ func flagError(c *cobra.Command, err error) error {
 	if !unknown {
 		return usagef("%v", err)
 	}
-	var known []string
+	var known, initials []string
 	c.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			known = append(known, "--"+f.Name)
+		if f.Hidden {
+			return
+		}
+		known = append(known, "--"+f.Name)
+		short := ""
+		for word := range strings.SplitSeq(f.Name, "-") {
+			short += word[:1]
+		}
+		if short == name || strings.HasPrefix(f.Name, name+"-") { // --tz, --time
+			initials = append(initials, "--"+f.Name)
 		}
 	})
-	return usagef("%v%s", err, didYouMean("--"+name, known))
+	suggestion := didYouMean("--"+name, known)
+	if suggestion == "" && len(initials) > 0 {
+		suggestion = "; did you mean " + plain.Or(initials) + "?"
+	}
+	return usagef("%v%s", err, suggestion)
 }
 
 // A nameList is the operation that lists the names of a kind, perhaps of those in a state, and the field of an entry that has one.

@@ -8,24 +8,22 @@ import (
 	"github.com/dbcron/dbcron/scheduler"
 )
 
-// unlikeCron are the differences from cron that a line of a crontab may meet, in the order of docs/operations.md.
+// unlikeCron are the differences from cron that a line of a crontab may meet, in the order of docs/operations.md. Of the zone,
+// zoneWarning tells where it matters.
 var unlikeCron = []struct {
 	text  string
-	meets func(f *scheduleFile, s *schedule) bool
+	meets func(s *schedule) bool
 }{
-	{"a time that was missed runs late, once for all that were missed (missed=skip: never)", func(_ *scheduleFile, s *schedule) bool {
+	{"a time that was missed runs late, once for all that were missed (missed=skip: never)", func(s *schedule) bool {
 		return s.Spec != crontab.Reboot && s.Missed != "skip"
 	}},
-	{"a time that comes while a run is under way is skipped (overlap=allow: it runs beside it)", func(_ *scheduleFile, s *schedule) bool {
+	{"a time that comes while a run is under way is skipped (overlap=allow: it runs beside it)", func(s *schedule) bool {
 		return s.Spec != crontab.Reboot && (s.Overlap == "" || s.Overlap == "forbid")
 	}},
-	{"mail tells of failures and recoveries, and not of whatever is printed", func(_ *scheduleFile, s *schedule) bool {
+	{"mail tells of failures and recoveries, and not of whatever is printed", func(s *schedule) bool {
 		return s.Notify != "" && s.Notify != scheduler.NotifyNobody
 	}},
-	{"the zone is UTC, and not the host's (CRON_TZ, --time-zone)", func(f *scheduleFile, s *schedule) bool {
-		return s.Zone == "" && f.zone == "" && depends(s.Spec)
-	}},
-	{"one host of those that have the file runs it, and not each", func(_ *scheduleFile, s *schedule) bool {
+	{"one host of those that have the file runs it, and not each", func(s *schedule) bool {
 		return s.Spec != crontab.Reboot
 	}},
 }
@@ -35,7 +33,7 @@ func (f *scheduleFile) differences() (all []string) {
 	for _, d := range unlikeCron {
 		var met []int
 		for i, line := range f.lines {
-			if d.meets(f, &f.given[i]) {
+			if d.meets(&f.given[i]) {
 				met = append(met, line)
 			}
 		}

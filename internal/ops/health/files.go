@@ -2,7 +2,9 @@ package health
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"strings"
 	"time"
 
@@ -18,6 +20,21 @@ type File struct {
 	Problem string // why the import failed; "": it succeeded
 	Read    time.Time
 	Ago     time.Duration // since Read, when the files were listed
+}
+
+// ofContent is how many digits of a digest are the content's.
+const ofContent = 48
+
+// Digest returns a digest of a file, and of the zone that its lines have unless they say another.
+func Digest(content []byte, zone string) string {
+	ofFile, ofZone := sha256.Sum256(content), sha256.Sum256([]byte(zone))
+	digest := hex.EncodeToString(ofFile[:])
+	return digest[:ofContent] + hex.EncodeToString(ofZone[:])[:len(digest)-ofContent]
+}
+
+// onlyZone reports whether two files that differ are one, read in different zones.
+func (f *File) onlyZone(other *File) bool {
+	return len(f.Digest) > ofContent && len(other.Digest) > ofContent && f.Digest[:ofContent] == other.Digest[:ofContent]
 }
 
 // settled is how long a daemon may take to read a file that another one has read already: it looks every five seconds, twice.

@@ -58,11 +58,18 @@ func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err
 			first[f.Source] = f
 		case f.Differs(other) && !told[f.Source] && len(all) < Most:
 			told[f.Source] = true
-			all = append(all, Problem{
+			p := Problem{
 				Of: Files, Name: f.Source, Bad: true, change: other.Digest + f.Digest, what: "daemons have different files for %s",
 				Why: plain.Cut(other.Node, 100) + " and " + plain.Cut(f.Node, 100) + ", of which the one that imports last removes what the other has",
 				Do:  "make the files the same, or give each daemon a --source of its own",
-			})
+			}
+			if f.onlyZone(other) {
+				p.what = "daemons read %s in different time zones"
+				p.Why = plain.Cut(other.Node, 100) + " and " + plain.Cut(f.Node, 100) +
+					" have the same file, and its lines without CRON_TZ get the zone of the one that imports last"
+				p.Do = "write CRON_TZ=ZONE at the top of the file, or give all daemons the same --time-zone"
+			}
+			all = append(all, p)
 		}
 	}
 	return all, len(first), nil
