@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/share"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -92,10 +93,10 @@ func (h *holder) shareOne(
 	return claims, failed
 }
 
-// noteSurplus logs once that a queue has too few blocks for its workers.
+// noteSurplus logs once that a queue has too few blocks for its workers. Of dbcron's own queues each daemon is a worker, and nobody waits.
 func (h *holder) noteSurplus(q *workQueue, all []share.Worker, blocks int) {
 	n, surplus := share.IsSurplus(all, blocks)
-	if surplus && !q.surplus {
+	if surplus && !q.surplus && !jobfield.Reserved(q.name) {
 		h.log.Warn("the queue has more workers than blocks, so some of them are idle; add blocks: dbcron queue resize",
 			"queue", q.name, "workers", n, "blocks", blocks)
 	}

@@ -562,23 +562,27 @@ func TestDrainedLeavesVacantBlocks(t *testing.T) {
 	})
 }
 
-// A worker says once that its queue has more workers than blocks.
+// A worker says once that its queue has more workers than blocks, and not of a queue of dbcron's own, of which each daemon is a worker.
 func TestSurplusIsLogged(t *testing.T) {
 	memory(t, func(t *testing.T, db *dbtest.DB) {
-		enqueue(t, client(t, db, Options{Blocks: 1}), Job{Kind: "noop"})
+		const own = "dbcron.own"
+		queues := []string{own, "default"}
+		for _, name := range queues {
+			enqueue(t, client(t, db, Options{Blocks: 1}), Job{Kind: "noop", Queue: name})
+		}
 		var out lockedBuffer
 		log := slog.New(slog.NewTextHandler(&out, nil))
-		one := worker(t, other(t, db), WorkerOptions{Logger: log})
+		one := worker(t, other(t, db), WorkerOptions{Logger: log, Queues: queues})
 		handle(t, one, "noop", func(context.Context, *Delivery) error { return nil })
 		start(t, one)
 		empty(t, db)
 		if n := out.count("more workers than blocks"); n != 0 {
 			t.Errorf("logged %d times, with one worker", n)
 		}
-		two := worker(t, other(t, db), WorkerOptions{})
+		two := worker(t, other(t, db), WorkerOptions{Queues: queues})
 		handle(t, two, "noop", func(context.Context, *Delivery) error { return nil })
 		start(t, two)
-		eventually(t, "it is logged", func() bool { return out.count("more workers than blocks") > 0 })
+		eventually(t, "it is logged", func() bool { return out.count("queue=default workers=2") > 0 })
 		if n := out.count("workers=2 blocks=1"); n != 1 {
 			t.Errorf("logged %d times:\n%s", n, out.buf.String())
 		}

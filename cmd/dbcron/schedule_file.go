@@ -335,7 +335,8 @@ func hostZone() (name, unnamed string) {
 	if err != nil {
 		return "UTC", "" // which C libraries assume
 	}
-	if footer := bytes.TrimSpace(copied[bytes.LastIndexByte(bytes.TrimSpace(copied), '\n')+1:]); isUTC(strings.TrimSuffix(string(footer), "0")) {
+	text := bytes.TrimSpace(copied)
+	if footer := string(text[bytes.LastIndexByte(text, '\n')+1:]); isUTC(strings.TrimSuffix(footer, "0")) {
 		return "UTC", ""
 	}
 	// A host may say in words whose copy it is, and may have changed only one of the two.
