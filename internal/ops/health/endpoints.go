@@ -102,7 +102,7 @@ func endpointProblem(r *push.Report, now time.Time) *Problem {
 		return nil
 	}
 	p := &Problem{
-		Of: Endpoints, Name: r.Queue, Bad: s.Bad, Since: s.Since, what: "The endpoint of queue %s fails",
+		Of: Endpoints, Name: r.Queue, Bad: s.Bad, Since: s.Last.At, what: "The endpoint of queue %s fails", // as it tells of the last one
 		Why: "no recent request succeeded; the last answer: " + plain.Cut(s.Last.Error, 200),
 		Do:  "fix what it says, and see the other answers: dbcron endpoint show " + argument(r.Queue),
 	}

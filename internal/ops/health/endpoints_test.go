@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -108,5 +109,9 @@ func TestStandingOf(t *testing.T) {
 		if got := EndpointText(c.answers, now); got != c.want || s.Bad != c.bad || since != c.since {
 			t.Errorf("%s: %q, bad %t, since %d s", name, got, s.Bad, since)
 		}
+	}
+	again := &push.Report{Queue: "mail", Answers: []push.Answer{answer(9, "a", "the last", 3), answer(20, "a", "no", 2)}}
+	if p := endpointProblem(again, now); p == nil || !strings.Contains(p.Why, "the last: the last") || now.Sub(p.Since) != 9*time.Second {
+		t.Errorf("the time is not that of the last failure: %+v", p)
 	}
 }
