@@ -72,13 +72,9 @@ func (e *scheduleExplainer) ofState(ctx context.Context) error {
 			Why: "it was given up, since it has failed too often in a row (max_failures): " + plain.Line(s.Reason, 300), Do: "fix what its last runs say, then: " + resume,
 		})
 	case s.State == "failed":
-		correct := "correct it (dbcron schedule edit " + argument(e.Name) + "), then: "
-		if s.Source != "" {
-			correct = "correct it in " + plain.Line(s.Source, 200) + " and import that, then: "
-		}
-		e.add(Cause{Why: "it was given up: " + plain.Line(s.Reason, 300), Do: correct + resume})
+		e.add(Cause{Why: "it was given up: " + plain.Line(s.Reason, 300), Do: "correct it" + where(s) + ", then: " + resume})
 	case s.State == "ended":
-		e.add(Cause{Why: "it has ended: it has no more slots", Do: "give it another end or spec: dbcron schedule edit " + argument(e.Name)})
+		e.add(Cause{Why: "it has ended: it has no more slots", Do: "give it another end or spec" + where(s)})
 	case s.Reason != "":
 		e.add(Cause{
 			Why:   "daemons cannot claim it: " + plain.Line(s.Reason, 300),
@@ -254,9 +250,20 @@ func (e *scheduleExplainer) ofLast(ctx context.Context) error {
 		return nil
 	}
 	lines, err := lastLines(ctx, e.db, []int64{last.ID})
-	e.add(Cause{Why: "its last run failed: " + failure(last, lines[last.ID]), Do: lookAt(last, lines[last.ID])})
+	e.add(Cause{Why: "its last run failed: " + failure(last, lines[last.ID]), Do: lookAt(last, lines[last.ID], &e.Schedule)})
 	return err
 }
+
+// where says where a schedule is changed: one that comes from a file only there.
+func where(s *scheduler.Schedule) string {
+	if s.Source != "" {
+		return " in " + plain.Line(s.Source, 200) + ", and import that"
+	}
+	return " (dbcron schedule edit " + argument(s.Name) + ")"
+}
+
+// ofShell are exit codes by which a shell says why it did not run a command. Its own words may be lost, as by 2>/dev/null.
+var ofShell = map[string]string{"exit code 126": "the command cannot be executed", "exit code 127": "the command was not found"}
 
 // failure tells why a run failed, with the last line that it wrote.
 func failure(r *scheduler.Run, line string) string {
@@ -264,16 +271,19 @@ func failure(r *scheduler.Run, line string) string {
 	if r.Error != "" {
 		why = plain.Cut(r.Error, 200)
 	}
+	if line == "" {
+		line = ofShell[why]
+	}
 	if line != "" && !strings.Contains(why, line) {
 		why += ": " + line
 	}
 	return why
 }
 
-// lookAt says what to do about a run that has failed, and has written a line, if it has.
-func lookAt(r *scheduler.Run, line string) string {
+// lookAt says what to do about a run of a schedule that has failed, and has written a line, if it has.
+func lookAt(r *scheduler.Run, line string, s *scheduler.Schedule) string {
 	if line == "" {
-		return "correct that (dbcron schedule edit " + argument(r.Schedule) + "), and run it again: dbcron schedule run " + argument(r.Schedule)
+		return "correct that" + where(s) + "; then run it again: dbcron schedule run " + argument(r.Schedule)
 	}
 	return fmt.Sprintf("see what it printed: dbcron schedule output %d", r.ID)
 }
@@ -369,7 +379,7 @@ func (e *scheduleExplainer) ofFollowers(ctx context.Context) error {
 		case err != nil:
 			e.add(Cause{
 				Why: fmt.Sprintf("%s names a schedule that does not exist: %s", next.column, plain.Line(next.name, 200)),
-				Do:  "add that one, or name another: dbcron schedule edit " + argument(e.Name),
+				Do:  "add that one, or name another" + where(&e.Schedule),
 			})
 		}
 	}

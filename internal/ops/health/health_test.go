@@ -73,7 +73,14 @@ func TestSchedulesAndRuns(t *testing.T) {
 				sqlrun.Args{"ago": -i * 1_000_000})
 		}
 		all, err = OfRuns(t.Context(), db.DB, now)
-		wants(t, all, err, "!A run of late failed: 2 times in a row; last: exit code 3; correct that (dbcron schedule edit late), and run it again: dbcron schedule run late")
+		wants(t, all, err, "!A run of late failed: 2 times in a row; last: exit code 3; correct that (dbcron schedule edit late); then run it again: dbcron schedule run late")
+		// What comes from a file is changed there, and a shell's exit codes speak for themselves.
+		db.Do(t, `UPDATE {prefix}schedule SET source = 'crontab:/etc/tab' WHERE name = 'late'`, nil)
+		db.Do(t, `UPDATE {prefix}run SET exit_code = 127, error = 'exit code 127' WHERE schedule = 'late'`, nil)
+		all, err = OfRuns(t.Context(), db.DB, now)
+		wants(t, all, err, "!A run of late failed: 2 times in a row; last: exit code 127: the command was not found; "+
+			"correct that in crontab:/etc/tab, and import that; then run it again: dbcron schedule run late")
+		db.Do(t, `UPDATE {prefix}schedule SET source = '' WHERE name = 'late'`, nil)
 		for i, name := range []string{"late", "restarts", "upgraded"} {
 			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, finished_at, next_exec, exec_by, stops, error)
 				VALUES (:name, {now + :ago}, 3, 'retry', {now}, {now}, {now + 60000000}, 'host:1:x', :stops, 'handed back: the daemon was stopped 2s after')`,

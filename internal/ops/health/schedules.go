@@ -3,6 +3,7 @@ package health
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -179,7 +180,11 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 		return nil, err
 	}
 	for _, name := range names[:min(len(names), Most)] {
-		all = append(all, by[name].problem(lines[by[name].last.ID]))
+		p, err := by[name].problem(ctx, db, lines[by[name].last.ID])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
 	}
 	if more := len(names) - Most; more > 0 {
 		all = append(all, Problem{
@@ -197,10 +202,19 @@ type failures struct {
 }
 
 // problem is about the last one, which has written a line, or none.
-func (f *failures) problem(line string) Problem {
+func (f *failures) problem(ctx context.Context, db *dialect.DB, line string) (Problem, error) {
+	of := scheduler.Schedule{Name: f.last.Schedule}
+	if line == "" { // then where it is changed is said, unless it was deleted
+		found, err := scheduler.Get(ctx, db, of.Name)
+		if err == nil {
+			of = found
+		} else if !errors.Is(err, scheduler.ErrNotFound) {
+			return Problem{}, err
+		}
+	}
 	p := Problem{
 		Of: Runs, Name: f.last.Schedule, Run: f.last.ID, Bad: f.inRow > 0, what: "A run of %s failed", Why: failure(&f.last, line),
-		Since: f.last.Finished, Do: lookAt(&f.last, line), Act: "run",
+		Since: f.last.Finished, Do: lookAt(&f.last, line, &of), Act: "run",
 	}
 	switch {
 	case f.inRow > 1:
@@ -212,7 +226,7 @@ func (f *failures) problem(line string) Problem {
 			p.Why = fmt.Sprintf("%d times in the last day; last: %s", f.n, p.Why)
 		}
 	}
-	return p
+	return p, nil
 }
 
 // among returns those of some runs that a statement lists.
