@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -204,6 +205,7 @@ get, or use -o json.`,
   dbcron job list --queue mail --state dead --where '$.user.id = 42'
   dbcron job list --queue mail --where '$.to[1]'
   dbcron job list --queue mail --older-than 1h`,
+		none: p.otherStates,
 		rows: func(_ context.Context, rows any, _, output string) error {
 			if !ids {
 				return writeRows(p.out, output, rows)
@@ -218,6 +220,33 @@ get, or use -o json.`,
 	})
 	c.Flags().BoolVar(&ids, "ids", false, "print only the ids, for xargs")
 	return c
+}
+
+// otherStates tells of a queue's jobs in other states than the one of which there are none.
+func (p *program) otherStates(ctx context.Context, given values) string {
+	of := cmp.Or(given["state"], "ready")
+	for _, filter := range []string{"kind", "key", "tenant", "where", "older_than", "cursor"} {
+		if given[filter] != "" { // then it says little that there are others
+			return ""
+		}
+	}
+	stats, err := ask[wire.QueueStats](ctx, p, "queue-stats", "queue", given["queue"])
+	if err != nil { // the list was there: it is a hint only
+		return ""
+	}
+	var others []string
+	for _, s := range []struct {
+		state string
+		n     int
+	}{{"ready", stats.Ready}, {"delayed", stats.Delayed}, {"running", stats.Running}, {"dead", stats.Dead}, {"done", stats.Done}} {
+		if s.n > 0 && s.state != of {
+			others = append(others, fmt.Sprint(s.n, " ", s.state))
+		}
+	}
+	if len(others) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("no job of %s is %s; in other states (--state): %s", given["queue"], of, strings.Join(others, ", "))
 }
 
 func (p *program) queuePeek() *cobra.Command {

@@ -48,6 +48,7 @@ type twin struct {
 	must   map[string]string             // parameters that have to be given, with a value for people
 	before func(ctx context.Context, given values) error
 	rows   func(ctx context.Context, rows any, more, output string) error // instead of printing a list
+	none   func(ctx context.Context, given values) string                 // what to say of a list without entries, to people
 	show   func(ctx context.Context, answer any, output string) error     // instead of printing what was asked for
 	text   bool                                                           // it prints a text, and has no -o
 	then   func(ctx context.Context, answer any) error                    // after a change
@@ -133,8 +134,14 @@ func (t *twin) run(ctx context.Context, p *program, op *httpapi.Operation, given
 		default:
 			err = writeRows(p.out, output, rows)
 		}
-		if err == nil && more != "" && t.flags["cursor"] != "" {
+		switch {
+		case err != nil:
+		case more != "" && t.flags["cursor"] != "":
 			fmt.Fprintf(p.err, "dbcron: there may be more: --%s %s\n", t.flags["cursor"], more)
+		case t.none != nil && output == "table" && reflect.ValueOf(rows).Len() == 0:
+			if text := t.none(ctx, given); text != "" {
+				fmt.Fprintln(p.err, "dbcron: "+text)
+			}
 		}
 		return err
 	}
