@@ -135,6 +135,8 @@ func (p *parser) checkSetting(name, value, text string) {
 	switch {
 	case name == "RANDOM_DELAY":
 		p.warn(p.line, "RANDOM_DELAY delays nothing here; write \"# dbcron: jitter=30m\" above each line that is to run up to so much later")
+	case name == "TZ" && p.zone == "":
+		p.warn(p.line, fmt.Sprintf("TZ is the zone in which commands write times, and not that of the lines, as in cron; for that write CRON_TZ=%s", value))
 	case name == "MAILFROM":
 		p.warn(p.line, "MAILFROM does nothing here; whom mail comes from is a setting of the daemon: --mail-from")
 	case name != "MAILTO" && !quoted && comment().MatchString(value):

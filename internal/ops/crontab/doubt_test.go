@@ -66,6 +66,8 @@ func TestWarnings(t *testing.T) {
 		"@daily curl -d @- http://example.org/a%x=1\n":    "",
 		"PATH=$PATH:/opt/bin\n@daily x\n":                 `tab:1: PATH is "$PATH:/opt/bin", since nothing replaces variables in settings, as in cron; write their values`,
 		"LOG=${HOME}/log\n@daily x\n":                     `tab:1: LOG is "${HOME}/log", since nothing replaces variables in settings, as in cron; write their values`,
+		"TZ=Asia/Tokyo\n@daily x\n":                       `tab:1: TZ is the zone in which commands write times, and not that of the lines, as in cron; for that write CRON_TZ=Asia/Tokyo`,
+		"CRON_TZ=Asia/Tokyo\nTZ=Asia/Tokyo\n@daily x\n":   "",
 		"COST=5$\n@daily x\n":                             "",
 		"A=1 # one\n@daily x\n":                           `tab:1: A is "1 # one", with what looks like a comment, as in cron; put that on a line of its own`,
 		"A='1 # one'\n@daily x\n":                         "",
