@@ -2,6 +2,8 @@ package bench
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -58,6 +60,57 @@ func TestQueueCost(t *testing.T) {
 		p.wipe(t)
 		if *compare {
 			rawCost(t, b)
+		}
+	})
+}
+
+// TestQueueCostOne prints what a job costs that its caller enqueues alone, while the queue has no worker: by Enqueue, and by EnqueueTx
+// in a transaction that inserts one row of the caller's own, beside the same without dbcron.
+func TestQueueCostOne(t *testing.T) {
+	queues(t, func(t *testing.T, b *bed) {
+		rawQueue(t, b)
+		p := newOurs(t, b, "dbcron", queue.WorkerOptions{})
+		links := connectMany(t, b, 1)
+		db, ctx := open(t, b.URL, 10), t.Context()
+		transaction := func(n int, more func(tx *sql.Tx) error) error {
+			return again(ctx, b.Dialect, func() error {
+				tx, err := db.Pool().BeginTx(ctx, nil)
+				if err != nil {
+					return err
+				}
+				defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+				if _, err = tx.ExecContext(ctx, `INSERT INTO raw_job (queue_id, divided, priority, id, kind, payload) VALUES (1, 1, 2, `+
+					b.Dialect.Placeholder(1)+`, 'noop', `+b.Dialect.Placeholder(2)+`)`,
+					rawID.Add(1), string(payload(n))); err == nil {
+					err = more(tx)
+				}
+				return errors.Join(err, tx.Commit())
+			})
+		}
+		ways := []struct {
+			what string
+			do   func(n int) error
+		}{
+			{"raw, one row a statement", func(n int) error { return with(links, func(l *link) error { return l.insertOne(ctx, n) }) }},
+			{"Enqueue", func(n int) error { _, err := p.one(context.Background(), n); return err }},
+			{"a transaction with one row", func(n int) error { return transaction(n, func(*sql.Tx) error { return nil }) }},
+			{"the same with EnqueueTx", func(n int) error {
+				return transaction(n, func(tx *sql.Tx) error {
+					_, _, err := p.c.EnqueueTx(ctx, tx, job(n))
+					return err
+				})
+			}},
+		}
+		for round := range 3 {
+			for _, way := range ways {
+				t.Logf("%-8s %d %-28s %s", b.Dialect.Name, round, way.what, b.cost(t, *jobs/100, func() {
+					for n := range *jobs / 100 {
+						if err := way.do(n); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}))
+			}
 		}
 	})
 }

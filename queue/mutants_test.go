@@ -112,6 +112,9 @@ var mutants = append(deaf(), []mutant{
 	{store.LockLimit, " AND kind = :kind", "", "TestDrawTogether" + onSQLite},
 
 	// Nodes.
+	{store.TellWorkers, "w.queue_id = record.queue", always, "TestTellsWhoLives" + onPostgres},
+	{store.TellWorkers, "n.state = 'live' AND ", "", "TestTellsWhoLives" + onPostgres},
+	{store.TellWorkers, "n.state = 'live' AND n.expire_at > {now}", "n.state = 'live'", "TestTellsWhoLives" + onPostgres},
 	{store.Heartbeat, "name IN (:nodes) AND ", "", "TestNodes" + onSQLite + "/queue.heartbeat"},
 	{store.Heartbeat, ofState, "", "TestNodes" + onSQLite + "/queue.heartbeat"},
 	{store.Heartbeat, " AND expire_at > {now}", "", "TestNodes" + onSQLite + "/queue.heartbeat"},

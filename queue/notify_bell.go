@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,7 +20,11 @@ import (
 // A lost bell costs time, not jobs: workers also poll.
 //
 // Notifications are sent apart from the inserts, since PostgreSQL commits only one transaction at a
-// time that has a notification. While one is under way, news gathers for the next.
+// time that has a notification. While one is under way, news gathers for the next. The statement
+// that sends them reads whether the queue has a worker, after the jobs were committed: a worker
+// that it does not see has yet to register, and looks for jobs after that. Where it has seen none,
+// news waits for attentionAge before the next one asks again. Where it has seen one, the next ones
+// notify without asking, which is quicker, for bell.Age.
 type bells struct {
 	client *Client
 	hub    *bell.Hub // shared by all users of the database in this process
@@ -30,10 +35,18 @@ type bells struct {
 	late    map[int]int64        // by queue, the first id of those that were committed late
 	telling bool
 	flow    flow
+	staffed map[int]staffing // by queue
+	roused  chan struct{}    // news came of a queue that is not known to have no worker
 
 	proof  instant.Instant // when something was last heard, or a ping sent
 	ears   chan struct{}   // holds the token of the worker that listens
 	others bell.Ringer
+}
+
+// A staffing is whether a queue had a worker, and when that was asked.
+type staffing struct {
+	at   instant.Instant
+	some bool
 }
 
 // A listener is a worker as the bells see it.
@@ -77,7 +90,7 @@ func (f *flow) pace() time.Duration {
 
 func (b *bells) init(c *Client) {
 	b.client, b.hub, b.workers, b.pending = c, bell.Of(c.db), map[listener]bool{}, map[int]map[int]bool{}
-	b.late = map[int]int64{}
+	b.late, b.staffed, b.roused = map[int]int64{}, map[int]staffing{}, make(chan struct{}, 1)
 	b.ears = make(chan struct{}, 1)
 }
 
@@ -120,6 +133,9 @@ func (b *bells) ring(rows []jobRow) {
 		last = r.divided
 		if b.pending[r.queue] == nil {
 			b.pending[r.queue] = map[int]bool{}
+			if !b.quiet(r.queue) {
+				signal(b.roused)
+			}
 		}
 		b.pending[r.queue][r.divided] = true
 	}
@@ -132,15 +148,17 @@ func (b *bells) ring(rows []jobRow) {
 	}
 }
 
-// flush waits until everything rung so far has been sent.
+// flush waits until everything rung so far has been sent, or was found to have no hearer.
 func (b *bells) flush(ctx context.Context) error {
 	for {
 		b.mu.Lock()
 		telling := b.telling
+		clear(b.staffed)
 		b.mu.Unlock()
 		if !telling {
 			return nil
 		}
+		signal(b.roused)
 		if !pace.Sleep(ctx, onePace) {
 			return ctx.Err()
 		}
@@ -150,21 +168,79 @@ func (b *bells) flush(ctx context.Context) error {
 func (b *bells) tellOthers() {
 	for {
 		b.mu.Lock()
+		at := instant.Now()
+		asks := b.asks(at)
 		payloads := b.payloads()
-		b.flow.measure(instant.Now())
+		b.flow.measure(at)
 		wait := b.flow.pace()
-		b.telling = len(payloads) > 0
+		b.telling = len(payloads) > 0 || len(b.pending) > 0
+		telling := b.telling
 		b.mu.Unlock()
-		if len(payloads) == 0 {
+		switch {
+		case !telling:
 			return
+		case len(payloads) == 0:
+			select {
+			case <-b.roused:
+			case <-time.After(asks.Sub(at)):
+			}
+			continue
 		}
-		if err := b.send(context.Background(), payloads); err != nil {
+		if err := b.tell(context.Background(), at, payloads); err != nil {
 			b.client.opt.Logger.Debug("notifying workers of new jobs failed; they will poll", "err", err)
 		}
 		if wait > 0 {
 			<-time.After(wait)
 		}
 	}
+}
+
+// quiet reports whether a queue is known to have no worker. mu is held.
+func (b *bells) quiet(queue int) bool {
+	is, known := b.staffed[queue]
+	return known && !is.some
+}
+
+// asks forgets what was asked too long ago, and returns when news of a quiet queue can be told next. mu is held.
+func (b *bells) asks(at instant.Instant) instant.Instant {
+	next := at.Add(attentionAge)
+	for queue, is := range b.staffed {
+		again := is.at.Add(attentionAge)
+		if is.some {
+			again = is.at.Add(bell.Age)
+		}
+		switch {
+		case again <= at:
+			delete(b.staffed, queue)
+		case !is.some && b.pending[queue] != nil:
+			next = min(next, again)
+		}
+	}
+	return next
+}
+
+// tell tells the workers of other processes of new jobs, and notes which queues have none.
+func (b *bells) tell(ctx context.Context, at instant.Instant, payloads map[int]string) error {
+	b.mu.Lock()
+	known := true
+	for queue := range payloads {
+		known = known && b.staffed[queue].some
+	}
+	b.mu.Unlock()
+	if known || b.rings() {
+		return b.send(ctx, payloads)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	told, err := bell.NotifyWorkers(ctx, b.client.dbOf(ctx), payloads)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for queue := range payloads {
+		if err == nil {
+			b.staffed[queue] = staffing{at, slices.Contains(told, queue)}
+		}
+	}
+	return err
 }
 
 // rings reports whether other processes are told by their doorbells.
@@ -235,12 +311,15 @@ func (b *bells) say(ctx context.Context, payload string) {
 	_ = b.send(ctx, map[int]string{0: payload}) // if it is lost, others find out by polling
 }
 
-// payloads takes the pending news: the blocks of each queue. mu is held.
+// payloads takes the pending news: the blocks of each queue that is not quiet. mu is held.
 func (b *bells) payloads() map[int]string {
 	all, size := map[int]string{}, 0
 	for queue, blocks := range b.pending {
 		if size > 6000 {
 			break // PostgreSQL allows 8000 bytes; the rest is sent next
+		}
+		if b.quiet(queue) {
+			continue
 		}
 		delete(b.pending, queue)
 		all[queue] = bell.Blocks(queue, blocks)

@@ -242,6 +242,66 @@ func TestTellsWhoWaits(t *testing.T) {
 	})
 }
 
+// Jobs are told to workers of their queue, and to nobody while it has none; those that came meanwhile are told once it has one.
+func TestTellsWhoLives(t *testing.T) {
+	dbtest.SkipBare(t, "it has no notifications")
+	having(t, dbtest.Notifications, func(t *testing.T, db *dbtest.DB) {
+		heard, ready := make(chan string, 100), make(chan bool)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan bool)
+		producer := client(t, db, Options{Blocks: 1})
+		go func() {
+			defer close(ended)
+			_ = producer.db.Listen(ctx, producer.bells.channel(), func() { close(ready) }, func(payload string) { heard <- payload })
+		}()
+		<-ready
+		place := func(queue string) (all string) {
+			producer.bells.mu.Lock()
+			clear(producer.bells.staffed) // what it knows may be old
+			producer.bells.mu.Unlock()
+			enqueue(t, producer, Job{Queue: queue, Kind: "x"})
+			must(t, producer.bells.flush(t.Context()))
+			producer.bells.say(t.Context(), "end")
+			for payload := received(t, "a notification", heard); payload != "end"; payload = received(t, "a notification", heard) {
+				all += payload
+			}
+			return all
+		}
+		if got := place("") + place("other"); got != "" {
+			t.Errorf("nobody lives: %q", got)
+		}
+		enqueue(t, producer, Job{Kind: "x"})
+		eventually(t, "the queue is known to have no worker", func() bool {
+			producer.bells.mu.Lock()
+			defer producer.bells.mu.Unlock()
+			return len(producer.bells.staffed) > 0
+		})
+		w, b := idleWorker(t, db)
+		want := fmt.Sprintf("%d:%d,;", b.q.id, b.divided)
+		enqueue(t, producer, Job{Kind: "x"})
+		for payload := ""; payload != want; payload = received(t, "the notification of a job that came since nobody lived", heard) {
+		}
+		if got := place(""); got != want {
+			t.Errorf("a worker lives: %q, want %q", got, want)
+		}
+		if got := place("other"); got != "" {
+			t.Errorf("it is another queue's: %q", got)
+		}
+		for _, change := range []string{`state = 'lost'`, `state = 'live', expire_at = {now + :hour}`} {
+			db.Do(t, `UPDATE {prefix}node SET `+change, sqlrun.Args{"hour": -time.Hour.Microseconds()})
+			if got := place(""); got != "" {
+				t.Errorf("%s: %q", change, got)
+			}
+		}
+		db.Do(t, `UPDATE {prefix}node SET expire_at = {now + :hour}`, sqlrun.Args{"hour": time.Hour.Microseconds()})
+		if got := place(""); got != want {
+			t.Errorf("%s lives again: %q, want %q", w.lease.node, got, want)
+		}
+		cancel()
+		<-ended
+	})
+}
+
 // A worker says that it waits when nothing has come for a while, and that it does not when it has
 // something to do; so nobody need call wake.
 func TestSaysThatItWaits(t *testing.T) {

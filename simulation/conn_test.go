@@ -178,6 +178,9 @@ func (c *conn) needsWrite(text string) bool {
 func (c *conn) ExecContext(ctx context.Context, text string, args []driver.NamedValue) (r driver.Result, err error) {
 	err = c.trip(ctx, &turn{op: text, args: args, write: c.needsWrite(text)}, func() (err error) {
 		r, err = c.raw.(driver.ExecerContext).ExecContext(context.Background(), text, args)
+		if err == nil && !c.writes.Load() && strings.HasPrefix(text, "INSERT INTO dbcron_job (") {
+			c.p.note(&c.p.stored)
+		}
 		return err
 	})
 	return r, err
@@ -185,6 +188,9 @@ func (c *conn) ExecContext(ctx context.Context, text string, args []driver.Named
 
 func (c *conn) QueryContext(ctx context.Context, text string, args []driver.NamedValue) (driver.Rows, error) {
 	all := &rows{}
+	if strings.Contains(text, "sim_notify") {
+		c.p.note(&c.p.rang)
+	}
 	t := &turn{op: text, args: args, write: c.needsWrite(text)}
 	err := c.trip(ctx, t, func() error {
 		from, err := c.raw.(driver.QueryerContext).QueryContext(context.Background(), text, args)
@@ -199,6 +205,13 @@ func (c *conn) QueryContext(ctx context.Context, text string, args []driver.Name
 		return nil, err
 	}
 	return all, nil
+}
+
+// note notes that something happens now.
+func (p *Process) note(when *time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	*when = time.Now() //nolint:forbidigo // virtual
 }
 
 func (c *conn) BeginTx(ctx context.Context, opt driver.TxOptions) (driver.Tx, error) {

@@ -67,6 +67,15 @@ var mutants = []mutant{
 		"what a block owes that is lost while it pauses is not written", "progress", "queue/outbox.go",
 		"	if len(b.Acks)+len(b.Moves) > 0 {\n		box.remnants[b] = true", "	if len(b.Acks)+len(b.Moves) < 0 {\n		box.remnants[b] = true", "stuck", 200,
 	},
+	// Queues: notifications.
+	{
+		"that a queue has no worker is known for an hour", "queue", "queue/notify_bell.go",
+		"b.staffed[queue] = staffing{at, ", "b.staffed[queue] = staffing{at.Add(time.Hour), ", "untold", 60,
+	},
+	{
+		"jobs of a queue that had no worker a moment ago are not told", "queue", "queue/notify_bell.go",
+		"		if b.quiet(queue) {\n			continue", "		if b.quiet(queue) {\n			delete(b.pending, queue)\n			continue", "untold", 60,
+	},
 	// Queues: the order of keys.
 	{
 		"a job does not wait for the one before it of its key", "queue", "queue/internal/block/keyqueue.go",

@@ -48,6 +48,8 @@ type Process struct {
 	away    time.Duration // for how long something was the matter with it, in all
 	struck  time.Time     // when something last happened to it
 	left    bool          // its program has returned before the world's end
+	stored  time.Time     // when the server has last stored a job that it enqueued by itself
+	rang    time.Time     // when it has last asked the server to notify workers
 }
 
 // Context ends when the process is to stop.

@@ -184,6 +184,37 @@ func (q *queueWork) checkBegin(p *Process, j *simJob) {
 	}
 }
 
+// untoldFor is how long a producer may take to ask whom to notify of a job.
+const untoldFor = 2 * time.Second
+
+// checkTold looks whether producers have told of their jobs: after each was stored, a statement has notified
+// workers, or has seen that there is none. The world's mutex is held.
+func (q *queueWork) checkTold(w *World) {
+	if w.dialect.Notify == nil {
+		return
+	}
+	for p, stored := range q.untold {
+		switch {
+		case p.hasEnded() || !p.rangAt().Before(stored):
+			delete(q.untold, p)
+		case time.Since(stored) > untoldFor && p.sound(stored):
+			w.violate("untold", []string{p.who()}, "%s has not asked whom to notify of a job that was stored %v ago", p.who(), time.Since(stored))
+		}
+	}
+}
+
+func (p *Process) storedAt() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stored
+}
+
+func (p *Process) rangAt() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rang
+}
+
 // words are what events about a job mention.
 func words(j *simJob) []string {
 	all := []string{" " + j.name + ":", `"` + j.name + `"`, j.name + " "}

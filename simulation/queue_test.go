@@ -27,6 +27,7 @@ type queueWork struct {
 	long     int  // one of so many attempts runs for seconds
 	running  int  // handlers at work
 	losses   map[*Process]int
+	untold   map[*Process]time.Time // when the last job of a producer was stored, until it has asked whom to notify
 	progress time.Time
 	max      queueSettings
 }
@@ -105,6 +106,7 @@ func (q *queueWork) Begin(w *World) (err error) {
 		return err
 	}
 	q.keys, q.jobs, q.losses = w.Knob("keys", 1, 3, 10, 40), map[string]*simJob{}, map[*Process]int{}
+	q.untold = map[*Process]time.Time{}
 	q.progress = time.Now() //nolint:forbidigo // virtual
 	q.next = make([]int, q.keys+1)
 	q.max = queueSettings{
@@ -234,6 +236,7 @@ func (q *queueWork) enqueue(p *Process, c *queue.Client, db *dialect.DB, j *simJ
 	j.id = e.ID
 	switch {
 	case err == nil:
+		p.Act(func() { q.untold[p] = p.storedAt() })
 		return confirmed, nil
 	case errors.Is(err, queue.ErrUnknownOutcome):
 		return unknown, err
@@ -332,6 +335,7 @@ func (q *queueWork) Left(w *World) string {
 	q.noticeStandstill(w, ready)
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	q.checkTold(w)
 	var left []string
 	for _, h := range w.hosts {
 		if h.once && !h.ended {

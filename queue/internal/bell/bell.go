@@ -6,6 +6,7 @@ package bell
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"runtime"
 	"slices"
@@ -173,4 +174,17 @@ func Notify(ctx context.Context, db *dialect.DB, payloads map[int]string) error 
 	}
 	_, err := sqlrun.Select(ctx, &db.Session, store.Tell, sqlrun.Args{"channel": Channel(db), "payload": all}, store.SkipRow)
 	return err
+}
+
+// NotifyWorkers sends notifications, by queue, to those that have workers, and returns these.
+func NotifyWorkers(ctx context.Context, db *dialect.DB, payloads map[int]string) (told []int, err error) {
+	var rows []sqlrun.Args
+	for queue, payload := range payloads {
+		rows = append(rows, sqlrun.Args{"queue": queue, "payload": payload})
+	}
+	return sqlrun.Select(ctx, &db.Session, store.TellWorkers, sqlrun.Args{"channel": Channel(db), "rows": rows},
+		func(row *sql.Rows) (queue int, err error) {
+			err = row.Scan(new(any), &queue)
+			return queue, err
+		})
 }
