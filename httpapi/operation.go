@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/plain"
@@ -22,11 +23,15 @@ type Operation struct {
 	Path       string // without the prefix of all: /queues/{queue}
 	Summary    string
 	Scope      Scope
-	Parameters []Parameter
 
+	parameters    func() []Parameter
 	input, answer reflect.Type // answer: of the body, or nil
 	call          func(ctx context.Context, in any) (any, error)
 }
+
+// Parameters lists the parts of the operation's input. They are found when they are first asked for: a command has one operation
+// of a hundred.
+func (o *Operation) Parameters() []Parameter { return o.parameters() }
 
 // A Parameter is a part of an operation's input.
 type Parameter struct {
@@ -47,6 +52,8 @@ type Parameter struct {
 type Operator struct {
 	Name string       // for the audit, such as user@host
 	Warn func(string) // told what could not be read, or not be written to the audit
+
+	Brief bool // lists leave out long payloads, as they do over HTTP
 
 	Progress func(done int) // told how far an operation is that takes long; may be nil
 }
@@ -83,7 +90,7 @@ func (a *API) Do(ctx context.Context, who *Operator, id string, in any) (answer 
 
 func addOperation[I, O any](a *API, o *operation, handle func(ctx context.Context, in *I) (*O, error)) {
 	op := &Operation{ID: o.id, Method: o.method, Path: o.path, Summary: o.summary, Scope: o.scope, input: reflect.TypeFor[I]()}
-	op.Parameters = parametersOf(op.input, nil)
+	op.parameters = sync.OnceValue(func() []Parameter { return parametersOf(op.input, nil) })
 	if body, ok := bodyOf(reflect.TypeFor[O]()); ok {
 		op.answer = body.Type
 	}
@@ -141,9 +148,10 @@ func parametersOf(t reflect.Type, at []int) (all []Parameter) {
 
 // Parameter returns the parameter of a name, or nil.
 func (o *Operation) Parameter(name string) *Parameter {
-	for i := range o.Parameters {
-		if o.Parameters[i].Name == name {
-			return &o.Parameters[i]
+	all := o.Parameters()
+	for i := range all {
+		if all[i].Name == name {
+			return &all[i]
 		}
 	}
 	return nil
@@ -153,8 +161,9 @@ func (o *Operation) Parameter(name string) *Parameter {
 // texts, numbers nor truth values are JSON. An error is a [queue.InvalidError].
 func (o *Operation) Input(values map[string]string) (any, error) {
 	in := reflect.New(o.input)
-	for i := range o.Parameters {
-		p := &o.Parameters[i]
+	all := o.Parameters()
+	for i := range all {
+		p := &all[i]
 		text, given := values[p.Name]
 		if !given {
 			text = p.Default
@@ -258,8 +267,9 @@ func setText(v reflect.Value, text string) (err error) {
 func (o *Operation) Request(in any) (path string, query url.Values, body any) {
 	v := reflect.ValueOf(in).Elem()
 	path, query = o.Path, url.Values{}
-	for i := range o.Parameters {
-		p := &o.Parameters[i]
+	all := o.Parameters()
+	for i := range all {
+		p := &all[i]
 		switch {
 		case p.In == "path":
 			path = strings.Replace(path, "{"+p.Name+"}", escapeSegment(v.FieldByIndex(p.at).String()), 1)

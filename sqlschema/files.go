@@ -90,22 +90,31 @@ func files(engine string, further fs.FS, prefix, name string) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
+	all, err := numbered(folder)
+	for i := range all {
+		text, err := fs.ReadFile(folder, all[i].text)
+		if err != nil {
+			return nil, err
+		}
+		all[i].text = names(prefix, name).Replace(string(text))
+	}
+	return all, err
+}
+
+// numbered lists the migrations in a folder in order, with the names of their files in place of their text, which most
+// commands do not need.
+func numbered(folder fs.FS) (all []file, err error) {
 	entries, err := fs.ReadDir(folder, ".")
 	if err != nil {
 		return nil, err
 	}
-	var all []file
 	for _, e := range entries {
-		text, err := fs.ReadFile(folder, e.Name())
-		if err != nil {
-			return nil, err
-		}
 		number, rest, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sql"), "_")
 		version, err := strconv.ParseInt(number, 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", e.Name(), err)
 		}
-		all = append(all, file{version, rest, names(prefix, name).Replace(string(text))})
+		all = append(all, file{version, rest, e.Name()})
 	}
 	return all, nil
 }

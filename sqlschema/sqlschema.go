@@ -93,7 +93,11 @@ func Version(ctx context.Context, db *dialect.DB) (version int64, err error) {
 func Latest(d *dialect.Dialect) int64 { return latest(d, nil) }
 
 func latest(d *dialect.Dialect, further fs.FS) int64 {
-	all, err := files(d.Name, further, "", "")
+	folder, err := folder(d.Name, further)
+	var all []file
+	if err == nil {
+		all, err = numbered(folder)
+	}
 	if err != nil {
 		panic(err) // the embedded files are wrong, which every test shows
 	}

@@ -24,7 +24,10 @@ func (p *program) lock() *cobra.Command {
 database. A lock is a lease: its holder renews it, and when the holder dies, it
 comes free when its time is over. docs/lock-run.md is for those who know flock(1).`,
 	}
-	c.AddCommand(p.lockRun(), p.lockList(), p.lockRelease(), p.lockResize(), p.lockPurge())
+	c.AddCommand(p.lockRun())
+	if len(p.args) < 2 || p.args[0] != "lock" || p.args[1] != "run" { // which crontabs start by the thousand, and needs nothing of the API
+		c.AddCommand(p.lockList(), p.lockRelease(), p.lockResize(), p.lockPurge())
+	}
 	return c
 }
 

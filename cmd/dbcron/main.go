@@ -35,6 +35,7 @@ type program struct {
 	out, err io.Writer
 	signals  *signals
 	environ  []string
+	args     []string
 
 	db *dialect.DB // opened by the command: see with
 
@@ -169,7 +170,7 @@ command cannot be run.`,
 			return p.configure(c, args)
 		},
 	}
-	p.set = map[string]string{}
+	p.set, p.args = map[string]string{}, args
 	root.PersistentFlags().StringVar(&p.configPath, "config", "",
 		"YAML `file` of settings: see dbcron config (default: the one that DBCRON_CONFIG names)")
 	root.Version = version

@@ -66,7 +66,7 @@ func (p *program) twin(t twin) *cobra.Command {
 	var named []string
 	for i, word := range argumentsOf(t.use) {
 		if op.Parameter(word) == nil {
-			word = op.Parameters[i].Name
+			word = op.Parameters()[i].Name
 		}
 		named = append(named, word)
 	}
@@ -198,8 +198,9 @@ const maxListed = 1_000_000
 // addFlags adds a flag for each parameter that is no argument, and returns their names.
 func (t *twin) addFlags(c *cobra.Command, op *httpapi.Operation, given values, named []string) (names []string) {
 	c.Flags().SortFlags = false
-	for i := range op.Parameters {
-		param := &op.Parameters[i]
+	all := op.Parameters()
+	for i := range all {
+		param := &all[i]
 		name, renamed := t.flags[param.Name]
 		if !renamed {
 			name = strings.ReplaceAll(param.Name, "_", "-")
