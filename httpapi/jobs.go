@@ -203,8 +203,12 @@ func (a *API) listJobs(ctx context.Context, in *jobsInput) (*jobsOutput, error) 
 	f := admin.Filter{
 		Queue: in.Queue, State: admin.State(in.State), Kind: in.Kind, Key: in.Key, Tenant: in.Tenant, Where: in.Where, Limit: in.Limit,
 	}
-	if senderOf(ctx).here == nil { // otherwise the memory is that of who asked
-		f.LongestPayload, f.MaxBytes = longestListed, maxListed
+	here := senderOf(ctx).here
+	if here == nil || here.Brief {
+		f.LongestPayload = longestListed
+	}
+	if here == nil { // otherwise the memory is that of who asked
+		f.MaxBytes = maxListed
 	}
 	err := checkNames("queue", in.Queue, "kind", in.Kind, "key", in.Key)
 	if err == nil {

@@ -198,7 +198,8 @@ func (p *program) jobList() *cobra.Command {
 path are not listed.
 
 With --kind, --key or --where not all of a long queue is looked at: then stderr says where to
-go on with --after. Only the beginning of ERROR and PAYLOAD is shown: see dbcron job
+go on with --after. Only the beginning of ERROR and PAYLOAD is shown, and of a payload
+beyond 64 KiB its length: see dbcron job
 get, or use -o json.`,
 		example: `  dbcron job list --queue mail --state dead
   dbcron job list --queue mail --kind welcome -n 1000 -o jsonl

@@ -125,6 +125,7 @@ func (t *twin) run(ctx context.Context, p *program, op *httpapi.Operation, given
 		}
 	}
 	if t.count > 0 || op.Parameter("cursor") != nil {
+		p.operator.Brief = output == "table"
 		rows, more, err := p.list(ctx, op.ID, given, most, t.flags["cursor"] != "")
 		switch {
 		case err != nil:

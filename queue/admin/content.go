@@ -50,7 +50,7 @@ func (c *Client) withPayloads(ctx context.Context, q *store.Queue, jobs []Job, l
 		for err == nil && len(part) > 0 {
 			n := store.PartOf(part, min(room(), sqlrun.MaxBytes), weight)
 			var some []Job
-			some, err = c.content(ctx, q, part[:n], longest)
+			some, err = c.below(ctx, q, part[:n], longest)
 			for i := range some {
 				if err == nil && !f(&some[i]) {
 					return nil
@@ -63,6 +63,26 @@ func (c *Client) withPayloads(ctx context.Context, q *store.Queue, jobs []Job, l
 		}
 	}
 	return nil
+}
+
+// below adds payloads up to a limit to those of some jobs that do not exceed it, whose lengths are known. The others stay as they are.
+func (c *Client) below(ctx context.Context, q *store.Queue, jobs []Job, longest int) ([]Job, error) {
+	exceeds := func(i Job) bool { return i.PayloadBytes > longest }
+	light := slices.DeleteFunc(slices.Clone(jobs), exceeds)
+	if len(light) == 0 {
+		return jobs, nil
+	}
+	read, err := c.content(ctx, q, light, longest)
+	if len(light) == len(jobs) {
+		return read, err
+	}
+	all := slices.Concat(read, slices.DeleteFunc(slices.Clone(jobs), func(i Job) bool { return !exceeds(i) }))
+	sortJobs(all)
+	return all, err
+}
+
+func sortJobs(jobs []Job) {
+	slices.SortFunc(jobs, func(a, b Job) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Block, b.Block)) })
 }
 
 // content returns those of some jobs of a state that still exist, with payloads up to a limit.
@@ -90,7 +110,7 @@ func (c *Client) content(ctx context.Context, q *store.Queue, jobs []Job, longes
 		}})
 	}
 	err = c.db.Pipeline(ctx, steps...)
-	slices.SortFunc(here, func(a, b Job) int { return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Block, b.Block)) })
+	sortJobs(here)
 	return here, err
 }
 
