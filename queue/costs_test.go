@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write the costs that were counted into 
 const costly = 200
 
 // changesOfJobs matches what a worker changes because of jobs. What it reads besides depends on the time.
-const changesOfJobs = `\b(INSERT INTO|UPDATE|DELETE FROM) .*dbcron_(job|queue_permit|queue_tenant)`
+const changesOfJobs = `\b(INSERT INTO|UPDATE|DELETE FROM) .*dbcron_(job|queue_permit|queue_tenant|queue_limit)`
 
 // What each outcome of a job costs, in statements and round trips, is as docs/benchmarks.md says, and a batch of bad ones is a batch.
 func TestCosts(t *testing.T) {
@@ -174,7 +174,10 @@ type endCost struct {
 	slow   time.Duration // when jobs are checked out; 0: not during the test
 }
 
-var errCost = errors.New("no")
+var (
+	errCost    = errors.New("no")
+	oneAtATime sync.Mutex
+)
 
 var endCosts = []endCost{
 	{what: "done"},
@@ -194,6 +197,35 @@ var endCosts = []endCost{
 		return inTime(ctx, d.isStored)
 	}},
 	{what: "with progress once, and done", handle: func(ctx context.Context, d *Delivery) error { return d.SetProgress(ctx, Progress{Percent: 50}) }},
+	{what: "completed in a transaction of the handler's", handle: func(ctx context.Context, d *Delivery) error {
+		oneAtATime.Lock() // on SQLite they would wait for each other
+		defer oneAtATime.Unlock()
+		tx, err := d.runner().c.db.Pool().BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback() //nolint:errcheck // after a commit it does nothing
+		if err := d.CompleteTx(ctx, tx); err != nil {
+			return err
+		}
+		return tx.Commit()
+	}},
+	{
+		what: "done under a limit, whose permits are taken for all of them",
+		limit: func(t *testing.T, a *admin.Client, q string) {
+			t.Helper()
+			_, err := a.EditLimit(t.Context(), q, "", func(l *admin.Limit) { l.Running = costly })
+			must(t, err)
+		},
+	},
+	{
+		what: "done under a rate of their kind",
+		limit: func(t *testing.T, a *admin.Client, q string) {
+			t.Helper()
+			_, err := a.EditLimit(t.Context(), q, "x", func(l *admin.Limit) { l.Rate, l.Per, l.Burst = costly, time.Second, costly })
+			must(t, err)
+		},
+	},
 	{
 		what: "done under limits of 50 tenants", job: func(i int, j *Job) { j.Tenant = fmt.Sprint("t", i%50) },
 		limit: func(t *testing.T, a *admin.Client, q string) {

@@ -176,6 +176,13 @@ func (c *Costs) Row(what string) {
 	}
 }
 
+// Lacks says that an engine does something in no other way than another row says.
+func (c *Costs) Lacks(what, engine string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.cells[what][engine] = "–"
+}
+
 // Spend runs do, which does something for n items, and compares what was sent meanwhile with the table. Half as much again, and a
 // fifth of a statement for each item, are what batches may differ by from one time to the next, on a busy machine too: one that is not
 // made takes a statement for each item.
