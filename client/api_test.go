@@ -247,3 +247,29 @@ func TestAnswersThatAreNone(t *testing.T) {
 		}
 	}
 }
+
+func TestFindings(t *testing.T) {
+	eachAPI(t, func(t *testing.T, _ *dbtest.DB, api http.Handler) {
+		c := serve(t, api, client.Options{})
+		ctx := t.Context()
+		_, err := c.SetQueue(ctx, "mail", wire.QueueChange{})
+		must(t, err)
+		must(t, c.Pause(ctx, "mail", "the relay is down"))
+		all, err := c.Findings(ctx)
+		must(t, err)
+		if len(all) != 1 || all[0].What != "Queue mail is paused" || all[0].Why != "the relay is down" || all[0].AcknowledgedBy != "" {
+			t.Fatalf("%+v", all)
+		}
+		must(t, c.AcknowledgeFinding(ctx, all[0].ID, "since Monday"))
+		if all, err = c.Findings(ctx); err != nil || len(all) != 1 || all[0].AcknowledgedBy == "" || all[0].Reason != "since Monday" {
+			t.Errorf("%+v, %v", all, err)
+		}
+		must(t, c.ReopenFinding(ctx, all[0].ID))
+		if all, err = c.Findings(ctx); err != nil || len(all) != 1 || all[0].AcknowledgedBy != "" {
+			t.Errorf("%+v, %v", all, err)
+		}
+		if err := c.AcknowledgeFinding(ctx, "none", ""); !errors.Is(err, client.ErrNotFound) {
+			t.Errorf("one that there is not: %v", err)
+		}
+	})
+}

@@ -14,12 +14,12 @@ import (
 	"github.com/dbcron/dbcron/wire"
 )
 
-// errNoFinding means that nothing is wrong that has an id: it is over, or has changed.
-var errNoFinding = errors.New("httpapi: no such finding, or no more; list them anew")
+// ErrNoFinding means that no finding has this ID: it is over, or has changed.
+var ErrNoFinding = errors.New("httpapi: no such finding, or no more; list them anew")
 
 type findingsOutput struct {
 	Body struct {
-		Findings []wire.Finding `json:"findings" nullable:"false" doc:"What is wrong, with what was acknowledged."`
+		Findings []wire.Finding `json:"findings" nullable:"false" doc:"What is wrong, the worst first, with what was acknowledged."`
 	} `nameHint:"Findings"`
 }
 
@@ -87,7 +87,7 @@ func (a *API) mark(ctx context.Context, id, reason string) error {
 	}
 	i := slices.IndexFunc(all, func(p health.Problem) bool { return p.ID() == id })
 	if i < 0 {
-		return fmt.Errorf("%w: %s", errNoFinding, id)
+		return fmt.Errorf("%w: %s", ErrNoFinding, id)
 	}
 	deedOf(ctx).object, deedOf(ctx).detail = id, health.Acknowledging(all[i].What(), plain.Line(reason, 200))
 	return nil

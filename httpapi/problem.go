@@ -78,7 +78,7 @@ var kinds = []struct {
 	{http.StatusForbidden, []error{errNoCommands, errNoDelete, errReserved}},
 	{http.StatusRequestEntityTooLarge, []error{queue.ErrTooLarge}},
 	{http.StatusUnprocessableEntity, []error{queue.ErrInvalid, scheduler.ErrInvalid, lock.ErrInvalid}},
-	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, scheduler.ErrNoNode, lock.ErrNotFound, errNoFinding}},
+	{http.StatusNotFound, []error{queue.ErrNotFound, scheduler.ErrNotFound, scheduler.ErrNoRun, scheduler.ErrNoNode, lock.ErrNotFound, ErrNoFinding}},
 	{http.StatusConflict, []error{
 		queue.ErrDeleted, queue.ErrState, queue.ErrNotKept, admin.ErrInUse, admin.ErrAmbiguous,
 		scheduler.ErrBusy, scheduler.ErrManaged, scheduler.ErrExists, scheduler.ErrNotRunning,

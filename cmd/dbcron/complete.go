@@ -23,7 +23,7 @@ var namedByFlags = map[string]string{
 
 // namedByWords maps placeholders in a usage line to kinds of names; NAME is what the command's group is
 // about.
-var namedByWords = map[string]string{"queue": "queue", "topic": "topic", "kind": "route"}
+var namedByWords = map[string]string{"queue": "queue", "topic": "topic", "kind": "route", "finding": "finding"}
 
 // kindNamed returns the kind of name of an argument; "": nothing that can be listed.
 func kindNamed(c *cobra.Command, at int) string {

@@ -164,16 +164,25 @@ func (p *program) writeChecks(output string, rows []health.Check) error {
 	if output != "table" {
 		return table.Write(p.out, output, rows)
 	}
-	for _, r := range rows {
-		line := fmt.Sprintf("%-8s %-13s %s", r.Status, r.Name, flat(r.Detail))
-		if r.Advice != "" {
-			line += "\n         what to do:   " + r.Advice
-		}
-		if _, err := fmt.Fprintln(p.out, line); err != nil {
+	for i := range rows {
+		if err := p.writeCheck(&rows[i], ""); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// writeCheck prints a check, with the id that somebody asks for it by, or "".
+func (p *program) writeCheck(r *health.Check, id string) error {
+	line := fmt.Sprintf("%-8s %-13s %s", r.Status, r.Name, flat(r.Detail))
+	if r.Advice != "" {
+		line += "\n         what to do:   " + r.Advice
+	}
+	if id != "" {
+		line += "\n         id:           " + id
+	}
+	_, err := fmt.Fprintln(p.out, line)
+	return err
 }
 
 var worstFirst = []health.Status{health.Failed, health.Warning, health.Known, health.OK}

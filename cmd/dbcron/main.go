@@ -120,7 +120,8 @@ func codeOf(err error) int {
 		errors.Is(err, sqlschema.ErrNoVersion):
 		return exitUsage
 	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, scheduler.ErrNoRun), errors.Is(err, scheduler.ErrNoNode),
-		errors.Is(err, lock.ErrNotFound), errors.Is(err, queue.ErrNotFound), errors.Is(err, httpapi.ErrNoToken):
+		errors.Is(err, lock.ErrNotFound), errors.Is(err, queue.ErrNotFound), errors.Is(err, httpapi.ErrNoToken),
+		errors.Is(err, httpapi.ErrNoFinding):
 		return exitNotFound
 	case errors.Is(err, scheduler.ErrExists), errors.Is(err, scheduler.ErrManaged), errors.Is(err, scheduler.ErrBusy),
 		errors.Is(err, scheduler.ErrNotRunning), errors.Is(err, lock.ErrPool), errors.Is(err, lock.ErrInUse),
@@ -232,6 +233,7 @@ func (p *program) groups() []group {
 		{"Once", []noun{{"lock", p.lock}}},
 		{"See and repair", []noun{
 			{"doctor", p.doctor},
+			{"finding", p.finding},
 			{"top", p.top},
 			{"node", p.node},
 			{"notify", p.notify},

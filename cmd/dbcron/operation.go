@@ -124,7 +124,7 @@ func (t *twin) run(ctx context.Context, p *program, op *httpapi.Operation, given
 			return err
 		}
 	}
-	if t.count > 0 || op.Parameter("cursor") != nil {
+	if t.count > 0 || t.rows != nil || op.Parameter("cursor") != nil {
 		p.operator.Brief = output == "table"
 		rows, more, err := p.list(ctx, op.ID, given, most, t.flags["cursor"] != "")
 		switch {
@@ -355,7 +355,15 @@ func ask[T any](ctx context.Context, p *program, id string, pairs ...string) (*T
 // list returns what an operation lists, page by page: a slice, and the cursor of what follows. most is 0 for all. If soon is
 // set, it ends where none of those that were looked at is listed.
 func (p *program) list(ctx context.Context, id string, given values, most int, soon bool) (rows any, more string, err error) {
-	page, _ := strconv.Atoi(operations()[id].Parameter("limit").Maximum)
+	limit := operations()[id].Parameter("limit")
+	if limit == nil { // it lists all at once
+		answer, err := p.do(ctx, id, given)
+		if err != nil {
+			return nil, "", err
+		}
+		return entriesOf(answer), "", nil
+	}
+	page, _ := strconv.Atoi(limit.Maximum)
 	var all reflect.Value
 	for {
 		n := page

@@ -75,6 +75,7 @@ var nameLists = map[string][]nameList{
 	"group":    {{"list-groups", "ID", queue.GroupOpen}, {"list-groups", "ID", queue.GroupSealed}},
 	"route":    {{"list-routes", "Kind", ""}},
 	"topic":    {{"list-subscriptions", "Topic", ""}},
+	"finding":  {{"list-findings", "ID", ""}},
 	"token":    nil, // no operation lists them: see names
 }
 

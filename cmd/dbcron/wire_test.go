@@ -47,7 +47,7 @@ func (o *outside) command(args ...string) string {
 
 // throughDaemon are the beginnings of commands of this test that read, and work through a daemon.
 var throughDaemon = []string{
-	"job get", "job explain", "job list", "job stats", "queue list", "queue peek", "queue show", "route list", "topic list", "limit list", "endpoint list", "endpoint show",
+	"job get", "job explain", "job list", "job stats", "queue list", "queue peek", "queue show", "route list", "topic list", "finding list", "limit list", "endpoint list", "endpoint show",
 	"group list", "group show", "lock list", "node list", "audit", "schedule list", "schedule show", "schedule next", "schedule explain", "schedule history",
 }
 
@@ -163,6 +163,15 @@ func TestOneJSON(t *testing.T) {
 }
 
 func (o *outside) nouns() {
+	o.command("queue", "set", "ledger")
+	o.command("queue", "pause", "ledger", "--reason", "the year ends")
+	findings, err := o.c.Findings(o.there)
+	o.must(err)
+	o.must(o.c.AcknowledgeFinding(o.there, findings[0].ID, "as planned"))
+	findings, err = o.c.Findings(o.there)
+	o.must(err)
+	o.same("findings", o.said(o.command("finding", "list", "-o", "json")), o.said(o.get("/findings"), "findings"), findings)
+	o.command("queue", "resume", "ledger")
 	for _, args := range [][]string{
 		{"--priority", "urgent", "--delay", "1h", "--timeout", "90s", "--max-attempts", "3", "--unique", "u", "--key", "k", "x", `{"a": [1]}`},
 		{"plain"},

@@ -2,13 +2,14 @@ package health
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// All returns what is wrong with the work. It leaves out what this user may not read.
+// All returns what is wrong with the work, the worst first, and causes before what follows from them. It leaves out what this user may not read.
 func All(ctx context.Context, db *dialect.DB, c *admin.Client, now time.Time) (all []Problem, err error) {
 	for _, look := range []func() ([]Problem, error){
 		func() ([]Problem, error) {
@@ -39,5 +40,14 @@ func All(ctx context.Context, db *dialect.DB, c *admin.Client, now time.Time) (a
 		}
 		all = append(all, wrong...)
 	}
+	slices.SortStableFunc(all, func(a, b Problem) int {
+		switch {
+		case a.Bad == b.Bad:
+			return 0
+		case a.Bad:
+			return -1
+		}
+		return 1
+	})
 	return all, nil
 }
