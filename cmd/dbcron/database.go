@@ -155,6 +155,9 @@ func (p *program) connect(ctx context.Context, opt dialect.Options,
 		}
 		return db, err
 	}, backoff.WithBackOff(wait), backoff.WithMaxElapsedTime(max(p.connectTimeout, time.Nanosecond)))
+	if err != nil && engines.Full(err) {
+		err = fmt.Errorf("all connections that this user, the database or the server may have are taken: %w", err)
+	}
 	if err != nil && engines.Unavailable(err) {
 		err = fmt.Errorf("gave up after %v (--connect-timeout): %w", p.connectTimeout, err)
 	}

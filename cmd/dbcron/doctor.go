@@ -198,6 +198,10 @@ func (p *program) examine(ctx context.Context, o *examination) ([]health.Check, 
 		if errors.Is(err, dialect.ErrReadOnly) {
 			advice = "promote a server, or name the primary in the URL; to look at this one, leave target_session_attrs out"
 		}
+		if engines.Full(err) {
+			advice = "end some, or allow more, of which a daemon takes up to ten: CONNECTION LIMIT of the role or the database, " +
+				"MAX_USER_CONNECTIONS of the user, or max_connections of the server"
+		}
 		return []health.Check{{Name: "reachable", Status: health.Failed, Detail: err.Error(), Advice: advice}}, nil
 	}
 	defer db.Close()

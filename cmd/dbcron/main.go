@@ -101,8 +101,11 @@ func run(ctx context.Context, p *program, args []string) int {
 	code := codeOf(err)
 	// Drivers indent continuation lines of one message; separate errors start at the margin.
 	if text := strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n\t", " "); text != "" {
-		if code == exitNotFound {
+		switch {
+		case code == exitNotFound:
 			text += p.meant(ctx, c)
+		case p.db != nil && p.db.Dialect.Denied(err) && c.Name() != "doctor":
+			text += "; dbcron doctor has the GRANT that is missing"
 		}
 		fmt.Fprintln(p.err, "dbcron: "+harmless(text))
 	}

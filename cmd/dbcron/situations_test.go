@@ -8,14 +8,19 @@ import (
 	"html"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/dbcron/dbcron/dashboard"
+	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -23,9 +28,27 @@ import (
 type stage struct {
 	*testing.T
 	db    *dbtest.DB
-	pages http.Handler
-	at    time.Time // when it was set
-	id    int64     // of the run or the job that the situation is about
+	url   string       // that commands get
+	pages http.Handler // nil: nobody can see any
+	at    time.Time    // when it was set
+	id    int64        // of the run or the job that the situation is about
+	user  string       // whom it connects as; "": the owner
+	clock bool         // it is about the host's clock, of which a busy machine's answer is late otherwise
+}
+
+// open has the pages show what a URL leads to, and commands take that, too.
+func (s *stage) open(url string) *dialect.DB {
+	s.Helper()
+	db := s.db.DB
+	if s.url = url; url != s.db.URL {
+		db = dbtest.Open(s.T, url, dialect.Options{}).DB
+	}
+	api, err := httpapi.New(db, httpapi.Options{})
+	dbtest.Must(s.T, err)
+	s.Cleanup(api.Close)
+	s.pages, err = dashboard.New(db, api, dashboard.Options{Timeout: 5 * time.Minute})
+	dbtest.Must(s.T, err)
+	return db
 }
 
 // A situation is one in which work does not go on. The first line of doctor, of the overview and of explain is its cause, and doing what
@@ -35,7 +58,7 @@ type situation struct {
 	make    func(s *stage)
 	found   string // by doctor and on the overview: parts of the first line, separated by …; empty: that is no finding
 	explain string // the command line, without the id of a job
-	why     string // parts of its first cause, and of what it says to do
+	why     string // parts of its first cause, and of what it says to do, or of its error
 	use     string // with what the command begins that it says; empty: none is typed
 	then    func(s *stage)
 }
@@ -97,6 +120,57 @@ func (s *stage) worker() {
 	s.db.Do(s.T, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('host:2:w', 'live', {now + 3600000000})`, nil)
 	s.db.Do(s.T, `INSERT INTO {prefix}queue_worker (queue_id, node) SELECT queue_id, 'host:2:w' FROM {prefix}queue WHERE name = 'mail'`, nil)
 	s.db.Do(s.T, `UPDATE {prefix}queue_block SET state = 'LEASED', lock_by = 'host:2:w'`, nil)
+}
+
+// role has commands and pages connect as a user of the engine, who may do what a daemon does, but for what a statement, which ends with
+// its name, takes away.
+func (s *stage) role(revoke string) {
+	s.Helper()
+	if s.db.Dialect.Holdings == nil {
+		s.Skip("whoever can read the file may do everything")
+	}
+	name, asUser := restricted(s.T, s.db)
+	for _, grant := range documentedGrants(s.T, s.db, health.DaemonRole, name) {
+		s.db.Do(s.T, grant, nil)
+	}
+	if !s.db.Dialect.Schema {
+		name += "@'%'"
+	}
+	if revoke != "" {
+		s.db.Do(s.T, revoke+name, nil)
+	}
+	s.user = name
+	s.bound(50) // MySQL counts no connections that began without a limit
+	s.open(asUser)
+}
+
+// bound says how many connections the user may have.
+func (s *stage) bound(n int) {
+	s.Helper()
+	alter := `ALTER USER %s WITH MAX_USER_CONNECTIONS %d`
+	if s.db.Dialect.Schema {
+		alter = `ALTER ROLE %s CONNECTION LIMIT %d`
+	}
+	s.db.Do(s.T, fmt.Sprintf(alter, s.user, n), nil)
+}
+
+// frozen has a daemon that is stopped, and whose lease is over.
+func (s *stage) frozen() {
+	s.Helper()
+	if !s.db.Dialect.Schema {
+		s.Skip("what happens when processes stand still, PostgreSQL shows")
+	}
+	c := exec.CommandContext(s.Context(), "dbcron", "serve", "--listen", "off", "--lease", "10m")
+	c.Env = append(os.Environ(), "DBCRON_DATABASE_URL="+s.url)
+	dbtest.Must(s.T, c.Start())
+	s.Cleanup(func() { _ = c.Process.Kill(); _ = c.Wait() })
+	for live := 0; live == 0; s.db.Scan(s.T, `SELECT COUNT(*) FROM {prefix}node WHERE state = 'live' AND tags <> ''`, nil, &live) {
+	}
+	dbtest.Must(s.T, c.Process.Signal(syscall.SIGSTOP))
+	var is syscall.WaitStatus
+	_, err := syscall.Wait4(c.Process.Pid, &is, syscall.WUNTRACED, nil)
+	dbtest.Must(s.T, err)
+	s.db.Do(s.T, `UPDATE {prefix}node SET expire_at = {now + -60000000}`, nil)
 }
 
 // ended returns what becomes of the situation by a statement.
@@ -289,7 +363,7 @@ var situations = []situation{
 			s.worker()
 			s.db.Do(s.T, `INSERT INTO {prefix}endpoint_answers (queue_id, answers) SELECT queue_id, :said FROM {prefix}queue WHERE name = 'mail'`,
 				sqlrun.Args{"said": fmt.Sprintf(`[{"at": %d, "status": 503, "error": "HTTP 503", "by": "host:2:w", "failures": 4, "until": %d}]`,
-					s.clock().UnixMicro(), s.clock().Add(time.Hour).UnixMicro())})
+					s.now().UnixMicro(), s.now().Add(time.Hour).UnixMicro())})
 		},
 		"Queue mail is behind: its endpoint holds it up: 4 failures in a row; …HTTP 503; 1 ready…dbcron endpoint show mail",
 		"job explain", "its endpoint holds it up: 4 failures in a row; …HTTP 503…dbcron endpoint show mail", "",
@@ -339,22 +413,124 @@ var situations = []situation{
 		"job explain", "it waits for its retry at …, after attempt 2 failed: connection refused…dbcron job retry ID", "job retry",
 		ended(`DELETE FROM {prefix}job_delayed`),
 	},
+	{
+		"schema that is behind",
+		func(s *stage) {
+			s.schedule("nightly")
+			dbcron(s.T, s.db, "migrate", "to", "1", "--yes")
+		},
+		"the tables are at version 1, and this dbcron needs version 2…dbcron migrate up",
+		"schedule explain nightly", "dbcron migrate up…at version 1, and version 2 is needed", "migrate up", nil,
+	},
+	{
+		"schema that is ahead",
+		func(s *stage) {
+			s.schedule("nightly")
+			s.db.Do(s.T, `INSERT INTO {prefix}migration (version_id, is_applied) SELECT 99, is_applied FROM {prefix}migration WHERE version_id = 1`, nil)
+		},
+		"the tables are at version 99, and this dbcron knows up to version 2…use a dbcron that knows version 99",
+		"schedule explain nightly", "it is at version 99, and this program knows up to 2; use a dbcron that knows version 99", "",
+		ended(`DELETE FROM {prefix}migration WHERE version_id = 99`),
+	},
+	{
+		"right that is missing",
+		func(s *stage) {
+			s.daemon()
+			s.schedule("nightly")
+			s.role("REVOKE SELECT ON {prefix}run FROM ")
+		},
+		"it lacks SELECT on …run…GRANT SELECT ON …run TO ",
+		"schedule explain nightly", "denied…dbcron doctor", "",
+		func(s *stage) {
+			grant := regexp.MustCompile(`GRANT [^;]*`).FindString(s.doctor())
+			s.db.Do(s.T, grant, nil)
+		},
+	},
+	{
+		"pool of one connection",
+		func(s *stage) {
+			s.daemon()
+			s.schedule("nightly")
+			s.role("")
+			c, err := s.open(s.url).Pool().Conn(s.Context())
+			dbtest.Must(s.T, err)
+			s.Cleanup(func() { _ = c.Close() })
+			s.bound(1)
+			s.pages = nil
+		},
+		"all connections that this user, the database or the server may have are taken…allow more",
+		"schedule explain nightly", "all connections that this user, the database or the server may have are taken", "",
+		func(s *stage) { s.bound(20) },
+	},
+	{
+		"clock of the host",
+		func(s *stage) {
+			s.daemon()
+			s.schedule("nightly")
+			s.clock = true
+			health.HostNow = func() time.Time { return time.Now().Add(-time.Hour) }
+			s.Cleanup(func() { health.HostNow = time.Now })
+		},
+		"the database's is …ahead of this host's…runs start by the database's clock: let NTP set both",
+		"schedule explain nightly", "nothing is wrong: it waits for its next slot", "",
+		func(s *stage) { health.HostNow = time.Now; s.clock = false },
+	},
+	{
+		"February 30",
+		func(s *stage) {
+			s.schedule("nightly")
+			s.plan("nightly", 10)
+			s.db.Do(s.T, `UPDATE {prefix}schedule SET spec = '0 0 30 2 *'`, nil) // no command accepts it
+			dbcron(s.T, s.db, "serve", "--once")
+			s.daemon()
+		},
+		"Schedule nightly was given up…it never fires: no day matches 30 2 *…dbcron schedule edit nightly --spec…dbcron schedule resume nightly",
+		"schedule explain nightly", "it was given up…it never fires: no day matches 30 2 *…dbcron schedule edit nightly --spec", "",
+		func(s *stage) {
+			dbcron(s.T, s.db, "schedule", "edit", "nightly", "--spec", "0 0 28 2 *")
+			dbcron(s.T, s.db, "schedule", "resume", "nightly")
+		},
+	},
+	{
+		"workers of other kinds",
+		func(s *stage) {
+			s.job()
+			s.worker()
+			s.db.Do(s.T, `UPDATE {prefix}queue_worker SET kinds = '["y"]'`, nil)
+		},
+		"Jobs of queue mail wait that none of its workers does…1 job of kind x…dbcron job cancel --queue mail --kind x",
+		"job explain", "none of the workers of its queue, 1, does the kind x…start a worker that does this kind…dbcron job cancel --queue mail --kind x", "job cancel", nil,
+	},
+	{
+		"frozen daemon",
+		func(s *stage) {
+			s.schedule("nightly")
+			s.plan("nightly", -50)
+			s.frozen()
+			s.plan("nightly", 10)
+		},
+		"No daemon is at work…1 schedule is late because of it…start one: dbcron serve",
+		"schedule explain nightly", "no daemon is at work…start one: dbcron serve", "serve", nil,
+	},
 }
 
-func (s *stage) clock() time.Time {
+func (s *stage) now() time.Time {
 	var us int64
 	s.db.Scan(s.T, `SELECT {us {now}}`, nil, &us)
 	return time.UnixMicro(us)
 }
 
-// types a command line, and returns what it prints, whatever its exit code is.
-func (s *stage) types(ctx context.Context, args ...string) string {
+// types a command line, and returns what it prints, whatever its exit code is. wrong is its error, unless there is not what it was about.
+func (s *stage) types(ctx context.Context, args ...string) (printed, wrong string) {
 	var out, errs bytes.Buffer
-	p := &program{in: strings.NewReader(""), out: &out, err: &errs, signals: &signals{}, environ: []string{"DBCRON_DATABASE_URL=" + s.db.URL}}
-	if code := run(ctx, p, args); code > 1 && code != exitNotFound {
+	p := &program{in: strings.NewReader(""), out: &out, err: &errs, signals: &signals{}, environ: []string{"DBCRON_DATABASE_URL=" + s.url, "DBCRON_CONNECT_TIMEOUT=1s"}}
+	switch code := run(ctx, p, args); {
+	case code == exitFailure:
+		return out.String(), errs.String()
+	case code > exitFailure && code != exitNotFound:
 		s.Errorf("%s: exit code %d: %s", strings.Join(args, " "), code, &errs)
 	}
-	return out.String()
+	return out.String(), ""
 }
 
 // doctor returns its first line, if that is a finding, with what to do.
@@ -364,11 +540,12 @@ func (s *stage) doctor() string {
 		Status, Detail string
 		Do             string `json:"what_to_do"`
 	}
-	dbtest.Must(s.T, json.Unmarshal([]byte(s.types(s.Context(), "doctor", "-o", "json")), &rows))
+	printed, _ := s.types(s.Context(), "doctor", "-o", "json")
+	dbtest.Must(s.T, json.Unmarshal([]byte(printed), &rows))
 	for i := range rows {
 		if text := rows[i].Detail; rows[i].Status == "ok" {
 			break
-		} else if !strings.Contains(text, "this host's (asked in") { // the clock, of which a busy machine's is late
+		} else if s.clock || !strings.Contains(text, "this host's (asked in") {
 			return text + "; " + rows[i].Do
 		}
 	}
@@ -383,6 +560,9 @@ var (
 // overview returns its first finding.
 func (s *stage) overview() string {
 	s.Helper()
+	if s.pages == nil {
+		return ""
+	}
 	w := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(s.Context(), http.MethodGet, "http://127.0.0.1/", nil)
 	r.RemoteAddr = "127.0.0.1:1"
@@ -392,7 +572,7 @@ func (s *stage) overview() string {
 	}
 	for _, found := range aProblem.FindAllStringSubmatch(w.Body.String(), -1) {
 		text := html.UnescapeString(tags.ReplaceAllString(strings.NewReplacer("<small>", "; ", `<span class="why">`, ": ").Replace(found[1]), ""))
-		if !strings.Contains(text, "Database: clock") {
+		if s.clock || !strings.Contains(text, "Database: clock") {
 			return text
 		}
 	}
@@ -412,9 +592,9 @@ func (s *stage) explains(is *situation) string {
 			Do         string `json:"what_to_do"`
 		}
 	}
-	text := s.types(s.Context(), append(strings.Fields(line), "-o", "json")...)
-	if text == "" { // what it was about has gone
-		return ""
+	text, wrong := s.types(s.Context(), append(strings.Fields(line), "-o", "json")...)
+	if text == "" { // what it was about has gone, or cannot be read
+		return wrong
 	}
 	dbtest.Must(s.T, json.Unmarshal([]byte(text), &e))
 	if len(e.Causes) == 0 {
@@ -446,19 +626,18 @@ func TestSituations(t *testing.T) {
 }
 
 func (is *situation) test(t *testing.T, db *dbtest.DB) {
-	api, err := httpapi.New(db.DB, httpapi.Options{})
-	dbtest.Must(t, err)
-	t.Cleanup(api.Close)
-	pages, err := dashboard.New(db.DB, api, dashboard.Options{Timeout: 5 * time.Minute})
-	dbtest.Must(t, err)
-	s := &stage{T: t, db: db, pages: pages}
-	s.at = s.clock()
+	s := &stage{T: t, db: db}
+	s.open(db.URL)
+	s.at = s.now()
 	is.make(s)
 	said := map[string]string{"doctor": s.doctor(), "the overview": s.overview(), "explain": s.explains(is)}
 	for who, text := range said {
 		want := is.found
 		if who == "explain" {
 			want = is.why
+		}
+		if who == "the overview" && s.pages == nil {
+			continue
 		}
 		if want == "" && text != "" || !s.tells(text, want) {
 			t.Errorf("%s says %q\nwant %q", who, text, want)
@@ -470,16 +649,14 @@ func (is *situation) test(t *testing.T, db *dbtest.DB) {
 	stop := is.does(s, said["explain"])
 	defer stop()
 	for again := true; again && t.Context().Err() == nil; { // until the daemon, if there is one, has worked
-		again = s.tells(s.explains(is), is.why) || is.found != "" && s.tells(s.doctor(), is.found)
+		waits := strings.HasPrefix(is.why, "nothing is wrong") // as it does afterwards
+		again = !waits && s.tells(s.explains(is), is.why) || is.found != "" && s.tells(s.doctor(), is.found)
 		if again && !strings.HasPrefix(is.use, "serve") {
 			t.Errorf("doctor still says %q\nand explain %q", s.doctor(), s.explains(is))
 			return
 		}
 	}
-	if pages, err = dashboard.New(db.DB, api, dashboard.Options{Timeout: 5 * time.Minute}); err != nil { // without what it has counted
-		t.Fatal(err)
-	}
-	if s.pages = pages; is.found != "" && s.tells(s.overview(), is.found) {
+	if s.open(s.url); is.found != "" && s.tells(s.overview(), is.found) { // without what it has counted
 		t.Errorf("the overview still says %q", s.overview())
 	}
 }
@@ -492,16 +669,21 @@ func (is *situation) does(s *stage, text string) (stop func()) {
 		if !ok {
 			s.Fatalf("%q does not say dbcron %s", text, is.use)
 		}
-		end := strings.IndexAny(line+";", ";.,)")
+		end := strings.IndexAny(line+";", ";.,()")
 		args := strings.Fields(is.use + line[:end])
+		if strings.Contains(line[:end], "--kind ") { // which asks before
+			args = append(args, "--yes")
+		}
 		if args[0] != "serve" {
-			s.types(s.Context(), args...)
+			if _, wrong := s.types(s.Context(), args...); wrong != "" {
+				s.Errorf("%s: %s", strings.Join(args, " "), wrong)
+			}
 		} else {
 			ctx, cancel := context.WithCancel(s.Context())
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				s.types(ctx, append(args, "--listen", "off")...)
+				_, _ = s.types(ctx, append(args, "--listen", "off")...)
 			}()
 			stop = func() { cancel(); <-done }
 		}

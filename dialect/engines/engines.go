@@ -3,6 +3,8 @@
 package engines
 
 import (
+	"slices"
+
 	"context"
 	"database/sql"
 
@@ -53,4 +55,10 @@ func Unavailable(err error) bool {
 		}
 	}
 	return false
+}
+
+// Full reports whether err means, on any engine, that the server lets nobody in, since the user, the database or the server has as
+// many connections as it may.
+func Full(err error) bool {
+	return slices.ContainsFunc(All, func(d *dialect.Dialect) bool { return d.Full(err) })
 }

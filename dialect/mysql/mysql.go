@@ -107,6 +107,7 @@ var Dialect = &sqlrun.Dialect{
 		return sqlrun.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || numbered(1040, 1053, 1203, 1927, 3032, 3169, 4031)(err) ||
 			readOnly(err) || halfCommitted(err) || noPrimary(err) || cutShort(err)
 	},
+	Full:        numbered(1040, 1203, 1226),
 	LockTimeout: numbered(1205, 3572),
 	Briefly:     briefly,
 	ReadOnly:    readOnly,

@@ -97,6 +97,7 @@ var Dialect = &sqlrun.Dialect{
 			sqlState("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "53300", readOnlyState)(err) || // the 25P0 end a session, too
 			sqlState("08000", "08001", "08003", "08004", "08006", "08P01")(err) // poolers use the class 08
 	},
+	Full:      sqlState("53300"),
 	ReadOnly:  sqlState(readOnlyState),
 	Refused:   refused,
 	Temporary: temporary,

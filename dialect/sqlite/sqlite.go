@@ -79,6 +79,7 @@ var Dialect = &sqlrun.Dialect{
 	Denied:      func(error) bool { return false }, // there are only the file's rights
 	Retryable:   isBusy,
 	Unavailable: func(error) bool { return false },
+	Full:        func(error) bool { return false },
 	ReadOnly:    func(error) bool { return false }, // a read-only file stays so
 	Refused: func(err error) bool {
 		var e *sqlite.Error

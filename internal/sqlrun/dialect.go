@@ -126,6 +126,7 @@ type Dialect struct {
 	Retryable   func(error) bool // the transaction should be run again
 	LockTimeout func(error) bool // another transaction has held a row's lock for too long; nil on engines with one writer
 	Unavailable func(error) bool // the server is unreachable or not ready: try to connect again
+	Full        func(error) bool // it lets nobody in, since the user, the database or the server has as many connections as it may
 
 	// ReadOnly reports that the server refused a statement because it takes no writes. Nothing was
 	// changed. Such an error is Unavailable, too.

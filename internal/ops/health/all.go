@@ -9,7 +9,8 @@ import (
 	"github.com/dbcron/dbcron/queue/admin"
 )
 
-// All returns what is wrong with the work, the worst first, and causes before what follows from them. It leaves out what this user may not read.
+// All returns what is wrong with the work, the worst first, and causes before what follows from them. It leaves out what this user may
+// not read.
 func All(ctx context.Context, db *dialect.DB, c *admin.Client, now time.Time) (all []Problem, err error) {
 	for _, look := range []func() ([]Problem, error){
 		func() ([]Problem, error) {

@@ -117,11 +117,13 @@ func ofSchema(ctx context.Context, db *dialect.DB) (_ Check, version int64) {
 	switch err := sqlschema.Check(ctx, db); {
 	case errors.Is(err, sqlschema.ErrOutdated):
 		c.Status, c.Advice = Failed, sqlschema.Advice(ctx, db)
+		c.Detail = fmt.Sprintf("the tables are at version %d, and this dbcron needs version %d", version, latest)
 		if version == 0 {
-			c.Detail += ": there are no tables"
+			c.Detail = fmt.Sprintf("version 0 of %d: there are no tables", latest)
 		}
 	case errors.Is(err, sqlschema.ErrNewer):
 		c.Status, c.Advice = Failed, fmt.Sprintf("use a dbcron that knows version %d", version)
+		c.Detail = fmt.Sprintf("the tables are at version %d, and this dbcron knows up to version %d", version, latest)
 	case err != nil:
 		return broken("schema", Failed, err, "docs/upgrading.md"), version
 	}
@@ -234,12 +236,12 @@ func ofStrain(ctx context.Context, db *dialect.DB) (all []Check) {
 
 // ofClock compares the clocks. The database's decides; people see the host's beside it.
 func ofClock(ctx context.Context, db *dialect.DB) Check {
-	before := hostNow()
+	before := HostNow()
 	now, err := scheduler.Clock(ctx, db)
 	if err != nil {
 		return broken("clock", Failed, err, "see above")
 	}
-	took := hostNow().Sub(before)
+	took := HostNow().Sub(before)
 	skew := now.Sub(before.Add(took / 2))
 	side := "ahead of"
 	if skew < 0 {
@@ -254,5 +256,5 @@ func ofClock(ctx context.Context, db *dialect.DB) Check {
 	return c
 }
 
-// hostNow returns this host's clock, which is only for people to compare.
-func hostNow() time.Time { return time.Now() } //nolint:forbidigo // shown beside the database's, never stored
+// HostNow is this host's clock, which is only for people to compare. Tests set it.
+var HostNow = time.Now //nolint:forbidigo // shown beside the database's, never stored

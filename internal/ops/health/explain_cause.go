@@ -61,18 +61,16 @@ func (e *scheduleExplainer) explain(ctx context.Context, open []scheduler.Run, w
 
 // ofState says why the schedule's own state keeps it from running.
 func (e *scheduleExplainer) ofState(ctx context.Context) error {
-	s, resume := &e.Schedule, "dbcron schedule resume "+argument(e.Name)
+	s := &e.Schedule
 	switch {
 	case s.State == "paused":
 		why, err := byWhom(ctx, e.db, "it is paused", "schedule.pause", s.Name, s.Reason)
-		e.add(Cause{Why: why, Do: "when it may run again: " + resume})
+		e.add(Cause{Why: why, Do: "when it may run again: dbcron schedule resume " + argument(e.Name)})
 		return err
-	case s.State == "failed" && s.MaxFailures > 0 && s.Failures >= s.MaxFailures:
-		e.add(Cause{
-			Why: "it was given up, since it has failed too often in a row (max_failures): " + plain.Line(s.Reason, 300), Do: "fix what its last runs say, then: " + resume,
-		})
+	case gaveUpRuns(s):
+		e.add(Cause{Why: "it was given up, since it has failed too often in a row (max_failures): " + plain.Line(s.Reason, 300), Do: afterGivingUp(s)})
 	case s.State == "failed":
-		e.add(Cause{Why: "it was given up: " + plain.Line(s.Reason, 300), Do: "correct it" + where(s) + ", then: " + resume})
+		e.add(Cause{Why: "it was given up: " + plain.Line(s.Reason, 300), Do: afterGivingUp(s)})
 	case s.State == "ended":
 		e.add(Cause{Why: "it has ended: it has no more slots", Do: "give it another end or spec" + where(s)})
 	case s.Reason != "":
@@ -83,6 +81,23 @@ func (e *scheduleExplainer) ofState(ctx context.Context) error {
 		})
 	}
 	return nil
+}
+
+// gaveUpRuns reports whether a schedule was given up because its runs failed, and not because it cannot be planned.
+func gaveUpRuns(s *scheduler.Schedule) bool {
+	return s.State == "failed" && s.MaxFailures > 0 && s.Failures >= s.MaxFailures
+}
+
+// afterGivingUp says what to do about a schedule that was given up.
+func afterGivingUp(s *scheduler.Schedule) string {
+	resume := "dbcron schedule resume " + argument(s.Name)
+	switch {
+	case gaveUpRuns(s):
+		return "fix what its last runs say (dbcron schedule history " + argument(s.Name) + "), then: " + resume
+	case s.Source == "" && strings.Contains(s.Reason, "spec: "):
+		return "correct it (dbcron schedule edit " + argument(s.Name) + " --spec SPEC), then: " + resume
+	}
+	return "correct it" + where(s) + ", then: " + resume
 }
 
 // byWhom adds to a text who did something, and when, if the audit can be read and knows it, and the reason.

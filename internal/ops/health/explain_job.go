@@ -214,7 +214,7 @@ func (e *jobExplainer) ofWorkers(p *admin.Place) {
 	default:
 		e.add(Cause{
 			Why: fmt.Sprintf("none of the workers of its queue, %d, does the kind %s", len(p.Workers)-drained, plain.Clean(i.Kind)),
-			Do:  "start a worker that does this kind",
+			Do:  doKind(i.Queue, i.Kind),
 		})
 	}
 }

@@ -245,10 +245,15 @@ func ofUnknown(unknown []admin.UnknownKind) (all []Problem) {
 		all = append(all, Problem{
 			Of: Queues, Name: u.Queue, what: "Jobs of queue %s wait that none of its workers does", change: u.Kind,
 			Why: fmt.Sprintf("%s of kind %s", plain.Plural(u.Jobs, "job", "jobs"), plain.Clean(u.Kind)),
-			Do:  "start a worker that does this kind; cancel them if nobody should: dbcron job cancel --queue " + argument(u.Queue) + " --kind " + argument(u.Kind),
+			Do:  doKind(u.Queue, u.Kind),
 		})
 	}
 	return all
+}
+
+// doKind says what to do about jobs of a kind that no worker does.
+func doKind(queue, kind string) string {
+	return "start a worker that does this kind; cancel them if nobody should: dbcron job cancel --queue " + argument(queue) + " --kind " + argument(kind)
 }
 
 // suspiciousJobs finds queues with jobs that may stop their workers.

@@ -72,9 +72,9 @@ func ofRights(ctx context.Context, db *dialect.DB, as string) []Check {
 	if as != "" || holds.Schema != "" || 2*size(writes) >= size(filtered(made.Rights, isWrite)) {
 		return rows
 	}
-	rows[0].Status = OK
-	rows[0].Advice = "nothing, if it is for less, such as to enqueue; else: dbcron doctor --role " + made.Name
-	return rows[:1]
+	sum := rows[slices.IndexFunc(rows, func(c Check) bool { return c.Name == "rights" })]
+	sum.Status, sum.Advice = OK, "nothing, if it is for less, such as to enqueue; else: dbcron doctor --role "+made.Name
+	return []Check{sum}
 }
 
 func isWrite(_, verb string) bool { return verb != "SELECT" }
@@ -129,6 +129,9 @@ func rightsRows(holds *sqlrun.Holdings, all []Use, made Use, asked bool) []Check
 	lines := Grants(made.lacks, holds.Tables, holds.User)
 	for i, table := range slices.Sorted(maps.Keys(made.lacks)) {
 		lacking(strings.Join(made.lacks[table], ", ")+" on "+holds.Tables+table, lines[i])
+	}
+	if len(rows) == 2 { // the one says all
+		slices.Reverse(rows)
 	}
 	return rows
 }

@@ -26,7 +26,7 @@ func OfSchedules(ctx context.Context, db *dialect.DB, now time.Time, limit int) 
 		s := &failed[i]
 		all = append(all, Problem{
 			Of: Schedules, Name: s.Name, Bad: true, what: "Schedule %s was given up", Why: plain.Cut(s.Reason, 200), change: s.Reason,
-			Do: "fix what it says, then: dbcron schedule resume " + argument(s.Name), Act: "resume",
+			Do: afterGivingUp(s), Act: "resume",
 		})
 	}
 	all = cut(all, "schedule was given up", "schedules were given up", "see all: dbcron schedule list --state failed")
