@@ -12,7 +12,7 @@ import (
 )
 
 // spilling evaluates to what is wider than the card that it is in, and to the bars of links that hide some of theirs. What a box scrolls
-// does not spill, but from 1061 pixels on, where there are two columns, a table in a card has to fit.
+// does not spill, but tables have to fit on a phone, and in a card from 1061 pixels on, where there are two columns.
 const spilling = `(() => {
 	const found = [], name = (e) => e.tagName + '.' + (e.getAttribute('class') || '') + ': ' + e.textContent.trim().slice(0, 60);
 	const boxes = '.card, .scroll, .problems, .tile, .json, pre, header, main, footer, body';
@@ -22,7 +22,7 @@ const spilling = `(() => {
 		if (!is.width || ['auto', 'scroll'].includes(getComputedStyle(box).overflowX) || e.closest('.tabs')) continue;
 		if (is.right > its.right + 0.5 || is.left < its.left - 0.5) found.push(name(e));
 	}
-	for (const e of document.querySelectorAll('header nav' + (innerWidth > 1060 ? ', .card .scroll' : '')))
+	for (const e of document.querySelectorAll('header nav' + (innerWidth > 1060 ? ', .card .scroll' : innerWidth < 400 ? ', .scroll' : '')))
 		if (e.scrollWidth > e.clientWidth + 1) found.push('cut off: ' + name(e));
 	return found.slice(0, 3);
 })()`

@@ -33,6 +33,7 @@ type stage struct {
 	at    time.Time    // when it was set
 	id    int64        // of the run or the job that the situation is about
 	user  string       // whom it connects as; "": the owner
+	ends  func()       // ends it
 	clock bool         // it is about the host's clock, of which a busy machine's answer is late otherwise
 }
 
@@ -468,12 +469,14 @@ var situations = []situation{
 			s.daemon()
 			s.schedule("nightly")
 			s.clock = true
-			health.HostNow = func() time.Time { return time.Now().Add(-time.Hour) }
-			s.Cleanup(func() { health.HostNow = time.Now })
+			right := health.HostNow
+			health.HostNow = func() time.Time { return right().Add(-time.Hour) }
+			s.ends = func() { health.HostNow = right }
+			s.Cleanup(s.ends)
 		},
 		"the database's is …ahead of this host's…runs start by the database's clock: let NTP set both",
 		"schedule explain nightly", "nothing is wrong: it waits for its next slot", "",
-		func(s *stage) { health.HostNow = time.Now; s.clock = false },
+		func(s *stage) { s.ends(); s.clock = false },
 	},
 	{
 		"February 30",

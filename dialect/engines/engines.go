@@ -3,10 +3,9 @@
 package engines
 
 import (
-	"slices"
-
 	"context"
 	"database/sql"
+	"slices"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/mysql"
