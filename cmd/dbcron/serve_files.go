@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"os"
+	"os/user"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/ops/health"
+	"github.com/dbcron/dbcron/scheduler"
 )
 
 const (
@@ -232,4 +236,87 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+// files returns the files named by flags.
+func (f *serveFlags) files() (files []*scheduleFile, warnings []string, err error) {
+	if slices.Contains(f.crontabs, "-") || f.schedules == "-" {
+		return nil, nil, usagef("serve reads its files again at SIGHUP, so they cannot be standard input; use dbcron schedule apply -f -")
+	}
+	if f.tabs, files, warnings, err = findCrontabs(f.crontabs, f.source, f.zone, f.system); err != nil {
+		return nil, nil, err
+	}
+	if f.schedules != "" {
+		files = append(files, &scheduleFile{kind: "file", path: f.schedules, source: f.schedulesSource})
+	}
+	if f.check && len(f.tabs) == 0 && len(files) == 0 {
+		return nil, nil, usagef("--check needs --crontab or --schedules")
+	}
+	return files, warnings, nil
+}
+
+// loadAll reads the files, and returns everything wrong with any of them.
+func loadAll(files []*scheduleFile) error { return loadEach(files, nil) }
+
+func loadEach(files []*scheduleFile, stdin io.Reader) error {
+	var errs []error
+	in := map[string]string{}
+	for _, file := range files {
+		if err := file.load(stdin); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		for _, s := range file.given {
+			if other, ok := in[s.Name]; ok {
+				errs = append(errs, usagef("%s: the schedule %s is in %s too; give one of the two another name", file.path, s.Name, other))
+			}
+			in[s.Name] = file.path
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// importLogged makes the schedules of the file's source equal to those loaded, deleting others.
+func (f *scheduleFile) importLogged(ctx context.Context, db *dialect.DB, log *slog.Logger) error {
+	changes, err := f.importInto(ctx, db, scheduler.ImportOptions{})
+	if err != nil {
+		return err
+	}
+	log.Info(f.title()+" was imported", "path", f.path, "added", len(changes.Added), "changed", len(changes.Changed),
+		"removed", len(changes.Removed), "unchanged", changes.Unchanged)
+	for _, w := range f.warnings {
+		log.Warn("the "+f.title()+" may mean something else than it says", "what", w)
+	}
+	if len(f.given) == 0 && len(changes.Removed) > 0 {
+		log.Warn("the "+f.title()+" is empty: all its schedules were removed", "removed", len(changes.Removed))
+	}
+	if f.host {
+		log.Info("lines without CRON_TZ are read in this host's zone", "crontab", f.path, "time_zone", f.zone)
+	}
+	if other := f.otherUser(); other != "" {
+		log.Warn("only a daemon that runs as root can run commands as another user; here the runs of such lines fail",
+			"crontab", f.path, "user", other)
+	}
+	return nil
+}
+
+// otherUser returns a user in the file as whom this process cannot run commands.
+func (f *scheduleFile) otherUser() string {
+	self, err := user.Current()
+	if f.kind != "crontab" || err != nil || self.Uid == "0" {
+		return ""
+	}
+	for _, s := range f.given {
+		if s.User != "" && s.User != self.Username && s.User != self.Uid {
+			return s.User
+		}
+	}
+	return ""
+}
+
+func (f *scheduleFile) title() string {
+	if f.kind == "crontab" {
+		return "crontab"
+	}
+	return "schedules"
 }
