@@ -13,7 +13,6 @@ import (
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/httpapi/push"
 	"github.com/dbcron/dbcron/internal/ops/audit"
-	"github.com/dbcron/dbcron/internal/ops/crontab"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/queuetest"
@@ -298,22 +297,6 @@ func TestDaemons(t *testing.T) {
 				t.Errorf("there is no %q in %s", want, row)
 			}
 		}
-	})
-}
-
-// What a crontab's comment says of a line stands on the page of its schedule, as text.
-func TestDescription(t *testing.T) {
-	memory(t, func(t *testing.T, db *dbtest.DB) {
-		lines, err := crontab.Parse("crontab", []byte("# Backs up <b>the shop</b>,\n# before the report.\n30 3 * * * backup\n\n40 3 * * * report\n"))
-		must(t, err)
-		for i, name := range []string{"backup", "report"} {
-			must(t, scheduler.Add(t.Context(), db.DB, scheduler.Schedule{
-				Name: name, Spec: lines[i].Spec, Command: name, Description: lines[i].Description,
-			}))
-		}
-		s := serve(t, db.DB, "/x", Options{})
-		s.get(link("schedule", "name", "backup")).has("<p>Backs up &lt;b&gt;the shop&lt;/b&gt;, before the report.</p>")
-		s.get(link("schedule", "name", "report")).lacks("<p>Backs up", "<p></p>")
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -560,20 +561,26 @@ var (
 	tags     = regexp.MustCompile(`<[^>]*>`)
 )
 
+// page returns a page of the dashboard.
+func (s *stage) page(path string) string {
+	s.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequestWithContext(s.Context(), http.MethodGet, "http://127.0.0.1/"+path, nil)
+	r.RemoteAddr = "127.0.0.1:1"
+	s.pages.ServeHTTP(w, r)
+	if w.Code != http.StatusOK {
+		s.Fatalf("the page %s answers %d: %s", path, w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
 // overview returns its first finding.
 func (s *stage) overview() string {
 	s.Helper()
 	if s.pages == nil {
 		return ""
 	}
-	w := httptest.NewRecorder()
-	r := httptest.NewRequestWithContext(s.Context(), http.MethodGet, "http://127.0.0.1/", nil)
-	r.RemoteAddr = "127.0.0.1:1"
-	s.pages.ServeHTTP(w, r)
-	if w.Code != http.StatusOK {
-		s.Fatalf("the overview answers %d: %s", w.Code, w.Body)
-	}
-	for _, found := range aProblem.FindAllStringSubmatch(w.Body.String(), -1) {
+	for _, found := range aProblem.FindAllStringSubmatch(s.page(""), -1) {
 		text := html.UnescapeString(tags.ReplaceAllString(strings.NewReplacer("<small>", "; ", `<span class="why">`, ": ").Replace(found[1]), ""))
 		if s.clock || !strings.Contains(text, "Database: clock") {
 			return text
@@ -616,6 +623,24 @@ func (s *stage) tells(text, parts string) bool {
 		text = after
 	}
 	return true
+}
+
+// What a crontab's comment says of a line stands on the page of its schedule, as text.
+func TestDescriptionOnPage(t *testing.T) {
+	dbtest.Memory.Each(t, func(t *testing.T, db *dbtest.DB) {
+		s := &stage{T: t, db: db}
+		s.open(db.URL)
+		file := filepath.Join(t.TempDir(), "crontab")
+		text := "# name: backup\n# Backs up <b>the shop</b>,\n# before the report.\n30 3 * * * backup\n\n# name: report\n40 3 * * * report\n"
+		dbtest.Must(t, os.WriteFile(file, []byte(text), 0o600))
+		dbcron(t, db, "schedule", "import", "--crontab", file)
+		if page := s.page("schedule?name=backup"); !strings.Contains(page, "<p>Backs up &lt;b&gt;the shop&lt;/b&gt;, before the report.</p>") {
+			t.Errorf("the page of a schedule with a description is %s", page)
+		}
+		if page := s.page("schedule?name=report"); strings.Contains(page, "Backs up") || strings.Contains(page, "<p></p>") {
+			t.Errorf("the page of a schedule without a description is %s", page)
+		}
+	})
 }
 
 // TestSituations prepares situations and looks at what is said first of each. It types the command that is said literally.
