@@ -156,7 +156,7 @@ func launch(c Command, dir string) (*keeper, error) {
 		title += strings.Repeat(" ", max(0, titleRoom-len(title)))
 	}
 	process, err := os.StartProcess(self, []string{argv0, title}, &os.ProcAttr{
-		Env: []string{"GOMAXPROCS=1"}, // it has little to do, whatever the host has; and not the caller's
+		Env: []string{}, // nil would pass on the caller's
 		Files: []*os.File{
 			cmp.Or(c.Stdin, null), cmp.Or(c.Stdout, null), cmp.Or(c.Stderr, null),
 			theirOrders, theirReports,
