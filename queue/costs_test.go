@@ -211,14 +211,6 @@ var endCosts = []endCost{
 		return tx.Commit()
 	}},
 	{
-		what: "done under a limit, whose permits are taken for all of them",
-		limit: func(t *testing.T, a *admin.Client, q string) {
-			t.Helper()
-			_, err := a.EditLimit(t.Context(), q, "", func(l *admin.Limit) { l.Running = costly })
-			must(t, err)
-		},
-	},
-	{
 		what: "done under a rate of their kind",
 		limit: func(t *testing.T, a *admin.Client, q string) {
 			t.Helper()
