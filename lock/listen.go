@@ -15,6 +15,7 @@ type ear struct {
 	users int
 	stop  context.CancelFunc // nil: it is not listening
 	hears bool               // its own test notification has arrived
+	rest  *time.Timer        // stops it when it has had no users for linger; nil: it has had some all the time
 }
 
 // linger is how long an ear goes on without waiters.
@@ -31,7 +32,7 @@ func (c *contender) hear() bool {
 	defer w.mu.Unlock()
 	if !c.hearing {
 		c.hearing = true
-		w.ear.users++
+		w.ear.use()
 	}
 	if w.ear.stop == nil {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -41,12 +42,24 @@ func (c *contender) hear() bool {
 	return w.ear.hears
 }
 
+// use has an ear go on listening until unhear. waiting.mu is held.
+func (e *ear) use() {
+	e.users++
+	if e.rest != nil {
+		e.rest.Stop()
+	}
+}
+
 func (w *waiting) unhear() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ear.users--
-	if w.ear.users == 0 {
-		time.AfterFunc(linger, func() {
+	switch {
+	case w.ear.users > 0:
+	case w.ear.rest != nil:
+		w.ear.rest.Reset(linger)
+	default:
+		w.ear.rest = time.AfterFunc(linger, func() {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if w.ear.users == 0 && w.ear.stop != nil {

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -439,6 +441,32 @@ func TestMoreWaitersThanConnections(t *testing.T) {
 				})
 			}
 			group.Wait()
+		}
+	})
+}
+
+// A process that takes locks again and again listens all the time, and not anew each time.
+func TestAnEarLingers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var stops atomic.Int32
+		w := &waiting{}
+		w.ear.stop = func() { stops.Add(1) }
+		use := func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.ear.use()
+		}
+		for range 20 {
+			use()
+			w.unhear()
+			time.Sleep(linger / 5)
+		}
+		if n := stops.Load(); n > 0 {
+			t.Errorf("it stopped %d times while it was in use every now and then", n)
+		}
+		time.Sleep(linger)
+		if n := stops.Load(); n != 1 {
+			t.Errorf("it stopped %d times once it was not used any more, want 1", n)
 		}
 	})
 }
