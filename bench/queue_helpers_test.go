@@ -109,6 +109,12 @@ func (o *ours) workWith(t *testing.T, c *queue.Client, do func(ctx context.Conte
 	if err != nil {
 		t.Fatal(err)
 	}
+	return running(t, w)
+}
+
+// running runs a worker until stop, which waits for its end.
+func running(t *testing.T, w *queue.Worker) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() {

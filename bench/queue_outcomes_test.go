@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
@@ -179,15 +178,7 @@ func (o *outcome) end(t *testing.T, b *bed, q string, n int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	var group sync.WaitGroup
-	group.Go(func() {
-		if err := w.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	defer group.Wait()
-	defer cancel()
+	defer running(t, w)()
 	delayed := `(SELECT COUNT(*) FROM {prefix}job_delayed AS j WHERE j.queue_id = q.queue_id AND j.id > 0)`
 	if o.later {
 		delayed = fmt.Sprintf(`%d - `, n) + delayed
