@@ -459,12 +459,12 @@ func TestAnEarLingers(t *testing.T) {
 		for range 20 {
 			use()
 			w.unhear()
-			time.Sleep(linger / 5)
+			<-time.After(linger / 5)
 		}
 		if n := stops.Load(); n > 0 {
 			t.Errorf("it stopped %d times while it was in use every now and then", n)
 		}
-		time.Sleep(linger)
+		<-time.After(linger)
 		if n := stops.Load(); n != 1 {
 			t.Errorf("it stopped %d times once it was not used any more, want 1", n)
 		}
