@@ -503,6 +503,8 @@ func TestFirstKeysTakeFewStatements(t *testing.T) {
 					jobs[i] = Job{Queue: fmt.Sprint("q", i%3), Kind: "x", Key: fmt.Sprint(i)}
 				}
 				enqueue(t, client(t, counted, Options{}), jobs)
+				mu.Lock()
+				defer mu.Unlock() // what callers in transactions need next is read after they have returned
 				if calls > 100 {
 					t.Errorf("%d jobs took %d statements", len(jobs), calls)
 					for op, n := range by {

@@ -144,6 +144,8 @@ func TestTenantRate(t *testing.T) {
 		enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x", Tenant: "a"}, {Kind: "x", Tenant: "b"}, {Kind: "x"}}, 30))
 		enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x", Tenant: "c"}}, 5))
 		empty(t, db)
+		mu.Lock()
+		defer mu.Unlock()
 		for name, least := range map[string]time.Duration{"a": 1150 * time.Millisecond, "b": 550 * time.Millisecond} { // less what comes a little late
 			if took := last[name].Sub(began); took < least {
 				t.Errorf("the jobs of %s took %v", name, took)

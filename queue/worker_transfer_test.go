@@ -146,6 +146,8 @@ func TestMoveWaitsForAQuickerWorker(t *testing.T) {
 			}
 		}})
 		moveAll(t, client(t, slow, Options{}), MoveOptions{}, Moved{Jobs: 1})
+		mu.Lock()
+		defer mu.Unlock()
 		if !left {
 			t.Error("the block was not taken by the other")
 		}
