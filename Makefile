@@ -123,7 +123,7 @@ sim: ## simulate SEEDS=50 lives, from FROM=1 on, of MINUTES=1 of each workload i
 sim-mutants: ## put faults into copies of the product, and see after how many seeds a simulation finds each that TOTALS=file does not tell of this commit; ARGS='-mutant fence'
 	@go test -count=1 -timeout 0 -vet=off -v ./simulation -run '^TestMutants$$' -mutants -minutes 1 -across $$(getconf _NPROCESSORS_ONLN) $(if $(TOTALS),-totals $(abspath $(TOTALS))) $(ARGS)
 
-bench: ## run the measurements behind docs/benchmarks.md and decisions; ARGS='-run LockPairs'
+bench: ## run the measurements behind docs/benchmarks.md, docs/figures.md and decisions; ARGS='-run LockPairs'
 	@$(RUN) -durable -- go -C bench test -count=1 -v -timeout 60m $(ARGS) ./...
 
 bench-peers: ## compare dbcron with River, asynq, JetStream, redsync and etcd (about 15 minutes); ARGS='-rounds 1 -only etcd'
