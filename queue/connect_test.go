@@ -126,6 +126,51 @@ func TestLeavingBeforeAConnection(t *testing.T) {
 	})
 }
 
+// A caller that leaves while its statement waits for the server has an id: its job is there under that, once or not at all.
+func TestLeavingInAStatement(t *testing.T) {
+	dbtest.SkipGated(t, "a gate locks no tables")
+	having(t, dbtest.SeveralWriters, func(t *testing.T, db *dbtest.DB) {
+		sent := make(chan struct{}, 100)
+		c := client(t, db.Broken(t, &dbtest.Fault{Text: "INSERT INTO", Stall: func(string) { sent <- struct{}{} }}), Options{})
+		enqueue(t, c, Job{Kind: "x"})
+		for len(sent) > 0 {
+			<-sent
+		}
+		lock, release := []string{"BEGIN", "LOCK TABLE " + db.Prefix() + "job IN ACCESS EXCLUSIVE MODE"}, "ROLLBACK"
+		if db.Dialect.Name != "postgres" {
+			lock, release = []string{"LOCK TABLES " + db.Prefix() + "job WRITE"}, "UNLOCK TABLES"
+		}
+		held := db.Conn(t)
+		for _, statement := range lock {
+			_, err := held.ExecContext(t.Context(), statement)
+			must(t, err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		type answer struct {
+			id  int64
+			err error
+		}
+		answers := make(chan answer, 1)
+		go func() {
+			e, err := c.Enqueue(ctx, Job{Kind: "x"})
+			answers <- answer{e.ID, err}
+		}()
+		received(t, "the statement is sent", sent)
+		cancel()
+		a := received(t, "the caller leaves", answers)
+		want(t, "leaving", a.err, context.Canceled)
+		want(t, "leaving", a.err, ErrUnknownOutcome)
+		_, err := held.ExecContext(t.Context(), release)
+		must(t, err)
+		enqueue(t, c, Job{Kind: "x"})
+		var named, all int
+		db.Scan(t, `SELECT COALESCE(SUM(CASE WHEN id = :id THEN 1 ELSE 0 END), 0), COUNT(*) FROM {prefix}job`, sqlrun.Args{"id": a.id}, &named, &all)
+		if a.id == 0 || named > 1 || all != 2+named {
+			t.Errorf("%d jobs, %d of them the one of which it is not known, %d", all, named, a.id)
+		}
+	})
+}
+
 // Work in a transaction needs no second connection: with as many transactions as connections,
 // cold, and when cached settings are too old.
 func TestTransactionsTakeNoSecondConnection(t *testing.T) {

@@ -48,19 +48,24 @@ type sending struct {
 
 // send writes one job together with those of others. It returns the id even if the outcome is
 // unknown, and 0 if nothing was sent.
+//
+// A caller that meets nobody writes its job itself, which is sooner than in another goroutine. Those that come meanwhile do not
+// join: its context may end its statement.
 func (s *sender) send(ctx context.Context, one *sending) (int64, error) {
 	s.mu.Lock()
-	s.waiting = append(s.waiting, one)
-	itself := ctx.Done() == nil && s.writers == 0 // a caller that cannot leave before the write has ended
+	alone := s.writers == 0
+	if !alone {
+		s.waiting = append(s.waiting, one)
+	}
 	if s.writers < writers {
 		s.writers++
-		if !itself {
+		if !alone {
 			go s.write()
 		}
 	}
 	s.mu.Unlock()
-	if itself {
-		s.writeOnce()
+	if alone {
+		s.writeAlone(ctx, one)
 	}
 	select {
 	case <-one.done:
@@ -101,7 +106,7 @@ func (one *sending) outcome() (int64, error) {
 // write writes waiting jobs until there are none.
 func (s *sender) write() {
 	for failures := 0; s.more(); {
-		part, rows, err := s.attempt(nil)
+		part, rows, err := s.attempt(context.Background(), nil)
 		s.finish(part, rows, err)
 		if failures++; !s.client.db.Dialect.Unsent(err) {
 			failures = 0
@@ -111,11 +116,20 @@ func (s *sender) write() {
 	}
 }
 
-// writeOnce writes waiting jobs in the caller's own goroutine, which is sooner than in another one.
-// A new writer takes what came meanwhile.
-func (s *sender) writeOnce() {
-	part, rows, err := s.attempt(nil)
-	s.finish(part, rows, err)
+// writeAlone writes the job of a caller who met no writer. A new writer takes what came meanwhile.
+func (s *sender) writeAlone(ctx context.Context, one *sending) {
+	part := []*sending{one}
+	_, rows, err := s.attempt(ctx, part)
+	switch {
+	case err == nil:
+		s.finish(part, rows, nil)
+	case ctx.Err() == nil:
+		go func() { // trying again may last longer than the caller waits
+			s.finish(part, rows, err)
+			s.write()
+		}()
+		return
+	}
 	if s.more() {
 		go s.write()
 	}
@@ -174,8 +188,8 @@ func (s *sender) requeue(part []*sending, err error) {
 
 // attempt writes jobs with one statement, or in one transaction: those of part, or else those that wait once there is a
 // connection. It returns the jobs that it took, and the rows that were sent.
-func (s *sender) attempt(part []*sending) (taken []*sending, rows []jobRow, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), sendTime)
+func (s *sender) attempt(ctx context.Context, part []*sending) (taken []*sending, rows []jobRow, err error) {
+	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
 	c := s.client
 	ctx, end := c.spared(ctx)
@@ -259,7 +273,7 @@ func (s *sender) seal(part []*sending, rows []jobRow) []jobRow {
 func (s *sender) finish(part []*sending, rows []jobRow, err error) {
 	c := s.client
 	for tries := 0; err != nil && c.taken(err) && tries < 3; tries++ {
-		_, rows, err = s.attempt(part) // with new ids
+		_, rows, err = s.attempt(context.Background(), part) // with new ids
 	}
 	switch d := c.db.Dialect; {
 	case err == nil:
@@ -278,7 +292,7 @@ func (s *sender) finish(part []*sending, rows []jobRow, err error) {
 		return
 	case len(part) > 1 && !d.Uncertain(err):
 		for _, half := range [][]*sending{part[:len(part)/2], part[len(part)/2:]} {
-			_, rows, err := s.attempt(half)
+			_, rows, err := s.attempt(context.Background(), half)
 			s.finish(half, rows, err)
 		}
 		return

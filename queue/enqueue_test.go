@@ -446,7 +446,7 @@ func TestEnqueueManyUnderPolicies(t *testing.T) {
 	})
 }
 
-// Callers who cannot leave write their jobs themselves, and others' with theirs; none stays behind.
+// Callers who meet nobody write their jobs themselves, and writers take those of the others; none stays behind.
 func TestEnqueueTogether(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
