@@ -200,16 +200,21 @@ func (h *holder) meet(q *workQueue, set *store.Queue) {
 	q.set = set
 	q.shareOut(set.Shares)
 	q.recheck()
-	if resumed { // what waits at limits was in no demand, and nobody else tells of it
-		h.limits.Wake()
-	}
 	for _, b := range q.blocks {
 		b.Keyed = b.Keyed || set.Ordered
 		if resumed {
 			h.rouse(b)
-			h.occupants.offer(b, b.Count)
+			h.restart(b)
 		}
 	}
+}
+
+// restart lets the jobs of a block begin again after a while in which none could. Those that wait at limits were in no demand
+// meanwhile, and nobody else tells of them. mu is held.
+func (h *holder) restart(b *tenure) {
+	b.AskTenants()
+	h.limits.Wake()
+	h.occupants.offer(b, b.Count)
 }
 
 // expelLate declares processes lost if their blocks or permits are needed.
@@ -328,9 +333,8 @@ func (h *holder) remain(b *tenure, at instant.Instant) {
 		return
 	}
 	b.Leaving, b.kept, b.beyond, b.heir = false, at, false, ""
-	h.occupants.offer(b, b.Count)
+	h.restart(b)
 	h.occupants.suspectMore()
-	h.limits.Wake()
 	h.enlist(b)
 }
 

@@ -427,7 +427,7 @@ func TestPromptDrainsBesideWorkers(t *testing.T) {
 			})
 		}
 		eventually(t, "sessions do some", func() bool { return bySeats.len() > 10 || t.Failed() })
-		w := worker(t, other(t, db), WorkerOptions{Queues: []string{"mail"}, Concurrency: 2})
+		w := worker(t, other(t, db), WorkerOptions{Queues: []string{"mail"}, Concurrency: 2, Lease: longWait})
 		handle(t, w, "welcome", func(ctx context.Context, d *Delivery) error {
 			defer byWorkers.add("%d", d.ID)
 			return do(ctx, d)

@@ -163,6 +163,59 @@ func TestTenantRate(t *testing.T) {
 	})
 }
 
+// Jobs that wait for the limit of their tenant go on after a while in which no job of their block could begin, and the worker has given
+// back what it had.
+func TestTenantLimitsAfterAWhile(t *testing.T) {
+	for name, interrupt := range map[string]func(t *testing.T, c *Client, w *Worker) (resume func()){
+		"a pause": func(t *testing.T, c *Client, w *Worker) func() {
+			must(t, adminOf(c).Pause(t.Context(), defaultQueue, ""))
+			knowsPause(t, w)
+			return func() { must(t, adminOf(c).Resume(t.Context(), defaultQueue)) }
+		},
+		"a block that was to go, and stays": func(t *testing.T, _ *Client, w *Worker) func() {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			b := w.queues[0].blocks[0]
+			w.leave(b)
+			b.Active++ // so it is never idle
+			return func() {
+				eventually(t, "it stays", func() bool {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					return !b.Leaving
+				})
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				b.Active--
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			locks(t, func(t *testing.T, db *dbtest.DB) {
+				c := client(t, db, Options{Blocks: 1})
+				edit(t, c, func(*admin.Queue) {})
+				limitTenant(t, c, admin.EachTenant, func(l *admin.Limit) { l.Running = 1 })
+				w := worker(t, other(t, db), WorkerOptions{})
+				w.miscounted = func(int, int) {} // one case does that
+				begun, goes := make(chan struct{}, 3), make(chan struct{})
+				handle(t, w, "x", func(context.Context, *Delivery) error {
+					begun <- struct{}{}
+					<-goes
+					return nil
+				})
+				defer start(t, w)()
+				enqueueMany(t, c, slices.Repeat([]Job{{Kind: "x", Tenant: "a"}}, 3))
+				received(t, "one runs", begun)
+				resume := interrupt(t, c, w)
+				close(goes)
+				eventually(t, "no permit is leased", func() bool { return len(db.List(t, `SELECT slot FROM {prefix}queue_permit`, nil)) == 0 })
+				resume()
+				empty(t, db)
+			})
+		})
+	}
+}
+
 // What a worker that has died had of a tenant is free when its lease has ended, and not before.
 func TestTenantPermitsOfTheDead(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {

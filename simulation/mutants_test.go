@@ -53,6 +53,11 @@ var mutants = []mutant{
 		"a process that lives does not take its charges back", "queue", "queue/runner_return.go",
 		"		if n == 0 {\n			continue\n		}\n		clears", "		if n >= 0 {\n			continue\n		}\n		clears", "TestChargeTakenBack", 0,
 	},
+	// Another job of the tenant, a lost lease or a changed limit has them asked for.
+	{
+		"jobs at a tenant's limit stay in no demand after a pause", "", "queue/holder_share.go",
+		"	b.AskTenants()\n", "", "TestTenantLimitsAfterAWhile", 0,
+	},
 	// It takes a place that becomes free within a round.
 	{
 		"a place that becomes free goes to whatever is looked at then", "queue", "queue/runner_adopt.go",

@@ -175,6 +175,24 @@ func (b *Block) HeldAt(g *limit.Limiter) int {
 	return 0
 }
 
+// AskTenants says again at which limiters of tenants jobs wait.
+func (b *Block) AskTenants() {
+	ask := func(g *limit.Limiter) {
+		if g.Tenant != "" {
+			g.Ask()
+		}
+	}
+	for g := range b.byTenant {
+		ask(g)
+	}
+	for g := range b.skipped {
+		ask(g)
+	}
+	for g := range b.gated {
+		ask(g)
+	}
+}
+
 // HoldsTenants reports whether jobs wait for limits, or were put back that do.
 func (b *Block) HoldsTenants() bool { return len(b.byTenant)+len(b.skipped)+len(b.gated) > 0 }
 
