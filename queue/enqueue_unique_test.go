@@ -443,7 +443,7 @@ func TestKeyStatements(t *testing.T) {
 			return slices.DeleteFunc(slices.Clone(all), func(row string) bool { return slices.Contains(gone, row) })
 		}
 		ids := store.JobArgs(1, 0, 0, []int64{7, 9, 10, 11})
-		ids["keys"] = []sqlrun.Args{{"unique_key": "a"}, {"unique_key": "c"}, {"unique_key": "d"}, {"unique_key": "e"}, {"unique_key": "f"}, {"unique_key": "i"}}
+		ids["uniques"] = []string{"a", "c", "d", "e", "f", "i"}
 		take := sqlrun.Args{"queue": 1, "unique_key": "c", "holder": 9, "job": 99, "until_us": nil, "wait_us": nil}
 		not := func(name string, value any) sqlrun.Args {
 			args := maps.Clone(take)
@@ -457,7 +457,7 @@ func TestKeyStatements(t *testing.T) {
 		}{
 			{store.FreeKeys, ids, without("1 a 7 yes", "1 c 9 no", "1 e 11 yes")},
 			{store.PartingKeys, ids, append(without("1 a 7 yes", "1 e 11 yes"), "1 a 7 no", "1 e 11 no")},
-			{store.PurgeKeys, ids, without("1 c 9 no")},
+			{store.PassKeys, ids, without("1 a 7 yes", "1 c 9 no", "1 d 10 no", "1 e 11 yes")},
 			{store.KeepKeys, ids, append(without("1 c 9 no", "1 d 10 no"), "1 c 9 yes", "1 d 10 yes")},
 			{store.TakeOverKeys, sqlrun.Args{"rows": []sqlrun.Args{take}}, append(without("1 c 9 no"), "1 c 99 yes")},
 			{store.PassOnKeys, sqlrun.Args{"rows": []sqlrun.Args{
@@ -475,11 +475,12 @@ func TestKeyStatements(t *testing.T) {
 				(1, 'e', 11, 'yes', `+ago+`), (1, 'f', 12, 'no', `+ago+`), (1, 'g', 7, 'no', `+ahead+`), (1, 'h', 11, 'yes', NULL), (1, 'i', 12, 'yes', NULL), (2, 'a', 7, 'yes', NULL), (2, 'c', 9, 'no', `+ago+`)`)
 			old, err := sqlrun.Select(t.Context(), &db.Session, store.OldKeys, sqlrun.Args{"limit": 10}, func(rows *sql.Rows) (text string, err error) {
 				var queue, none, job int
-				err = rows.Scan(&queue, &none, &job)
-				return fmt.Sprint(queue, job), err
+				var key string
+				err = rows.Scan(&queue, &none, &job, &key)
+				return fmt.Sprint(queue, job, key), err
 			})
 			must(t, err)
-			if slices.Sort(old); !slices.Equal(old, []string{"1 12", "1 9", "2 9"}) {
+			if slices.Sort(old); !slices.Equal(old, []string{"1 12f", "1 9c", "2 9c"}) {
 				t.Errorf("old are %q", old)
 			}
 			for _, stmt := range []*sqlrun.Stmt{store.KeyHolders, store.SeenKeyHolders} {

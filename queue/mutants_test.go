@@ -42,7 +42,7 @@ const (
 	movedID    = "j.id = record.job"
 	delayedRow = "{prefix}job_delayed."
 	blockRow   = "{prefix}queue_block."
-	ofThisName = " AND unique_key IN (SELECT unique_key FROM {records keys: unique_key text})"
+	ofThisName = " AND {in unique_key text :uniques}"
 )
 
 var mutants = append(deaf(), []mutant{
@@ -408,10 +408,6 @@ var mutants = append(deaf(), []mutant{
 	{store.KeepKeys, "{in job :ids}", always, "TestKeyStatements" + onSQLite},
 	{store.OldKeys, "pending = 'no' AND ", "", "TestKeyStatements" + onSQLite},
 	{store.OldKeys, "free_at <= {now}", "free_at IS NOT NULL", "TestKeyStatements" + onSQLite},
-	{store.PurgeKeys, "queue_id = :queue AND ", "", "TestKeyStatements" + onSQLite},
-	{store.PurgeKeys, "{in job :ids}", always, "TestKeyStatements" + onSQLite},
-	{store.PurgeKeys, " AND pending = 'no'", "", "TestKeyStatements" + onSQLite},
-	{store.PurgeKeys, " AND free_at <= {now}", "", "TestKeyStatements" + onSQLite},
 
 	// Groups.
 	{store.EnterGroup, "{share_locked}", "", "TestGroupLocks" + onPostgres},

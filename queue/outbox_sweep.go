@@ -60,7 +60,7 @@ func (s *sweeper) sweep(ctx context.Context) error {
 	_, err5 := s.db.Exec(ctx, store.SweepTenants, sqlrun.Args{"since": -time.Minute.Microseconds()})
 	err := errors.Join(err1, err2, err3, err4, err5, s.purge(ctx, store.OutdatedDead, sqlrun.Args{}, store.PurgeDead),
 		s.purge(ctx, store.OutdatedDone, sqlrun.Args{}, store.PurgeDone),
-		s.purge(ctx, store.OldKeys, sqlrun.Args{}, store.PurgeKeys), s.c.purgeGroups(ctx), s.c.purgeCounts(ctx), s.c.sweepRefusals(ctx))
+		s.purge(ctx, store.OldKeys, sqlrun.Args{}, store.PassKeys), s.c.purgeGroups(ctx), s.c.purgeCounts(ctx), s.c.sweepRefusals(ctx))
 	s.mu.Lock()
 	queues, keep := s.queues, map[int]int{}
 	for _, q := range queues {
@@ -95,17 +95,18 @@ func (s *sweeper) purgeSurplus(ctx context.Context, queue, keep int) error {
 	return s.purge(ctx, store.SurplusDead, args, store.PurgeDead)
 }
 
-// purge removes, in small transactions, what outdated finds, such as expired dead jobs.
+// purge removes, in small transactions, what outdated finds, such as expired dead jobs, or unique keys.
 func (s *sweeper) purge(ctx context.Context, outdated *sqlrun.Stmt, args sqlrun.Args, remove *sqlrun.Stmt) error {
 	args["limit"] = store.Chunk
 	for ctx.Err() == nil {
 		n := 0
 		err := s.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-			byBlock := map[store.BlockID][]int64{}
+			byBlock, uniques := map[store.BlockID][]int64{}, map[store.BlockID][]string{}
 			_, err := sqlrun.Select(ctx, tx, outdated, args, func(rows *sql.Rows) (id int64, err error) {
 				var at store.BlockID
-				err = rows.Scan(&at.Queue, &at.Divided, &id)
-				byBlock[at] = append(byBlock[at], id)
+				var unique string
+				err = rows.Scan(&at.Queue, &at.Divided, &id, &unique)
+				byBlock[at], uniques[at] = append(byBlock[at], id), append(uniques[at], unique)
 				return id, err
 			})
 			if err != nil {
@@ -114,7 +115,9 @@ func (s *sweeper) purge(ctx context.Context, outdated *sqlrun.Stmt, args sqlrun.
 			n = 0
 			for at, ids := range byBlock { // whose rows are locked
 				n += len(ids)
-				if _, err := tx.Exec(ctx, remove, store.JobArgs(at.Queue, at.Divided, 0, ids)); err != nil {
+				args := store.JobArgs(at.Queue, at.Divided, 0, ids)
+				args["uniques"] = uniques[at]
+				if _, err := tx.Exec(ctx, remove, args); err != nil {
 					return err
 				}
 			}

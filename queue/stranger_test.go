@@ -82,7 +82,7 @@ var passes = map[string][]freeStatement{
 var mayWait = map[string][]*sqlrun.Stmt{
 	"rows that the same transaction has locked before": {
 		store.TakeBlocks, store.AcquitPaused,
-		store.PurgeDead, store.PurgeDone, store.PurgeKeys, store.EndGroup, store.AccuseGroup, store.SetDrawn, store.SetDrawnTenants,
+		store.PurgeDead, store.PurgeDone, store.EndGroup, store.AccuseGroup, store.SetDrawn, store.SetDrawnTenants,
 		store.DivideAnew, store.PassReady, store.PassKeys, store.PassOnKeys, store.PartingKeys, store.FinishMembers,
 		store.KeepReady, store.KeepDelayed, store.KeepRunning, store.BuryReady, store.BuryDelayed, store.BuryRunning,
 		store.DelayReady, store.DelayRunning, store.Redelay, store.CheckOutReady, store.CheckOutDelayed,

@@ -58,6 +58,7 @@ var Dialect = &sqlrun.Dialect{
 		}
 		return "ON DUPLICATE KEY UPDATE " + strings.Join(sums, ", ")
 	},
+	CountsIgnored:   true, // because of clientFoundRows, which says how many rows an UPDATE has found
 	IgnoreDuplicate: func(column string) string { return "ON DUPLICATE KEY UPDATE " + column + " = " + column },
 	Records: func(rows string, columns []sqlrun.Column) string {
 		types := map[string]string{"int": "BIGINT", "text": "LONGTEXT CHARACTER SET utf8mb4"}
@@ -72,7 +73,7 @@ var Dialect = &sqlrun.Dialect{
 	Ranges:    true,
 	// The storage engine does not hand deleted rows to the server, which alone knows a range's end.
 	PassesEnds: true,
-	In:         func(column, list string) string { return column + " IN (" + list + ")" },
+	In:         func(column sqlrun.Column, list string) string { return column.Name + " IN (" + list + ")" },
 	Only: func(columnAndCount string) string {
 		column, count, _ := strings.Cut(columnAndCount, " ")
 		return "ORDER BY " + column + " LIMIT " + count

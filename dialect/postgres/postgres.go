@@ -23,6 +23,9 @@ import (
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
+// arrays are the types of columns of records and of lists.
+var arrays = map[string]string{"int": "BIGINT[]", "text": "TEXT[]"}
+
 // Dialect is the engine of PostgreSQL from 14 on.
 var Dialect = &sqlrun.Dialect{
 	Name:    "postgres",
@@ -59,19 +62,20 @@ var Dialect = &sqlrun.Dialect{
 	IgnoreDuplicate: func(string) string { return "ON CONFLICT DO NOTHING" },
 	// Arrays, which the server reads several times as fast as JSON.
 	Records: func(rows string, columns []sqlrun.Column) string {
-		types := map[string]string{"int": "BIGINT[]", "text": "TEXT[]"}
 		return "unnest(" + engine.Listed(columns,
-			func(c sqlrun.Column) string { return "CAST(" + rows + "." + c.Name + " AS " + types[c.Kind] + ")" }) +
+			func(c sqlrun.Column) string { return "CAST(" + rows + "." + c.Name + " AS " + arrays[c.Kind] + ")" }) +
 			") AS record (" + engine.Listed(columns, func(c sqlrun.Column) string { return c.Name }) + ")"
 	},
 	JoinByKey: func(table string) string { return "JOIN " + table },
 
 	PipelineWithout: pipelineWithout,
 	ArrayRows:       true,
-	In:              func(column, list string) string { return column + " = ANY (CAST(" + list + ".list AS BIGINT[]))" },
-	Only:            func(string) string { return "" },
-	UpdateFrom:      engine.UpdateFrom,
-	DeleteFrom:      engine.DeleteFrom,
+	In: func(column sqlrun.Column, list string) string {
+		return column.Name + " = ANY (CAST(" + list + ".list AS " + arrays[column.Kind] + "))"
+	},
+	Only:       func(string) string { return "" },
+	UpdateFrom: engine.UpdateFrom,
+	DeleteFrom: engine.DeleteFrom,
 
 	Next:      func(column string) string { return column + " = " + column + " + 1" },
 	Returning: func(column string) string { return "RETURNING " + column },

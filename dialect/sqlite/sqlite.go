@@ -58,8 +58,8 @@ var Dialect = &sqlrun.Dialect{
 			" FROM json_each(" + rows + ")) AS record"
 	},
 	JoinByKey: func(table string) string { return "CROSS JOIN " + table }, // whose order SQLite keeps
-	In: func(column, list string) string {
-		return column + " IN (SELECT value FROM json_each(" + list + ".json))"
+	In: func(column sqlrun.Column, list string) string {
+		return column.Name + " IN (SELECT value FROM json_each(" + list + ".json))"
 	},
 	Only:       func(string) string { return "" },
 	UpdateFrom: engine.UpdateFrom,

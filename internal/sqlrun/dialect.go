@@ -83,10 +83,13 @@ type Dialect struct {
 	// an INSERT of many rows. Otherwise {values} is.
 	ArrayRows bool
 
+	// CountsIgnored reports that the number of rows that an INSERT with {ignore_duplicate} has changed includes those that were there.
+	CountsIgnored bool
+
 	// In compares a column with a list argument such as :ids; :ids.list is the list as one
 	// array argument, and :ids.json as JSON. Only ends a DELETE or UPDATE that must not scan
 	// more than so many rows; it is "" on engines that scan no more.
-	In   func(column, list string) string
+	In   func(column Column, list string) string
 	Only func(columnAndCount string) string
 
 	// UpdateFrom updates those rows of table that pick selects by the columns of key and that

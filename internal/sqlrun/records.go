@@ -187,28 +187,45 @@ func appendText(b []byte, text string) []byte {
 	return append(append(b, text[start:]...), '"')
 }
 
-// list writes numbers as one argument, as a PostgreSQL array or in JSON.
-func (n *node) list(list []int64) string {
+// list writes numbers or texts as one argument, as a PostgreSQL array or in JSON. It is not ok for other values.
+func (n *node) list(value any) (text string, ok bool) {
+	switch list := value.(type) {
+	case []int64:
+		return listed(n.of, list, func(b []byte, v int64) []byte { return strconv.AppendInt(b, v, 10) }), true
+	case []string:
+		if n.of == "json" {
+			return listed(n.of, list, appendText), true
+		}
+		return listed(n.of, list, appendElement), true
+	}
+	return "", false
+}
+
+func listed[T any](form string, list []T, appendTo func([]byte, T) []byte) string {
 	brackets := "{}"
-	if n.of == "json" {
+	if form == "json" {
 		brackets = "[]"
 	}
 	b := make([]byte, 0, 20*len(list)+2)
 	b = append(b, brackets[0])
-	for i, n := range list {
+	for i, v := range list {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendInt(b, n, 10)
+		b = appendTo(b, v)
 	}
 	return string(append(b, brackets[1]))
 }
 
-// in expands {in …}, which compares a column with a list of numbers.
+// in expands {in …}, which compares a column with a list of numbers, or, after "text", of texts.
 func (e *expander) in(rest string) (string, error) {
 	column, list, ok := strings.Cut(rest, " :")
 	if !ok || list == "" || strings.Trim(list, letters) != "" {
 		return "", fmt.Errorf("{in %s} is not a column and a list", rest)
 	}
-	return e.d.In(column, ":"+list), nil
+	c := Column{column, "int"}
+	if name, text := strings.CutSuffix(column, " text"); text {
+		c = Column{name, "text"}
+	}
+	return e.d.In(c, ":"+list), nil
 }

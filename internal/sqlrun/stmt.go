@@ -162,13 +162,11 @@ func (c *compiled) scalars(args Args) (values []any, ok bool) {
 		}
 		value, found := args[n.arg]
 		switch v := value.(type) {
-		case []int64:
+		case []int64, []string:
 			if n.of == "" {
 				return nil, false
 			}
-			value = n.list(v)
-		case []string:
-			return nil, false
+			value, _ = n.list(v)
 		default:
 			if rows, ok := rowsOf(v); ok {
 				value = n.records(rows)
@@ -416,8 +414,10 @@ func (w *writer) write(nodes []node, args Args, row row) error {
 			if rows, ok := rowsOf(value); ok {
 				value = n.records(rows)
 			}
-			if list, ok := value.([]int64); ok && n.of != "" {
-				value = n.list(list)
+			if n.of != "" {
+				if list, ok := n.list(value); ok {
+					value = list
+				}
 			}
 			w.argument(value)
 		default:

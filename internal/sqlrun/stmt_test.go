@@ -24,6 +24,7 @@ func TestCompile(t *testing.T) {
 		{"VALUES {values rows: (:a, {time :b})} x", "VALUES ($1, time($2)) x"},
 		{"{union rows: SELECT :a AS a} WHERE :b", "SELECT $1 AS a WHERE $2"},
 		{"'{prefix}run'", "'ops.other_run'"},
+		{"{in a.b :ids} AND {in c text :names}", "a.b int $1 AND c text $2"},
 	} {
 		got, err := render(c.text)
 		if err != nil || got != c.want {
@@ -84,6 +85,7 @@ func render(text string) (string, error) {
 		ToMicros:        func(t string) string { return "us(" + t + ")" },
 		BigInt:          "INT8",
 		SkipLocked:      "SKIP",
+		In:              func(column Column, list string) string { return column.Name + " " + column.Kind + " " + list },
 		IgnoreDuplicate: func(column string) string { return "IGNORE " + column },
 	}
 	nodes, err := compile(text, d, "ops.other_")

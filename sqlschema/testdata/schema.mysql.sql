@@ -256,8 +256,7 @@ CREATE TABLE dbcron_job_unique (
   pending varchar(3) NOT NULL DEFAULT 'yes' COMMENT 'Whether that job has yet to end: yes or no',
   free_at datetime(6) DEFAULT NULL COMMENT 'Until when it is in use in any case; NULL: until the job has ended',
   wait_until datetime(6) DEFAULT NULL COMMENT 'Up to when a later job may replace that job, which begins then; NULL: none may',
-  PRIMARY KEY (queue_id,unique_key),
-  KEY dbcron_job_unique_job (queue_id,job),
+  PRIMARY KEY (unique_key,queue_id),
   KEY dbcron_job_unique_free (free_at)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Keys that are in use: a job is not enqueued whose key another one of its queue has';
 

@@ -256,10 +256,9 @@ CREATE TABLE dbcron_job_unique (
     pending character varying(3) NOT NULL DEFAULT 'yes'::character varying -- Whether that job has yet to end: yes or no
     free_at timestamp(6) with time zone -- Until when it is in use in any case; NULL: until the job has ended
     wait_until timestamp(6) with time zone -- Up to when a later job may replace that job, which begins then; NULL: none may
-    CONSTRAINT dbcron_job_unique_key PRIMARY KEY (queue_id, unique_key)
+    CONSTRAINT dbcron_job_unique_key PRIMARY KEY (unique_key, queue_id)
 ) WITH (autovacuum_vacuum_scale_factor=0.01, autovacuum_vacuum_cost_delay=0); -- Keys that are in use: a job is not enqueued whose key another one of its queue has
 CREATE INDEX dbcron_job_unique_free ON public.dbcron_job_unique USING btree (free_at) WHERE (free_at IS NOT NULL);
-CREATE INDEX dbcron_job_unique_job ON public.dbcron_job_unique USING btree (queue_id, job);
 
 CREATE TABLE dbcron_lock (
     name character varying(200) COLLATE "C" NOT NULL -- Compared by bytes

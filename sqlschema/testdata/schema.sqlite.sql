@@ -268,12 +268,10 @@ CREATE TABLE dbcron_job_unique ( -- Keys that are in use: a job is not enqueued 
     pending    TEXT NOT NULL DEFAULT 'yes', -- Whether that job has yet to end: yes or no
     free_at    TEXT, -- Until when it is in use in any case; NULL: until the job has ended
     wait_until TEXT, -- Up to when a later job may replace that job, which begins then; NULL: none may
-    CONSTRAINT dbcron_job_unique_key PRIMARY KEY (queue_id, unique_key)
+    CONSTRAINT dbcron_job_unique_key PRIMARY KEY (unique_key, queue_id)
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX dbcron_job_unique_free ON dbcron_job_unique (free_at) WHERE free_at IS NOT NULL;
-
-CREATE INDEX dbcron_job_unique_job ON dbcron_job_unique (queue_id, job);
 
 CREATE TABLE dbcron_lock ( -- Who may work: a row for each lock and each slot of a pool. Rows are made on first use
     name         TEXT NOT NULL, -- Compared by bytes

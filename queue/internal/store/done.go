@@ -24,7 +24,7 @@ var (
 
 	// OutdatedDone finds jobs that were kept for as long as was set when they were done.
 	OutdatedDone = sqlrun.SQL("queue.outdated-done", `
-		SELECT queue_id, divided, id FROM {prefix}job_done WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
+		SELECT queue_id, divided, id, '' FROM {prefix}job_done WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
 )
 
 // Outcomes of jobs that are kept.

@@ -62,7 +62,7 @@ var (
 
 	// OutdatedDead finds dead jobs that were kept long enough.
 	OutdatedDead = sqlrun.SQL("queue.outdated", `
-		SELECT queue_id, divided, id FROM {prefix}job_dead WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
+		SELECT queue_id, divided, id, '' FROM {prefix}job_dead WHERE purge_at <= {now} ORDER BY purge_at LIMIT :limit {skip_locked}`)
 
 	// SurplusOf finds the newest of a queue's dead jobs that exceed the limit, and SurplusDead
 	// all up to that one. The age of jobs is that of their ids, which is the order of the key.
@@ -70,7 +70,7 @@ var (
 		SELECT id FROM {prefix}job_dead WHERE queue_id = :queue ORDER BY id DESC LIMIT 1 OFFSET :keep`)
 
 	SurplusDead = sqlrun.SQL("queue.surplus-dead", `
-		SELECT queue_id, divided, id FROM {prefix}job_dead WHERE queue_id = :queue AND id <= :most ORDER BY id LIMIT :limit {skip_locked}`)
+		SELECT queue_id, divided, id, '' FROM {prefix}job_dead WHERE queue_id = :queue AND id <= :most ORDER BY id LIMIT :limit {skip_locked}`)
 
 	PurgeDead = sqlrun.SQL("queue.purge-dead", `DELETE FROM {prefix}job_dead WHERE `+these+` {only id :n}`)
 )

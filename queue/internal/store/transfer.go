@@ -22,12 +22,12 @@ var (
 
 	// KeysUntil returns until when the unique keys that the jobs have are in use at least, and up to when the jobs
 	// may be replaced. It locks nothing:
-	// the jobs are locked, and so are their keys. PassKeys frees these keys at once: the jobs
-	// have them in the other queue.
+	// the jobs are locked, and so are their keys. PassKeys frees locked keys at once, whatever their state: the jobs
+	// have them in the other queue, or nobody any more.
 	KeysUntil = sqlrun.SQL("queue.keys-until", `
 		SELECT job, COALESCE({us free_at}, 0), COALESCE({us wait_until}, 0) FROM {prefix}job_unique WHERE `+theirKeys)
 	PassKeys = sqlrun.SQL("queue.pass-keys", `
-		DELETE FROM {prefix}job_unique WHERE `+theirKeys+` {only job :n}`)
+		DELETE FROM {prefix}job_unique WHERE `+theirKeys+` {only unique_key :n}`)
 )
 
 // standing lists what a move has to know about a job. For a delayed job, its time and whether

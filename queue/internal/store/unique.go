@@ -47,20 +47,18 @@ var (
 	// use for a while. It compares the job's id, so it never frees a key of another job; and
 	// the key, so it never frees one of another job with the same id.
 	FreeKeys = sqlrun.SQL("queue.free-keys", `
-		DELETE FROM {prefix}job_unique WHERE `+theirKeys+` AND (free_at IS NULL OR free_at <= {now}) {only job :n}`)
+		DELETE FROM {prefix}job_unique WHERE `+theirKeys+` AND (free_at IS NULL OR free_at <= {now}) {only unique_key :n}`)
 	PartingKeys = sqlrun.SQL("queue.parting-keys", `
-		UPDATE {prefix}job_unique SET pending = 'no' WHERE `+theirKeys+` {only job :n}`)
+		UPDATE {prefix}job_unique SET pending = 'no' WHERE `+theirKeys+` {only unique_key :n}`)
 
 	// KeepKeys puts the keys of jobs that come back into use again. It runs with the keys' rows
 	// locked: nobody takes or removes them in between, and later readers find them pending.
 	KeepKeys = sqlrun.SQL("queue.keep-keys", `
-		UPDATE {prefix}job_unique SET pending = 'yes' WHERE `+theirKeys+` {only job :n}`)
+		UPDATE {prefix}job_unique SET pending = 'yes' WHERE `+theirKeys+` {only unique_key :n}`)
 
-	// OldKeys finds expired keys whose jobs have ended.
+	// OldKeys finds expired keys whose jobs have ended, and locks them for PassKeys.
 	OldKeys = sqlrun.SQL("queue.old-keys", `
-		SELECT queue_id, 0, job FROM {prefix}job_unique WHERE pending = 'no' AND free_at <= {now} ORDER BY free_at LIMIT :limit {skip_locked}`)
-	PurgeKeys = sqlrun.SQL("queue.purge-keys", `
-		DELETE FROM {prefix}job_unique WHERE queue_id = :queue AND {in job :ids} AND pending = 'no' AND free_at <= {now} {only job :n}`)
+		SELECT queue_id, 0, job, unique_key FROM {prefix}job_unique WHERE pending = 'no' AND free_at <= {now} ORDER BY free_at LIMIT :limit {skip_locked}`)
 )
 
 const keyHolders = `
@@ -68,8 +66,9 @@ const keyHolders = `
 		FROM {records rows: at int, queue int, unique_key text}
 		{join_by_key {prefix}job_unique AS u} ON u.queue_id = record.queue AND u.unique_key = record.unique_key`
 
-// theirKeys matches the unique keys of some jobs.
-const theirKeys = `queue_id = :queue AND {in job :ids} AND unique_key IN (SELECT unique_key FROM {records keys: unique_key text})`
+// theirKeys matches the unique keys of some jobs. It looks each key up, whatever the statistics say: no other index has its columns, and a
+// list for the first column of an index is always looked up in it.
+const theirKeys = `queue_id = :queue AND {in unique_key text :uniques} AND {in job :ids}`
 
 // UntilBegin is the UniqueUntil of a [Job] that has its unique key up to the beginning of its first attempt.
 const UntilBegin = "begin"
@@ -77,13 +76,13 @@ const UntilBegin = "begin"
 // Uniques collects jobs of a queue and their unique keys.
 type Uniques struct {
 	IDs  []int64
-	keys []sqlrun.Args
+	keys []string
 }
 
 // Add adds the key of a job, if it has one.
 func (u *Uniques) Add(id int64, unique string) {
 	if unique != "" {
-		u.IDs, u.keys = append(u.IDs, id), append(u.keys, sqlrun.Args{"unique_key": unique})
+		u.IDs, u.keys = append(u.IDs, id), append(u.keys, unique)
 	}
 }
 
@@ -93,7 +92,7 @@ func (u *Uniques) Args(queue int) iter.Seq[sqlrun.Args] {
 		for from := 0; from < len(u.IDs); from += Chunk {
 			to := min(from+Chunk, len(u.IDs))
 			args := JobArgs(queue, 0, 0, slices.Clone(u.IDs[from:to]))
-			args["keys"] = u.keys[from:to]
+			args["uniques"] = u.keys[from:to]
 			if !yield(args) {
 				return
 			}
@@ -104,10 +103,11 @@ func (u *Uniques) Args(queue int) iter.Seq[sqlrun.Args] {
 // FreeUnique frees the unique keys of jobs that this transaction has ended, or begins.
 func FreeUnique(ctx context.Context, tx *sqlrun.Session, queue int, theirs *Uniques) error {
 	for args := range theirs.Args(queue) {
-		if _, err := tx.Exec(ctx, FreeKeys, args); err != nil {
-			return err
+		n, err := tx.Exec(ctx, FreeKeys, args)
+		if err == nil && n < int64(args["n"].(int)) { // some stay in use, or are not theirs
+			_, err = tx.Exec(ctx, PartingKeys, args)
 		}
-		if _, err := tx.Exec(ctx, PartingKeys, args); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -132,6 +132,47 @@ type KeyRow struct {
 	Of       *Queue
 
 	Holder int64 // the other job that holds the key; 0: none
+	over   int64 // the job that has ended, from which it takes the key over
+}
+
+// keyRows are rows of the statements that take keys.
+type keyRows []*KeyRow
+
+// Len returns the number of rows.
+func (k keyRows) Len() int { return len(k) }
+
+// Int returns a number of a row.
+func (k keyRows) Int(at int, column string) (int64, bool) {
+	r := k[at]
+	switch {
+	case column == "at":
+		return int64(at), true
+	case column == "queue":
+		return int64(r.Queue), true
+	case column == "job":
+		return r.ID, true
+	case column == "holder":
+		return r.over, true
+	case column == "until_us" && r.For > 0:
+		return TimeOf(r.ID).Add(r.For).UnixMicro(), true
+	case column == "wait_us" && r.Until > 0:
+		return r.Until, true
+	}
+	return 0, false
+}
+
+// Value returns a field of a row.
+func (k keyRows) Value(at int, column string) (any, bool) {
+	if n, ok := k.Int(at, column); ok {
+		return n, true
+	}
+	switch column {
+	case "unique_key":
+		return k[at].Unique, true
+	case "until_us", "wait_us":
+		return nil, true
+	}
+	return nil, false
 }
 
 // A keyName is a unique key of a queue.
@@ -167,20 +208,12 @@ func claimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, hasty boo
 			owners[keyName{r.Queue, r.Unique}] = i
 		}
 	}
-	var plain, replacing []sqlrun.Args
+	var plain, replacing []*KeyRow
 	for _, i := range owners {
-		r := &rows[i]
-		row := sqlrun.Args{"at": i, "queue": r.Queue, "unique_key": r.Unique, "job": r.ID, "until_us": nil, "wait_us": nil}
-		if r.For > 0 {
-			row["until_us"] = TimeOf(r.ID).Add(r.For).UnixMicro()
-		}
-		if r.Until > 0 {
-			row["wait_us"] = r.Until
-		}
-		if r.Replaces {
-			replacing = append(replacing, row)
+		if r := &rows[i]; r.Replaces {
+			replacing = append(replacing, r)
 		} else {
-			plain = append(plain, row)
+			plain = append(plain, r)
 		}
 	}
 	seen := KeyHolders
@@ -188,18 +221,18 @@ func claimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, hasty boo
 		seen = SeenKeyHolders
 	}
 	for _, kind := range []struct {
-		all     []sqlrun.Args
+		all     []*KeyRow
 		holders *sqlrun.Stmt
 	}{{plain, seen}, {replacing, LockedKeyHolders}} {
-		slices.SortFunc(kind.all, func(a, b sqlrun.Args) int { // in one order, so that transactions cannot deadlock
-			return cmp.Or(cmp.Compare(a["queue"].(int), b["queue"].(int)), cmp.Compare(a["unique_key"].(string), b["unique_key"].(string)))
+		slices.SortFunc(kind.all, func(a, b *KeyRow) int { // in one order, so that transactions cannot deadlock
+			return cmp.Or(cmp.Compare(a.Unique, b.Unique), cmp.Compare(a.Queue, b.Queue))
 		})
 		for part := range slices.Chunk(kind.all, Chunk) {
 			claimPart := claimPart
 			if hasty && tx.Dialect.LockedNow != "" {
 				claimPart = claimUnheld
 			}
-			if err := claimPart(ctx, tx, rows, part, kind.holders); err != nil {
+			if err := claimPart(ctx, tx, part, kind.holders); err != nil {
 				return err
 			}
 		}
@@ -215,21 +248,20 @@ func claimKeys(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, hasty boo
 
 // claimUnheld is claimPart, once it has seen that no other transaction holds one of the keys. One that takes a key between the two may
 // be waited for, though not for long.
-func claimUnheld(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []sqlrun.Args, holders *sqlrun.Stmt) error {
+func claimUnheld(ctx context.Context, tx *sqlrun.Session, part []*KeyRow, holders *sqlrun.Stmt) error {
 	found, err := holdersOf(ctx, tx, holders, part)
 	if err != nil {
 		return err
 	}
-	part = slices.DeleteFunc(slices.Clone(part), func(row sqlrun.Args) bool {
-		at := row["at"].(int)
-		k, is := found[at]
-		if is && !k.free {
-			rows[at].Holder = k.job
-			return true
+	var unheld []*KeyRow
+	for at, row := range part {
+		if k, is := found[at]; is && !k.free {
+			row.Holder = k.job
+		} else {
+			unheld = append(unheld, row)
 		}
-		return false
-	})
-	if len(part) == 0 {
+	}
+	if part = unheld; len(part) == 0 {
 		return nil
 	}
 	if _, err := holdersOf(ctx, tx, TryKeys, part); err != nil {
@@ -237,7 +269,7 @@ func claimUnheld(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []
 	}
 	bounded, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
-	err = claimPart(bounded, tx, rows, part, holders)
+	err = claimPart(bounded, tx, part, holders)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", ErrKeysHeld, err)
 	}
@@ -252,9 +284,9 @@ type keyHolder struct {
 }
 
 // holdersOf returns the holders of keys, by the places of their rows.
-func holdersOf(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, part []sqlrun.Args) (map[int]keyHolder, error) {
+func holdersOf(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, part []*KeyRow) (map[int]keyHolder, error) {
 	known := make(map[int]keyHolder, len(part))
-	_, err := sqlrun.Select(ctx, tx, stmt, sqlrun.Args{"rows": part}, func(found *sql.Rows) (none struct{}, err error) {
+	_, err := sqlrun.Select(ctx, tx, stmt, sqlrun.Args{"rows": keyRows(part)}, func(found *sql.Rows) (none struct{}, err error) {
 		var at int
 		var k keyHolder
 		err = found.Scan(&at, &k.job, &k.free, &k.until)
@@ -266,36 +298,39 @@ func holdersOf(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, part 
 
 // claimPart takes keys, and records the holders of those that it does not get. It looks again who has a key that was freed between two
 // of its statements, or that it has taken over. holders is the statement that returns these, and locks their keys.
-func claimPart(ctx context.Context, tx *sqlrun.Session, rows []KeyRow, part []sqlrun.Args, holders *sqlrun.Stmt) error {
+func claimPart(ctx context.Context, tx *sqlrun.Session, part []*KeyRow, holders *sqlrun.Stmt) error {
 	var replaced []replacement
 	for range 100 {
-		if _, err := tx.Exec(ctx, TakeKeys, sqlrun.Args{"rows": part}); err != nil {
+		n, err := tx.Exec(ctx, TakeKeys, sqlrun.Args{"rows": keyRows(part)})
+		if err != nil {
 			return err
+		}
+		if n == int64(len(part)) && !tx.Dialect.CountsIgnored { // it has taken all of them
+			return replace(ctx, tx, replaced)
 		}
 		known, err := holdersOf(ctx, tx, holders, part)
 		if err != nil {
 			return err
 		}
-		var again, over []sqlrun.Args
-		for _, row := range part {
-			at := row["at"].(int)
+		var again, over []*KeyRow
+		for at, row := range part {
 			switch k, ok := known[at]; {
-			case ok && k.job == rows[at].ID:
+			case ok && k.job == row.ID:
 				continue
-			case ok && !k.free && rows[at].Replaces && k.until > 0:
-				replaced = append(replaced, replacement{&rows[at], k.job, k.until})
+			case ok && !k.free && row.Replaces && k.until > 0:
+				replaced = append(replaced, replacement{row, k.job, k.until})
 				continue
 			case ok && !k.free:
-				rows[at].Holder = k.job
+				row.Holder = k.job
 				continue
 			case ok:
-				row["holder"] = k.job
+				row.over = k.job
 				over = append(over, row)
 			}
 			again = append(again, row)
 		}
 		if len(over) > 0 {
-			if _, err := tx.Exec(ctx, TakeOverKeys, sqlrun.Args{"rows": over}); err != nil {
+			if _, err := tx.Exec(ctx, TakeOverKeys, sqlrun.Args{"rows": keyRows(over)}); err != nil {
 				return err
 			}
 		}

@@ -529,8 +529,7 @@ CREATE TABLE IF NOT EXISTS {prefix}job_unique (
     pending    VARCHAR(3) NOT NULL DEFAULT 'yes' COMMENT 'Whether that job has yet to end: yes or no',
     free_at    DATETIME(6) COMMENT 'Until when it is in use in any case; NULL: until the job has ended',
     wait_until DATETIME(6) COMMENT 'Up to when a later job may replace that job, which begins then; NULL: none may',
-    PRIMARY KEY (queue_id, unique_key),
-    KEY {name}job_unique_job (queue_id, job),
+    PRIMARY KEY (unique_key, queue_id),
     KEY {name}job_unique_free (free_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'Keys that are in use: a job is not enqueued whose key another one of its queue has';

@@ -868,10 +868,9 @@ CREATE TABLE {prefix}job_unique (
     pending    VARCHAR(3) NOT NULL DEFAULT 'yes',
     free_at    TIMESTAMPTZ(6),
     wait_until TIMESTAMPTZ(6),
-    CONSTRAINT {name}job_unique_key PRIMARY KEY (queue_id, unique_key)
+    CONSTRAINT {name}job_unique_key PRIMARY KEY (unique_key, queue_id)
 ) WITH (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX {name}job_unique_free ON {prefix}job_unique (free_at) WHERE free_at IS NOT NULL;
-CREATE INDEX {name}job_unique_job ON {prefix}job_unique (queue_id, job);
 COMMENT ON TABLE {prefix}job_unique IS 'Keys that are in use: a job is not enqueued whose key another one of its queue has';
 COMMENT ON COLUMN {prefix}job_unique.queue_id IS 'The queue';
 COMMENT ON COLUMN {prefix}job_unique.unique_key IS 'Compared by bytes';

@@ -490,10 +490,9 @@ CREATE TABLE {prefix}job_unique ( -- Keys that are in use: a job is not enqueued
     pending    TEXT NOT NULL DEFAULT 'yes', -- Whether that job has yet to end: yes or no
     free_at    TEXT, -- Until when it is in use in any case; NULL: until the job has ended
     wait_until TEXT, -- Up to when a later job may replace that job, which begins then; NULL: none may
-    CONSTRAINT {name}job_unique_key PRIMARY KEY (queue_id, unique_key)
+    CONSTRAINT {name}job_unique_key PRIMARY KEY (unique_key, queue_id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX {name}job_unique_free ON {prefix}job_unique (free_at) WHERE free_at IS NOT NULL;
-CREATE INDEX {name}job_unique_job ON {prefix}job_unique (queue_id, job);
 
 CREATE TABLE {prefix}job_group ( -- Groups of jobs, and the callback of each
     id         INTEGER NOT NULL, -- As ids in {prefix}job
