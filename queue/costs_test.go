@@ -194,7 +194,7 @@ var endCosts = []endCost{
 	{what: "discarded", handle: failing(Discard(errCost))},
 	{what: "snoozed", handle: failing(Snooze(time.Hour)), left: "job_delayed"},
 	{what: "checked out, and done", slow: time.Nanosecond, handle: func(ctx context.Context, d *Delivery) error {
-		return inTime(ctx, d.isStored)
+		return inTime(ctx, d.isOut)
 	}},
 	{what: "with progress once, and done", handle: func(ctx context.Context, d *Delivery) error { return d.SetProgress(ctx, Progress{Percent: 50}) }},
 	{what: "completed in a transaction of the handler's", handle: func(ctx context.Context, d *Delivery) error {
