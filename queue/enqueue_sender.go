@@ -25,6 +25,7 @@ type sender struct {
 	mu      sync.Mutex
 	waiting []*sending
 	writers int
+	crowd   bool  // the last jobs that were taken out of the line were several, or others were being written
 	last    error // why the database could not be reached; nil: it could be
 }
 
@@ -50,10 +51,11 @@ type sending struct {
 // unknown, and 0 if nothing was sent.
 //
 // A caller that meets nobody writes its job itself, which is sooner than in another goroutine. Those that come meanwhile do not
-// join: its context may end its statement.
+// join: its context may end its statement. Callers that have met will meet again, since they are told at once: a writer takes all of
+// their jobs.
 func (s *sender) send(ctx context.Context, one *sending) (int64, error) {
 	s.mu.Lock()
-	alone := s.writers == 0
+	alone := s.writers == 0 && !s.crowd
 	if !alone {
 		s.waiting = append(s.waiting, one)
 	}
@@ -159,7 +161,7 @@ func (s *sender) take() []*sending {
 		}
 	}
 	part := s.waiting[:n:n]
-	s.waiting, s.last = s.waiting[n:], nil
+	s.waiting, s.last, s.crowd = s.waiting[n:], nil, n > 1 || s.writers > 1
 	return part
 }
 
