@@ -97,6 +97,68 @@ func (s *service) makeQueue() {
 	s.put("/api/v1/queues/q", object{"retry_delay": "1ms", "retry_max_delay": "1ms", "max_attempts": 7}).is(201)
 }
 
+// What a batch says of jobs is what the API shows and gives out, from the least to the greatest value of each field: as many at
+// once as are written by a bulk load.
+func TestColumnsBothWays(t *testing.T) {
+	dialects(t, func(t *testing.T, db *dbtest.DB) {
+		s := serve(t, db.DB, Options{})
+		s.makeQueue()
+		s.put("/api/v1/queues/q", object{"max_timeout": "none"}).is(200)
+		long := strings.Repeat("\U0001F41E", 200)
+		jobs := []object{
+			{"kind": "x"},
+			{
+				"kind": "y", "queue": "q", "key": "k", "tenant": "t", "cost": 2, "priority": "urgent", "max_attempts": 1, "timeout": "1ms",
+				"trace": "00-" + strings.Repeat("0", 31) + "1-" + strings.Repeat("0", 15) + "1-00", "payload_base64": "AA==",
+			},
+			{
+				"kind": long, "key": long, "tenant": long, "cost": 1000, "priority": "idle", "max_attempts": 1_000_000, "timeout": "36500d",
+				"trace":   "00-" + strings.Repeat("f", 32) + "-" + strings.Repeat("f", 16) + "-ff",
+				"payload": object{"a": long + "\u0001"},
+			},
+		}
+		many := make([]object, 300)
+		for i := range many {
+			many[i] = maps.Clone(jobs[i%len(jobs)])
+			many[i]["queue"] = "q"
+		}
+		made := read[struct{ Jobs []wire.Enqueued }](s.post("/api/v1/jobs/batch", object{"jobs": many}).is(201)).Jobs
+		given := map[string]object{}
+		for len(given) < len(many) {
+			got := read[struct {
+				Node string
+				Jobs []object
+			}](s.post("/api/v1/queues/q/claim", object{"wait": "30s", "lease": "12h", "max": 100}).is(200))
+			for _, j := range got.Jobs {
+				given[j["id"].(string)] = j
+			}
+			var tokens []object
+			for _, j := range got.Jobs {
+				tokens = append(tokens, object{"token": j["token"]})
+				shown := read[object](s.get("/api/v1/queues/q/jobs/" + j["id"].(string)).is(200))
+				i := slices.IndexFunc(made, func(e wire.Enqueued) bool { return e.ID == j["id"] })
+				for field, want := range many[i] {
+					if is := fmt.Sprint(shown[field]); is != asRead(want) {
+						t.Fatalf("%s is shown as %s, not %s", field, is, asRead(want))
+					}
+					if is, has := j[field]; has && fmt.Sprint(is) != asRead(want) {
+						t.Fatalf("%s is given out as %v, not %s", field, is, asRead(want))
+					}
+				}
+			}
+			s.say("complete", tokens).is(200)
+		}
+	})
+}
+
+// asRead is how a value of a JSON text is printed.
+func asRead(v any) string {
+	b, _ := json.Marshal(v)
+	var read any
+	_ = json.Unmarshal(b, &read)
+	return fmt.Sprint(read)
+}
+
 // A claim returns a job with all its fields, and its reported outcome is recorded.
 func TestClaim(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {

@@ -69,7 +69,7 @@ type column struct {
 // A bodyColumn is a column that all tables of jobs have and producers write.
 type bodyColumn struct {
 	column
-	record string // name and kind of its field in the rows of an INSERT
+	record string // name of its field in the rows of an INSERT, and its type: see keyFields
 	how    written
 	value  func(j *Job) any // nil means NULL
 }
@@ -120,13 +120,13 @@ var body = []bodyColumn{
 	},
 	{
 		column{"max_attempts", func(r *Reader, row *sqlrun.Row, at int) { r.job.MaxAttempts = int(row.Int(at)) }},
-		"tries int", rare, func(j *Job) any { return orNull(j.MaxAttempts) },
+		"tries integer", rare, func(j *Job) any { return orNull(j.MaxAttempts) },
 	},
 	{
 		column{"timeout", func(r *Reader, row *sqlrun.Row, at int) {
 			r.job.Timeout = time.Duration(row.Int(at)) * time.Microsecond
 		}},
-		"lasts int", rare, func(j *Job) any { return orNull(j.Timeout.Microseconds()) },
+		"lasts bigint", rare, func(j *Job) any { return orNull(j.Timeout.Microseconds()) },
 	},
 	{
 		column{"trace", func(r *Reader, row *sqlrun.Row, at int) { r.job.Trace = text(row, at) }},
@@ -144,7 +144,7 @@ var body = []bodyColumn{
 		column{"group_id", func(r *Reader, row *sqlrun.Row, at int) {
 			r.job.Group, r.job.Callback = max(0, row.Int(at)), max(0, -row.Int(at))
 		}},
-		"group_id int", tied, func(j *Job) any { return orNull(j.Group - j.Callback) },
+		"group_id bigint", tied, func(j *Job) any { return orNull(j.Group - j.Callback) },
 	},
 	{
 		column{"endpoint", func(r *Reader, row *sqlrun.Row, at int) { r.job.Endpoint = text(row, at) }},
@@ -156,7 +156,7 @@ var body = []bodyColumn{
 	},
 	{
 		column{"cost", func(r *Reader, row *sqlrun.Row, at int) { r.job.Cost = int(row.Int(at)) }},
-		"cost int", rare, func(j *Job) any { return orNull(j.Cost) },
+		"cost smallint", rare, func(j *Job) any { return orNull(j.Cost) },
 	},
 }
 

@@ -1,11 +1,16 @@
 package store
 
 import (
+	"cmp"
 	"reflect"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/postgres"
 	"github.com/dbcron/dbcron/internal/sqlrun"
+	"github.com/dbcron/dbcron/sqlschema"
 )
 
 // A statement that reads jobs reads each of its columns, whose name is one that is known.
@@ -68,4 +73,24 @@ func TestWrittenIsRead(t *testing.T) {
 	if !(Jobs{{Kind: "a", Key: "b", Payload: []byte("{}")}}).Plain() || (Jobs{{Endpoint: "a"}}).Plain() {
 		t.Error("what is plain is not told from what is rare")
 	}
+}
+
+// The types in body and keyFields are those of the tables' columns: a bulk load writes numbers in the sizes that they say.
+func TestTypesOfColumns(t *testing.T) {
+	dbtest.One(t, postgres.Dialect, func(t *testing.T, db *dbtest.DB) {
+		if err := sqlschema.Migrate(t.Context(), db.DB); err != nil {
+			t.Fatal(err)
+		}
+		types := map[string]string{"text": "character varying", "bytes": "bytea"} // the others have the catalog's names
+		for _, table := range []string{"job", "job_delayed", "job_running", "job_dead", "job_done"} {
+			for _, c := range slices.Concat(copiedKey, copiedBody) {
+				var is string
+				db.Scan(t, `SELECT COALESCE((SELECT format_type(atttypid, NULL) FROM pg_attribute
+					WHERE attrelid = CAST('{prefix}`+table+`' AS regclass) AND attname = :name), 'no column')`, sqlrun.Args{"name": c.name}, &is)
+				if want := cmp.Or(types[c.kind], c.kind); is != want {
+					t.Errorf("%s.%s is %s, and %s here", table, c.name, is, want)
+				}
+			}
+		}
+	})
 }

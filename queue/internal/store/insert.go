@@ -2,12 +2,14 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
-// The inserted columns: column=kind field, where field belongs to the rows.
+// The inserted columns: column=field type, where field belongs to the rows. The type of a column is
+// written here and in columns.go, and nowhere else: INSERTs and bulk loads follow it.
 var (
 	plainFields = keyFields + bodyText(func(c bodyColumn) string {
 		if c.how != always {
@@ -18,7 +20,7 @@ var (
 	allFields = keyFields + bodyText(func(c bodyColumn) string { return c.name + "=" + c.record })
 )
 
-const keyFields = "queue_id=queue int, divided=block int, priority=priority int, id=job int, "
+const keyFields = "queue_id=queue integer, divided=block integer, priority=priority smallint, id=job bigint, "
 
 // insertInto returns an INSERT of rows: from arrays on engines that have them, which need one
 // text for any number of rows, else from a list of tuples.
@@ -36,6 +38,8 @@ func insertInto(d *sqlrun.Dialect, table, fields string) string {
 			value, kind = "CAST("+value+" AS JSON)", "text"
 		case "bytes":
 			value, kind = "CAST("+value+" AS BYTEA)", "text"
+		case "smallint", "integer", "bigint":
+			kind = "int"
 		}
 		values, records = append(values, value), append(records, name+" "+kind)
 	}
@@ -68,8 +72,11 @@ func (r Jobs) Value(i int, field string) (any, bool) {
 }
 
 // Int is a faster Value for the numbers that each job has.
-func (r Jobs) Int(i int, field string) (int64, bool) {
-	switch j := &r[i]; field {
+func (r Jobs) Int(i int, field string) (int64, bool) { return r[i].key(field) }
+
+// key returns a field of keyFields.
+func (j *Job) key(field string) (int64, bool) {
+	switch field {
 	case "queue":
 		return int64(j.Queue), true
 	case "block":
@@ -139,25 +146,56 @@ type copying struct {
 	n       int
 	load    func(i int, j *Job)
 	job     Job // the row being written
-	columns []bodyColumn
+	columns []copied
 }
+
+// A copied is a column of a bulk load.
+type copied struct {
+	name, kind string
+	number     func(j *Job) int64 // of numbers that each job has: any would cost more than everything else
+	value      func(j *Job) any
+}
+
+// copiedKey and copiedBody are the columns of all jobs, from the texts that INSERTs are made of.
+var (
+	copiedKey = func() (all []copied) {
+		for field := range strings.SplitSeq(strings.TrimSuffix(keyFields, ", "), ", ") {
+			column, what, _ := strings.Cut(field, "=")
+			name, kind, _ := strings.Cut(what, " ")
+			all = append(all, copied{name: column, kind: kind, number: func(j *Job) int64 {
+				n, _ := j.key(name)
+				return n
+			}})
+		}
+		return all
+	}()
+	copiedBody = func() (all []copied) {
+		for _, c := range body {
+			_, kind, _ := strings.Cut(c.record, " ")
+			all = append(all, copied{name: c.name, kind: kind, value: c.value})
+		}
+		return all
+	}()
+)
 
 // Copied returns the columns and rows for a bulk load of n jobs, which load sets one at a time: a
 // second list of them would cost more than writing them. Plain jobs have few columns. Tied jobs are
 // not copied.
 func Copied(n int, load func(i int, j *Job)) (names []string, rows sqlrun.CopyRows) {
-	all, most := &copying{n: n, load: load}, always
+	all, most := &copying{n: n, load: load, columns: slices.Clone(copiedKey)}, always
 	for i := range n {
 		if load(i, &all.job); !all.job.plain() {
 			most = rare
 			break
 		}
 	}
-	names = []string{"queue_id", "divided", "priority", "id"}
-	for _, c := range body {
+	for i, c := range body {
 		if c.how <= most {
-			names, all.columns = append(names, c.name), append(all.columns, c)
+			all.columns = append(all.columns, copiedBody[i])
 		}
+	}
+	for i := range all.columns {
+		names = append(names, all.columns[i].name)
 	}
 	return names, all
 }
@@ -169,36 +207,46 @@ func (r *copying) Len() int { return r.n }
 func (r *copying) Copy(i int, to sqlrun.CopyWriter) {
 	j := &r.job
 	r.load(i, j)
-	to.Int32(int32(j.Queue))
-	to.Int32(int32(j.Divided))
-	to.Int16(int16(j.Priority))
-	to.Int64(j.ID)
 	for i := range r.columns {
 		switch c := &r.columns[i]; {
+		case c.number != nil:
+			copyNumber(to, c.kind, c.number(j))
 		case c.name == "kind":
 			to.Text(j.Kind)
 		case c.name == "payload" && !j.Binary && len(j.Payload) > 0: // as a string it would be copied
 			to.Bytes(j.Payload)
 		default:
-			copyValue(to, c.value(j))
+			copyValue(to, c.kind, c.value(j))
 		}
 	}
 }
 
-func copyValue(to sqlrun.CopyWriter, value any) {
+func copyValue(to sqlrun.CopyWriter, kind string, value any) {
 	switch v := value.(type) {
 	case nil:
 		to.Null()
 	case int:
-		to.Int32(int32(v))
+		copyNumber(to, kind, int64(v))
 	case int64:
-		to.Int64(v)
+		copyNumber(to, kind, v)
 	case string:
 		to.Text(v)
 	case sqlrun.Bytes:
 		to.Bytes(v)
 	default:
 		panic(fmt.Sprintf("a %T cannot be copied", value))
+	}
+}
+
+// copyNumber writes a number in the size of its column.
+func copyNumber(to sqlrun.CopyWriter, kind string, n int64) {
+	switch kind {
+	case "smallint":
+		to.Int16(int16(n))
+	case "integer":
+		to.Int32(int32(n))
+	default:
+		to.Int64(n)
 	}
 }
 
