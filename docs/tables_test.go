@@ -20,7 +20,7 @@ func TestPictureOfTheTables(t *testing.T) {
 	if !found {
 		t.Fatal("architecture.md has no picture of the tables")
 	}
-	text, err := os.ReadFile("../sqlschema/migrations/postgres/00001_tables.sql")
+	text, err := os.ReadFile("../sqlschema/migrations/postgres/00101_tables.sql")
 	if err != nil {
 		t.Fatal(err)
 	}

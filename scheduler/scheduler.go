@@ -283,8 +283,13 @@ func (s *Scheduler) check(ctx context.Context) error {
 	trouble := trouble.New(s.opt.Logger, "checking the tables")
 	for ctx.Err() == nil {
 		err := sqlschema.Check(ctx, s.db)
-		if err == nil || errors.Is(err, sqlschema.ErrNewer) || errors.Is(err, sqlschema.ErrOutdated) || errors.Is(err, sqlschema.ErrTooOld) {
-			return err
+		if err == nil {
+			return nil
+		}
+		for _, wrong := range []error{sqlschema.ErrNewer, sqlschema.ErrOutdated, sqlschema.ErrTooOld, sqlschema.ErrMismatch} {
+			if errors.Is(err, wrong) {
+				return err
+			}
 		}
 		pace.Sleep(ctx, trouble.Wait(err, 0))
 	}

@@ -18,7 +18,14 @@ var migrations embed.FS
 type file struct {
 	Version int64
 	Name    string
-	text    string
+	path    string
+	text    string // "" until it is read
+}
+
+// read returns a migration as it is written, with the names in braces.
+func (f *file) read(folder fs.FS) (string, error) {
+	text, err := fs.ReadFile(folder, f.path)
+	return string(text), err
 }
 
 // names fills in {prefix} (of tables, with the schema) and {name} (of indexes, which have none).
@@ -53,7 +60,7 @@ func (b both) ReadDir(name string) ([]fs.DirEntry, error) {
 	return slices.Concat(first, second), errors.Join(err, err2)
 }
 
-// filled is a file system whose files have their names filled in.
+// filled is a file system of migrations that record their checksums, with their names filled in.
 type filled struct {
 	fs.FS
 	names *strings.Replacer
@@ -70,10 +77,11 @@ func (f filled) Open(name string) (fs.File, error) {
 		return opened, err
 	}
 	text, err := io.ReadAll(opened)
-	if err != nil {
+	version, _, err2 := version(path.Base(name))
+	if err := errors.Join(err, err2); err != nil {
 		return nil, errors.Join(err, opened.Close())
 	}
-	return filledFile{opened, strings.NewReader(f.names.Replace(string(text)))}, nil
+	return filledFile{opened, strings.NewReader(f.names.Replace(recorded(version, string(text))))}, nil
 }
 
 type filledFile struct {
@@ -83,8 +91,8 @@ type filledFile struct {
 
 func (f filledFile) Read(p []byte) (int, error) { return f.text.Read(p) }
 
-// files reads an engine's migrations in order, with their names filled in. The further ones, if any, go on with
-// the program's own.
+// files reads an engine's migrations in order, with what records their checksums, and with their names filled in. The
+// further ones, if any, go on with the program's own.
 func files(engine string, further fs.FS, prefix, name string) ([]file, error) {
 	folder, err := folder(engine, further)
 	if err != nil {
@@ -92,29 +100,37 @@ func files(engine string, further fs.FS, prefix, name string) ([]file, error) {
 	}
 	all, err := numbered(folder)
 	for i := range all {
-		text, err := fs.ReadFile(folder, all[i].text)
+		text, err := all[i].read(folder)
 		if err != nil {
 			return nil, err
 		}
-		all[i].text = names(prefix, name).Replace(string(text))
+		all[i].text = names(prefix, name).Replace(recorded(all[i].Version, text))
 	}
 	return all, err
 }
 
-// numbered lists the migrations in a folder in order, with the names of their files in place of their text, which most
-// commands do not need.
+// numbered lists the migrations in a folder in order, without their text, which most commands do not need.
 func numbered(folder fs.FS) (all []file, err error) {
 	entries, err := fs.ReadDir(folder, ".")
 	if err != nil {
 		return nil, err
 	}
 	for _, e := range entries {
-		number, rest, _ := strings.Cut(strings.TrimSuffix(e.Name(), ".sql"), "_")
-		version, err := strconv.ParseInt(number, 10, 64)
+		version, name, err := version(e.Name())
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", e.Name(), err)
+			return nil, err
 		}
-		all = append(all, file{version, rest, e.Name()})
+		all = append(all, file{Version: version, Name: name, path: e.Name()})
 	}
 	return all, nil
+}
+
+// version returns the number and the name of a migration by its file's name.
+func version(file string) (version int64, name string, err error) {
+	number, name, _ := strings.Cut(strings.TrimSuffix(file, ".sql"), "_")
+	version, err = strconv.ParseInt(number, 10, 64)
+	if err != nil {
+		return 0, "", fmt.Errorf("%s: %w", file, err)
+	}
+	return version, name, nil
 }

@@ -20,7 +20,7 @@ import (
 // they are left out, and can be made up for by [Prompt], which runs them again in this
 // order. So what one of them makes, it makes whether it is there or not, and a later one
 // may replace what an earlier one has made.
-var promptVersions = []int64{2}
+var promptVersions = []int64{102}
 
 var promptRoutines = sqlrun.SQL("sqlschema.prompt-routines", `
 		SELECT DISTINCT routine_name FROM information_schema.routines WHERE routine_name LIKE :like AND (routine_schema = :schema OR :schema = '')`)
@@ -53,9 +53,13 @@ func promptFiles(d *sqlrun.Dialect) ([]file, error) {
 	return slices.DeleteFunc(all, func(f file) bool { return !slices.Contains(promptVersions, f.Version) }), err
 }
 
-// HasPrompt reports whether the views and routines for the SQL prompt are all there, and may
+// HasPrompt reports whether the views and routines for the SQL prompt are all there, are those of this program, and may
 // be used.
 func HasPrompt(ctx context.Context, db *dialect.DB) (bool, error) {
+	others, err := ranOthers(ctx, db, latest(db.Dialect, db.FurtherMigrations()))
+	if err != nil || len(others) > 0 {
+		return false, err
+	}
 	views, routines, err := promptNames(db.Dialect)
 	if err != nil {
 		return false, err

@@ -115,7 +115,7 @@ func TestEnqueueKeepsItsGrants(t *testing.T) {
 // made anew, and can be claimed.
 func TestOldWordsAreNoObstacle(t *testing.T) {
 	emptyHaving(t, func(d *sqlrun.Dialect) bool { return d.DDLInTx }, func(t *testing.T, db *dbtest.DB) {
-		if err := sqlschema.To(t.Context(), db.DB, 1); err != nil {
+		if err := sqlschema.To(t.Context(), db.DB, numbers(db.Dialect)[0]); err != nil {
 			t.Fatal(err)
 		}
 		db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, overlap) VALUES ('old', '@daily', 'true', 'some')`, nil)

@@ -33,7 +33,10 @@ var (
 	ErrOutdated = errors.New("the database's schema is not up to date: run dbcron migrate up")
 
 	// ErrTooOld means that no migration leads from the database's schema to one that this dbcron knows.
-	ErrTooOld = errors.New("the database's schema is too old for this dbcron to migrate")
+	ErrTooOld = errors.New("the database's tables are too old for this dbcron to migrate")
+
+	// ErrMismatch means that the tables have a version that this dbcron knows, and were made by other statements.
+	ErrMismatch = errors.New("the database's tables were made by another build of dbcron")
 )
 
 // A Migration is one step of the schema.
@@ -104,25 +107,31 @@ func latest(d *dialect.Dialect, further fs.FS) int64 {
 	return all[len(all)-1].Version
 }
 
-// Check returns nil if the schema is the one that this program needs, and ErrNewer, ErrOutdated or ErrTooOld
-// if not. It only needs the right to read.
+// Check returns nil if the schema is the one that this program needs, and ErrNewer, ErrOutdated, ErrTooOld or
+// ErrMismatch if not. It only needs the right to read.
 func Check(ctx context.Context, db *dialect.DB) error {
 	version, err := Version(ctx, db)
 	latest := latest(db.Dialect, db.FurtherMigrations())
-	if err != nil || version == latest {
-		return err
-	}
-	switch old, err := hasOldNumber(ctx, db, version); {
+	switch {
 	case err != nil:
 		return err
-	case old && version == oldLatest:
-		return fmt.Errorf("%w, which gives its version %d the new number %d", ErrOutdated, oldLatest, squashed)
-	case old:
-		return tooOld(version)
-	}
-	if version > latest {
+	case version > latest:
 		return fmt.Errorf("%w: it is at version %d, and this program knows up to %d; use a dbcron that knows version %d",
 			ErrNewer, version, latest, version)
+	case version > 0 && version < firstVersion:
+		return tooOld(version)
+	}
+	others, err := ranOthers(ctx, db, version)
+	if err != nil {
+		return err
+	}
+	for _, v := range others {
+		if !slices.Contains(promptVersions, v) { // HasPrompt tells of those
+			return mismatch(v)
+		}
+	}
+	if version == latest {
+		return nil
 	}
 	hint := ""
 	if version == 0 {
@@ -160,13 +169,6 @@ func Status(ctx context.Context, db *dialect.DB) ([]Migration, error) {
 	if err != nil {
 		return nil, err
 	}
-	old, err := hasOldNumber(ctx, db, version)
-	if err != nil {
-		return nil, err
-	}
-	if old {
-		version = 0 // none of these
-	}
 	all, err := files(db.Dialect.Name, db.FurtherMigrations(), "", "")
 	if err != nil {
 		return nil, err
@@ -201,13 +203,21 @@ func Down(ctx context.Context, db *dialect.DB) error {
 	if err != nil || version == 0 {
 		return err
 	}
-	return To(ctx, db, version-1)
+	return To(ctx, db, Previous(version))
+}
+
+// Previous returns the version before one that this program knows: 0, where there are no tables, before the first.
+func Previous(version int64) int64 {
+	if version <= firstVersion {
+		return 0
+	}
+	return version - 1
 }
 
 // To migrates the schema up or down to a version. Version 0 has no tables.
 func To(ctx context.Context, db *dialect.DB, version int64) error {
 	latest := latest(db.Dialect, db.FurtherMigrations())
-	if version < 0 || version > latest {
+	if version != 0 && version < firstVersion || version > latest {
 		return noVersion(version, latest)
 	}
 	// A pool of one connection could not both hold the lock and migrate.
@@ -223,14 +233,13 @@ func To(ctx context.Context, db *dialect.DB, version int64) error {
 		return err
 	}
 	defer unlock()
-	at, err := renumbered(ctx, db) // read again: another process may have migrated while we waited
-	switch {
-	case err != nil:
+	// Read again: another process may have migrated while we waited.
+	if err := Check(ctx, db); err != nil && !errors.Is(err, ErrOutdated) {
 		return err
-	case at > latest:
-		return Check(ctx, db)
-	case at == version:
-		return nil
+	}
+	at, err := Version(ctx, db)
+	if err != nil || at == version {
+		return err
 	}
 	if _, err := db.Exec(ctx, first, nil); err != nil && !db.Dialect.Missing(err) {
 		return err
@@ -404,7 +413,7 @@ func writeSQL(ctx context.Context, w io.Writer, d *dialect.Dialect, further fs.F
 		return err
 	}
 	latest := latest(d, further)
-	if from < 0 || from > latest {
+	if from != 0 && from < firstVersion || from > latest {
 		return noVersion(from, latest)
 	}
 	var out strings.Builder
@@ -439,7 +448,7 @@ func writeSQL(ctx context.Context, w io.Writer, d *dialect.Dialect, further fs.F
 }
 
 func noVersion(version, latest int64) error {
-	return fmt.Errorf("%w %d: this program knows 0 to %d", ErrNoVersion, version, latest)
+	return fmt.Errorf("%w %d: this program knows 0, and %d to %d", ErrNoVersion, version, firstVersion, latest)
 }
 
 // versionTable returns goose's statement that creates its table, by running goose against a connection

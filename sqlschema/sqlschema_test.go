@@ -172,7 +172,7 @@ func TestUpDownUp(t *testing.T) {
 func TestTo(t *testing.T) {
 	onSQLite(t, func(t *testing.T, db *dbtest.DB) {
 		latest := sqlschema.Latest(db.Dialect)
-		for _, to := range []int64{latest, latest, 0, 0, 1} {
+		for _, to := range []int64{latest, latest, 0, 0, numbers(db.Dialect)[0]} {
 			if err := sqlschema.To(t.Context(), db.DB, to); err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +180,7 @@ func TestTo(t *testing.T) {
 				t.Errorf("to %d: version %d, %v", to, got, err)
 			}
 		}
-		for _, to := range []int64{-1, latest + 1} {
+		for _, to := range []int64{-1, 1, latest + 1} {
 			err := sqlschema.To(t.Context(), db.DB, to)
 			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("there is no version %d", to)) {
 				t.Errorf("to %d: %v", to, err)
@@ -222,16 +222,16 @@ func TestCheck(t *testing.T) {
 			t.Error(err)
 		}
 		before := tables(t, db)
-		db.Do(t, `INSERT INTO {prefix}migration (version_id, is_applied) VALUES (99, TRUE)`, nil)
+		db.Do(t, `INSERT INTO {prefix}migration (version_id, is_applied) VALUES (199, TRUE)`, nil)
 		for name, err := range map[string]error{
 			"Check": check(), "Migrate": sqlschema.Migrate(t.Context(), db.DB),
-			"To": sqlschema.To(t.Context(), db.DB, 1), "To 0": sqlschema.To(t.Context(), db.DB, 0),
+			"To": sqlschema.To(t.Context(), db.DB, numbers(db.Dialect)[0]), "To 0": sqlschema.To(t.Context(), db.DB, 0),
 		} {
-			if !errors.Is(err, sqlschema.ErrNewer) || !strings.Contains(err.Error(), "at version 99") {
+			if !errors.Is(err, sqlschema.ErrNewer) || !strings.Contains(err.Error(), "at version 199") {
 				t.Errorf("%s of a newer database: %v", name, err)
 			}
 		}
-		if got := versions(t, db); got != all(db.Dialect)+" 99" || tables(t, db) != before {
+		if got := versions(t, db); got != all(db.Dialect)+" 199" || tables(t, db) != before {
 			t.Errorf("the newer database was changed: versions %s", got)
 		}
 	})
@@ -392,7 +392,7 @@ func TestAMigrationThatDiedHalfWay(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for version := int64(1); version <= latest; version++ {
+		for _, version := range append(numbers(db.Dialect), latest) {
 			steps := stepsOf(t, db, version)
 			last := len(steps) - 1
 			ends := []int{1, last / 2, last} // of many statements that are alike
@@ -411,8 +411,8 @@ func TestAMigrationThatDiedHalfWay(t *testing.T) {
 				if !strings.HasPrefix(whole, got+" ") || !strings.HasSuffix(" "+got, fmt.Sprint(" ", version)) {
 					t.Errorf("version %d, after %d of its %d statements: versions %s", version, n, len(steps), got)
 				}
-				to(version - 1)
-				if version == 1 {
+				to(sqlschema.Previous(version))
+				if sqlschema.Previous(version) == 0 {
 					db.Do(t, `DROP TABLE {prefix}migration`, nil)
 				}
 			}
@@ -426,7 +426,7 @@ func TestAMigrationThatDiedHalfWay(t *testing.T) {
 func stepsOf(t *testing.T, db *dbtest.DB, version int64) []string {
 	t.Helper()
 	var script strings.Builder
-	if err := sqlschema.WriteSQL(t.Context(), &script, db.Dialect, db.FurtherMigrations(), dialect.Options{}, version-1); err != nil {
+	if err := sqlschema.WriteSQL(t.Context(), &script, db.Dialect, db.FurtherMigrations(), dialect.Options{}, sqlschema.Previous(version)); err != nil {
 		t.Fatal(err)
 	}
 	steps := statements(script.String())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -39,13 +40,13 @@ one works, the others wait. docs/grants.md lists the rights that it takes.`,
 		Short:   "Revert the newest migration; the tables that it made are dropped with their rows",
 		Long:    "Revert the newest migration. " + descentHelp,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return p.migrateTo(c.Context(), func(at int64) int64 { return max(at-1, 0) }, down)
+			return p.migrateTo(c.Context(), sqlschema.Previous, down)
 		},
 	}
 	down.register(descend)
 	goTo := &cobra.Command{
 		Use:     "to VERSION",
-		Example: `  dbcron migrate to 1`,
+		Example: `  dbcron migrate to 101`,
 		Short:   "Bring the tables to a version, up or down; 0 has no tables",
 		Long:    "Bring the tables to a version, up or down; 0 has no tables. " + descentHelp,
 		Args:    cobra.ExactArgs(1),
@@ -108,7 +109,12 @@ func (p *program) migrateTo(ctx context.Context, version func(at int64) int64, m
 			return err
 		}
 		to := version(at)
-		if 0 <= to && to < at {
+		all, err := sqlschema.Status(ctx, db)
+		if err != nil {
+			return err
+		}
+		known := to == 0 || slices.ContainsFunc(all, func(m sqlschema.Migration) bool { return m.Version == to })
+		if known && to < at {
 			if err := p.permitDescent(ctx, db, at, to, may); err != nil {
 				return err
 			}
@@ -123,15 +129,31 @@ func (p *program) migrateLogged(ctx context.Context, db *dialect.DB, to int64, f
 	if err != nil {
 		return err
 	}
+	// between counts the migrations between two versions.
+	between := func(from, to int64) (n int, err error) {
+		all, err := sqlschema.Status(ctx, db)
+		for _, m := range all {
+			if min(from, to) < m.Version && m.Version <= max(from, to) {
+				n++
+			}
+		}
+		return n, err
+	}
 	so := p.begin(ctx, progress.Task{
 		What: fmt.Sprintf("migrating from version %d to %d", before, to), Unit: "migrations",
 		Look: func(ctx context.Context) (int, error) {
 			at, err := sqlschema.Version(ctx, db)
-			return int(max(at-before, before-at)), err
+			if err != nil {
+				return 0, err
+			}
+			return between(before, at)
 		},
 		Left: func(ctx context.Context) (int, error) {
 			at, err := sqlschema.Version(ctx, db)
-			return int(max(to-at, at-to)), err
+			if err != nil {
+				return 0, err
+			}
+			return between(at, to)
 		},
 	})
 	err = f(ctx, db)
@@ -160,7 +182,7 @@ func (p *program) migrateLogged(ctx context.Context, db *dialect.DB, to int64, f
 func (p *program) missPrompt(ctx context.Context, db *dialect.DB) error {
 	there, err := sqlschema.HasPrompt(ctx, db)
 	if err == nil && !there {
-		fmt.Fprintln(p.err, "dbcron: the views and routines for the SQL prompt are not all there; nothing else needs them."+
+		fmt.Fprintln(p.err, "dbcron: the views and routines for the SQL prompt are not all there, or are those of another build; nothing else needs them."+
 			" To have them, grant the rights (docs/grants.md), then run dbcron migrate prompt")
 	}
 	return err

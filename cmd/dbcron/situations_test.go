@@ -419,20 +419,20 @@ var situations = []situation{
 		"schema that is behind",
 		func(s *stage) {
 			s.schedule("nightly")
-			dbcron(s.T, s.db, "migrate", "to", "1", "--yes")
+			dbcron(s.T, s.db, "migrate", "to", "101", "--yes")
 		},
-		"the tables are at version 1, and this dbcron needs version 2…dbcron migrate up",
-		"schedule explain nightly", "dbcron migrate up…at version 1, and version 2 is needed", "migrate up", nil,
+		"the tables are at version 101, and this dbcron needs version 102…dbcron migrate up",
+		"schedule explain nightly", "dbcron migrate up…at version 101, and version 102 is needed", "migrate up", nil,
 	},
 	{
 		"schema that is ahead",
 		func(s *stage) {
 			s.schedule("nightly")
-			s.db.Do(s.T, `INSERT INTO {prefix}migration (version_id, is_applied) SELECT 99, is_applied FROM {prefix}migration WHERE version_id = 1`, nil)
+			s.db.Do(s.T, `INSERT INTO {prefix}migration (version_id, is_applied) SELECT 199, is_applied FROM {prefix}migration WHERE version_id = 101`, nil)
 		},
-		"the tables are at version 99, and this dbcron knows up to version 2…use a dbcron that knows version 99",
-		"schedule explain nightly", "it is at version 99, and this program knows up to 2; use a dbcron that knows version 99", "",
-		ended(`DELETE FROM {prefix}migration WHERE version_id = 99`),
+		"the tables are at version 199, and this dbcron knows up to version 102…use a dbcron that knows version 199",
+		"schedule explain nightly", "it is at version 199, and this program knows up to 102; use a dbcron that knows version 199", "",
+		ended(`DELETE FROM {prefix}migration WHERE version_id = 199`),
 	},
 	{
 		"right that is missing",

@@ -64,7 +64,8 @@ const linesMySQL = `
 	UNION ALL SELECT CONCAT_WS(' ', routine_type, routine_name, SHA2(routine_definition, 256)) FROM information_schema.routines WHERE routine_schema = '%[1]s'
 	UNION ALL SELECT CONCAT_WS(' ', event_name) FROM information_schema.events WHERE event_schema = '%[1]s'
 	UNION ALL SELECT CONCAT_WS(' ', default_character_set_name, default_collation_name) FROM information_schema.schemata WHERE schema_name = '%[1]s'
-	UNION ALL SELECT CONCAT_WS(' ', version_id, is_applied) FROM %[1]s.dbcron_migration`
+	UNION ALL SELECT CONCAT_WS(' ', version_id, is_applied) FROM %[1]s.dbcron_migration
+	UNION ALL SELECT CONCAT_WS(' ', version, checksum) FROM %[1]s.dbcron_migration_checksum`
 
 // emptyMySQL deletes rows where there are a few, since TRUNCATE makes the table anew.
 func emptyMySQL(ctx context.Context, c *sql.Conn, _, name, described string) (same bool, err error) {
@@ -108,7 +109,7 @@ type usedTable struct {
 
 func usedMySQL(ctx context.Context, c *sql.Conn, name string) (tables []usedTable, err error) {
 	rows, err := c.QueryContext(ctx, fmt.Sprintf(`SELECT table_name, COALESCE(table_rows, 0) > 500, COALESCE(auto_increment, 0) > 1
-		FROM information_schema.tables WHERE table_schema = '%s' AND table_type = 'BASE TABLE' AND table_name <> 'dbcron_migration'`, name))
+		FROM information_schema.tables WHERE table_schema = '%s' AND table_type = 'BASE TABLE' AND table_name NOT LIKE 'dbcron\_migration%%'`, name))
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,8 @@ const linesPostgres = `
 	UNION ALL SELECT concat_ws(' ', setrole, setconfig) FROM pg_db_role_setting JOIN pg_database AS d ON d.oid = setdatabase
 	WHERE datname = current_database() AND array_to_string(setconfig, ',') <> '` + serializable + `'
 	UNION ALL SELECT concat_ws(' ', datacl) FROM pg_database WHERE datname = current_database()
-	UNION ALL SELECT concat_ws(' ', version_id, is_applied) FROM dbcron_migration`
+	UNION ALL SELECT concat_ws(' ', version_id, is_applied) FROM dbcron_migration
+	UNION ALL SELECT concat_ws(' ', version, checksum) FROM dbcron_migration_checksum`
 
 // serializable is the setting of databases with DBCRON_TEST_BARE.
 const serializable = "default_transaction_isolation=serializable"
@@ -71,7 +72,7 @@ const restPostgres = `DO $$
 		r record;
 	BEGIN
 		FOR r IN SELECT c.oid::regclass AS named, pg_relation_size(c.oid) > 65536 AS large FROM pg_class AS c
-			WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname <> 'dbcron_migration' AND pg_relation_size(c.oid) > 0
+			WHERE relnamespace = 'public'::regnamespace AND relkind = 'r' AND relname NOT LIKE 'dbcron\_migration%' AND pg_relation_size(c.oid) > 0
 		LOOP
 			IF r.large THEN
 				EXECUTE 'TRUNCATE ' || r.named;

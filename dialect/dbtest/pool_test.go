@@ -142,7 +142,7 @@ func TestPoolNotices(t *testing.T) {
 			func() { db.Do(t, "CREATE TABLE mine (n INTEGER)", nil) },
 			func() { db.Do(t, "ALTER TABLE dbcron_queue ADD mine INTEGER", nil) },
 			func() { db.Do(t, "CREATE INDEX of_mine ON dbcron_audit (actor)", nil) },
-			func() { db.Do(t, "DELETE FROM dbcron_migration WHERE version_id = 2", nil) },
+			func() { db.Do(t, "DELETE FROM dbcron_migration WHERE version_id = 102", nil) },
 			func() { db.Do(t, "ALTER TABLE dbcron_node DROP COLUMN version", nil) },
 			func() { db.Refuse(t, "INSERT", "job", "NEW.kind = 'bad'") },
 		} {

@@ -298,6 +298,12 @@ CREATE TABLE dbcron_migration (
   PRIMARY KEY (id)
 ) ENGINE=InnoDB;
 
+CREATE TABLE dbcron_migration_checksum (
+  version bigint NOT NULL COMMENT 'Number of a migration',
+  checksum varchar(64) NOT NULL COMMENT 'SHA-256 of the statements that it ran, so that no program takes the tables of another build for its own',
+  PRIMARY KEY (version)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What each migration that has run consisted of';
+
 CREATE TABLE dbcron_node (
   name varchar(128) NOT NULL COMMENT 'host:pid:random',
   version varchar(64) NOT NULL DEFAULT '' COMMENT 'Version of the program, as it reports it; empty: not reported',

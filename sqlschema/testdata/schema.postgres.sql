@@ -300,6 +300,12 @@ CREATE TABLE dbcron_migration (
     CONSTRAINT dbcron_migration_pkey PRIMARY KEY (id)
 );
 
+CREATE TABLE dbcron_migration_checksum (
+    version bigint NOT NULL -- Number of a migration
+    checksum character varying(64) COLLATE "C" NOT NULL -- SHA-256 of the statements that it ran, so that no program takes the tables of another build for its own
+    CONSTRAINT dbcron_migration_checksum_pkey PRIMARY KEY (version)
+); -- What each migration that has run consisted of
+
 CREATE TABLE dbcron_node (
     name character varying(128) COLLATE "C" NOT NULL -- host:pid:random
     version character varying(64) COLLATE "C" NOT NULL DEFAULT ''::character varying -- Version of the program, as it reports it; empty: not reported

@@ -310,6 +310,11 @@ CREATE TABLE dbcron_migration (
     tstamp TIMESTAMP DEFAULT (datetime('now'))
 );
 
+CREATE TABLE dbcron_migration_checksum ( -- What each migration that has run consisted of
+    version  INTEGER PRIMARY KEY, -- Number of a migration
+    checksum TEXT NOT NULL -- SHA-256 of the statements that it ran, so that no program takes the tables of another build for its own
+) STRICT;
+
 CREATE TABLE dbcron_node ( -- The processes that take part. What a worker holds is its own for as long as its row says live
     name       TEXT NOT NULL, -- host:pid:random
     version    TEXT NOT NULL DEFAULT '', -- Version of the program, as it reports it; empty: not reported

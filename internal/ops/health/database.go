@@ -72,7 +72,7 @@ func OfDatabase(ctx context.Context, db *dialect.DB, as string) (all []Check, us
 		all = append(all, checkOf(f, Failed))
 	}
 	schema, version := ofSchema(ctx, db)
-	usable = version == unknownVersion || version == sqlschema.Latest(db.Dialect)
+	usable = version == unknownVersion || schema.Status == OK
 	tables := []Check{schema}
 	if version != 0 { // otherwise that they are not there is said
 		tables = append(tables, ofTables(ctx, db))

@@ -20,16 +20,18 @@ type Role struct {
 var (
 	DaemonRole = Role{"dbcron_run", func(statement string) bool {
 		// The owner migrates; the API neither creates nor deletes tokens.
-		return (!strings.HasPrefix(statement, "sqlschema.") || statement == versionStatement) &&
+		return (!strings.HasPrefix(statement, "sqlschema.") || looksAtTables(statement)) &&
 			statement != "httpapi.create-token" && statement != "httpapi.remove-tokens"
 	}}
 	LockRole = Role{"dbcron_locks", func(statement string) bool {
-		return strings.HasPrefix(statement, "lock.") || statement == versionStatement
+		return strings.HasPrefix(statement, "lock.") || looksAtTables(statement)
 	}}
 )
 
-// versionStatement checks the version of the tables, and every program sends it.
-const versionStatement = "sqlschema.current"
+// looksAtTables reports whether a statement belongs to the check of the tables that every program makes.
+func looksAtTables(statement string) bool {
+	return statement == "sqlschema.current" || statement == "sqlschema.checksums"
+}
 
 // Rights returns what the role needs on an engine.
 func (r Role) Rights(d *sqlrun.Dialect) sqlrun.Rights {

@@ -2,6 +2,14 @@
 -- All tables. What each holds, and what each column means, is said in its comment.
 -- MySQL commits each CREATE TABLE at once. IF NOT EXISTS lets a migration that died half way be run again.
 
+-- Which migrations have run. Each records itself.
+CREATE TABLE IF NOT EXISTS {prefix}migration_checksum (
+    version  BIGINT NOT NULL COMMENT 'Number of a migration',
+    checksum VARCHAR(64) NOT NULL COMMENT 'SHA-256 of the statements that it ran, so that no program takes the tables of another build for its own',
+    PRIMARY KEY (version)
+) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
+  COMMENT 'What each migration that has run consisted of';
+
 -- Schedules and their runs.
 
 -- What is no instant (zero dates, infinity, text) is refused here: a poll asks for the smallest next_exec, and must
@@ -701,3 +709,4 @@ DROP TABLE IF EXISTS {prefix}schedule_boot;
 DROP TABLE IF EXISTS {prefix}schedule_file;
 DROP TABLE IF EXISTS {prefix}run;
 DROP TABLE IF EXISTS {prefix}schedule;
+DROP TABLE IF EXISTS {prefix}migration_checksum;

@@ -1,6 +1,12 @@
 -- +goose Up
 -- All tables. What each holds, and what each column means, is said in its comment.
 
+-- Which migrations have run. Each records itself.
+CREATE TABLE {prefix}migration_checksum ( -- What each migration that has run consisted of
+    version  INTEGER PRIMARY KEY, -- Number of a migration
+    checksum TEXT NOT NULL -- SHA-256 of the statements that it ran, so that no program takes the tables of another build for its own
+) STRICT;
+
 -- Schedules and their runs.
 
 -- What is no instant (zero dates, infinity, text) is refused here: a poll asks for the smallest next_exec, and must
@@ -651,3 +657,4 @@ DROP TABLE {prefix}schedule_boot;
 DROP TABLE {prefix}schedule_file;
 DROP TABLE {prefix}run;
 DROP TABLE {prefix}schedule;
+DROP TABLE {prefix}migration_checksum;

@@ -1,6 +1,15 @@
 -- +goose Up
 -- All tables. What each holds, and what each column means, is said in its comment.
 
+-- Which migrations have run. Each records itself.
+CREATE TABLE {prefix}migration_checksum (
+    version  BIGINT PRIMARY KEY,
+    checksum VARCHAR(64) COLLATE "C" NOT NULL
+);
+COMMENT ON TABLE {prefix}migration_checksum IS 'What each migration that has run consisted of';
+COMMENT ON COLUMN {prefix}migration_checksum.version IS 'Number of a migration';
+COMMENT ON COLUMN {prefix}migration_checksum.checksum IS 'SHA-256 of the statements that it ran, so that no program takes the tables of another build for its own';
+
 -- Schedules and their runs.
 
 -- What is no instant (zero dates, infinity, text) is refused here: a poll asks for the smallest next_exec, and must
@@ -1122,3 +1131,4 @@ DROP TABLE {prefix}schedule_boot;
 DROP TABLE {prefix}schedule_file;
 DROP TABLE {prefix}run;
 DROP TABLE {prefix}schedule;
+DROP TABLE {prefix}migration_checksum;
