@@ -294,3 +294,26 @@ func TestAServerWithoutAutocommit(t *testing.T) {
 		unfit(t, mysqlPool(t, db, "charset=utf8mb4&autocommit=0"), "autocommit", "autocommit=1")
 	})
 }
+
+// What stands between us and the server has words of its own for an answer that it has not got. Each leaves open what has happened, is nobody's
+// fault, and passes. TestEnqueueFaults and TestFaults of lock drive them through what writes.
+func TestWordsForALostAnswer(t *testing.T) {
+	for _, d := range engines.All {
+		for who, err := range dbtest.Unanswered(d) {
+			err = fmt.Errorf("a statement: %w", err)
+			for what, is := range map[string]bool{
+				"unavailable": d.Unavailable(err), "uncertain": d.Uncertain(err), "not refused": !d.Refused(err), "temporary": d.Temporary(err),
+				"not to be repeated": !d.Retryable(err),
+			} {
+				if !is {
+					t.Errorf("%s: %v is not %s", who, err, what)
+				}
+			}
+		}
+	}
+	for number := uint16(2000); number < 3000; number++ {
+		if err := (&mysqldriver.MySQLError{Number: number}); !mysql.Dialect.Uncertain(err) || mysql.Dialect.Refused(err) {
+			t.Errorf("%v is taken for the word of a server", err)
+		}
+	}
+}

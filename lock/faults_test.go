@@ -11,8 +11,9 @@ import (
 )
 
 // The connection is cut at each round trip in turn, before or after the server has done the
-// work. Whatever happens: no two leases are valid at the same time, everything reported as done
-// is done, and the lock is not lost to all.
+// work, or something before the server says in its own words that it has no answer. Whatever
+// happens: no two leases are valid at the same time, everything reported as done is done, and the
+// lock is not lost to all.
 func TestFaults(t *testing.T) {
 	scenarios := map[string]func(ctx context.Context, l *Locker) (*Lease, error){
 		"a lock": func(ctx context.Context, l *Locker) (*Lease, error) { return l.TryAcquire(ctx, "x") },
@@ -28,23 +29,30 @@ func TestFaults(t *testing.T) {
 	for name, take := range scenarios {
 		t.Run(name, func(t *testing.T) {
 			dialects(t, func(t *testing.T, db *dbtest.DB) {
-				for _, after := range []bool{false, true} {
-					last := int64(0)
+				last := int64(0)
+				faults := func(after bool, who string, says error) {
 					for call := 1; ; call++ {
-						fault := &dbtest.Fault{Call: call, After: after}
+						fault := &dbtest.Fault{Call: call, After: after, Says: says}
 						broken := db.Broken(t, fault)
 						broken.Pool().SetMaxOpenConns(2)
 						fence := runWithFault(t, lockerOn(t, broken, Options{TTL: 10 * time.Second}), take, after)
 						rival, err := locker(t, db, Options{}).acquireAny(t.Context(), take)
 						must(t, err)
 						if fence != 0 && rival.Fence() <= fence || rival.Fence() <= last {
-							t.Errorf("call %d: fence %d after %d and %d", call, rival.Fence(), fence, last)
+							t.Errorf("%scall %d: fence %d after %d and %d", who, call, rival.Fence(), fence, last)
 						}
 						last = rival.Fence()
 						must(t, rival.Release(t.Context()))
+						must(t, broken.Pool().Close()) // there are many
 						if !fault.Reached() {
 							break
 						}
+					}
+				}
+				for _, after := range []bool{false, true} {
+					faults(after, "", nil)
+					for who, says := range dbtest.Unanswered(db.Dialect) {
+						faults(after, who+", ", says)
 					}
 				}
 			})

@@ -354,7 +354,8 @@ func TestEnqueueCancelled(t *testing.T) {
 
 // The connection is cut at each round trip in turn, before or after the server has
 // done the work: what was said to be enqueued is, what was said to have failed is
-// not, and what is unknown is there once or not at all; of many, all or none.
+// not, and what is unknown is there once or not at all; of many, all or none. So it is where
+// something before the server says so in its own words.
 func TestEnqueueFaults(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		enqueue(t, client(t, db, Options{}), Job{Kind: "first"})
@@ -362,35 +363,49 @@ func TestEnqueueFaults(t *testing.T) {
 		for i := range many {
 			many[i].Kind = "many"
 		}
-		for name, jobs := range map[string][]Job{"one": {{Kind: "one"}}, "two": {{Kind: "two"}, {Kind: "two", Delay: time.Hour}}, "many": many} {
-			for _, after := range []bool{false, true} {
-				for call := 1; ; call++ {
-					db.Do(t, `DELETE FROM {prefix}job`, nil)
-					db.Do(t, `DELETE FROM {prefix}job_delayed`, nil)
-					fault := &dbtest.Fault{Call: call, After: after}
-					broken := client(t, db.Broken(t, fault), Options{})
-					var err error
-					if len(jobs) == 1 {
-						_, err = broken.Enqueue(t.Context(), jobs[0])
-					} else {
-						_, err = broken.EnqueueMany(t.Context(), jobs)
-					}
-					n := rowsOf(t, db)
-					unknown := errors.Is(err, ErrUnknownOutcome)
-					switch {
-					case err == nil && n == len(jobs):
-					case unknown && (n == 0 || n == len(jobs)):
-					case err != nil && !unknown && n == 0:
-					default:
-						t.Errorf("%s, call %d (after: %v): %d jobs are there: %v", name, call, after, n, err)
-					}
-					if !fault.Reached() {
-						break
-					}
-				}
+		sets := map[string][]Job{"one": {{Kind: "one"}}, "two": {{Kind: "two"}, {Kind: "two", Delay: time.Hour}}, "many": many}
+		for name, jobs := range sets {
+			enqueueFaults(t, db, name, jobs, nil)
+		}
+		for who, says := range dbtest.Unanswered(db.Dialect) {
+			for _, name := range []string{"one", "two"} {
+				enqueueFaults(t, db, name+", "+who, sets[name], says)
 			}
 		}
 	})
+}
+
+func enqueueFaults(t *testing.T, db *dbtest.DB, name string, jobs []Job, says error) {
+	t.Helper()
+	for _, after := range []bool{false, true} {
+		for call := 1; ; call++ {
+			db.Do(t, `DELETE FROM {prefix}job`, nil)
+			db.Do(t, `DELETE FROM {prefix}job_delayed`, nil)
+			fault := &dbtest.Fault{Call: call, After: after, Says: says}
+			on := db.Broken(t, fault)
+			broken := client(t, on, Options{})
+			var err error
+			if len(jobs) == 1 {
+				_, err = broken.Enqueue(t.Context(), jobs[0])
+			} else {
+				_, err = broken.EnqueueMany(t.Context(), jobs)
+			}
+			n := rowsOf(t, db)
+			unknown := errors.Is(err, ErrUnknownOutcome)
+			switch {
+			case err == nil && n == len(jobs):
+			case unknown && (n == 0 || n == len(jobs)):
+			case err != nil && !unknown && n == 0:
+			default:
+				t.Errorf("%s, call %d (after: %v): %d jobs are there: %v", name, call, after, n, err)
+			}
+			must(t, broken.Flush(t.Context()))
+			must(t, on.Pool().Close()) // there are many
+			if !fault.Reached() {
+				break
+			}
+		}
+	}
 }
 
 // A transaction may make the queue, and enqueue its first job with a key, also where

@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"context"
+	"database/sql/driver"
 	"fmt"
 	"maps"
 	"os"
@@ -39,7 +40,7 @@ func (m *Meter) Stall(f func(op string)) {
 func (db *DB) Metered(t *testing.T, what string) (*DB, *Meter) {
 	t.Helper()
 	m := &Meter{what: regexp.MustCompile(what), by: map[string]int{}}
-	return db.through(t, func() sqlconn.Around {
+	return db.through(t, func(driver.Conn) sqlconn.Around {
 		var inside []string // what the connection's transaction has sent; nil: it is in none
 		return func(_ context.Context, op string, call func() error) error {
 			m.mu.Lock()

@@ -47,3 +47,11 @@ var (
 	// within one. Then nothing has begun; but the tablet also forgets what a statement has done that ends while it is killed.
 	cutShort = func(err error) bool { return gated(1317, gateLate)(err) || gated(3024, gateLate)(err) }
 )
+
+// unanswered reports a lost answer in the words of what stands between us and the server. No server sends the numbers 2000 to 2999, which
+// belong to the client's library: gates, routers and proxies are clients of the server, and pass on what their library tells them. ProxySQL
+// has numbers of its own from 9001 on, for servers that it has not reached in time. The statement may have been executed.
+func unanswered(err error) bool {
+	var e *mysql.MySQLError
+	return errors.As(err, &e) && (2000 <= e.Number && e.Number <= 2999 || e.Number == 9001)
+}

@@ -106,7 +106,7 @@ var Dialect = &sqlrun.Dialect{
 	},
 	Unavailable: func(err error) bool {
 		return sqlrun.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || numbered(1040, 1053, 1203, 1927, 3032, 3169, 4031)(err) ||
-			readOnly(err) || halfCommitted(err) || noPrimary(err) || cutShort(err)
+			readOnly(err) || halfCommitted(err) || noPrimary(err) || cutShort(err) || unanswered(err)
 	},
 	Full:        numbered(1040, 1203, 1226),
 	LockTimeout: numbered(1205, 3572),
@@ -144,7 +144,7 @@ var Dialect = &sqlrun.Dialect{
 // on connections, a shutdown, lack of space, memory or threads, the network, statements that were
 // interrupted or took too long, and a read-only server, one that is not the primary, or one whose
 // group or cluster prevents a commit.
-func temporary(err error) bool { return temporaries(err) || noPrimary(err) }
+func temporary(err error) bool { return temporaries(err) || noPrimary(err) || unanswered(err) }
 
 var temporaries = numbered(1205, 1213, 1020, 3572, 1180, 3101, 3032, 3169,
 	1040, 1047, 1053, 1203, 1226,
@@ -274,7 +274,7 @@ func session(ctx context.Context, c driver.Conn, base driver.Connector) (sqlconn
 		switch {
 		case readOnly(err):
 			err = fmt.Errorf("%w: %w", driver.ErrBadConn, err)
-		case halfCommitted(err):
+		case halfCommitted(err), unanswered(err):
 			err = fmt.Errorf("%w: %w", sqlconn.ErrCut, err)
 		}
 		return err

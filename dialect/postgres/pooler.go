@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
@@ -153,3 +154,11 @@ func poolerFinding(ctx context.Context, pool *sql.DB) (all []sqlrun.Finding, err
 	}
 	return []sqlrun.Finding{f}, nil
 }
+
+// unanswered reports a lost answer in words of a pooler that are none of class 08, which most of them use: pgcat says 58000 of a server that it has not
+// reached or whose answer it has not got, and Supavisor says XX000 with a word of its own. The statement may have been executed.
+func unanswered(err error) bool {
+	return sqlState("58000")(err) || sqlState("XX000")(err) && supavisor().MatchString(err.Error())
+}
+
+var supavisor = pattern.Lazy(`EDBHANDLEREXITED|ECHECKOUTTIMEOUT|DbHandler exited|connection to database closed|db_termination`)

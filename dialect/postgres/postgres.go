@@ -99,7 +99,8 @@ var Dialect = &sqlrun.Dialect{
 	Unavailable: func(err error) bool {
 		return sqlrun.ConnectionError(err) || errors.Is(err, pgconn.ErrConnClosed) ||
 			sqlState("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "53300", readOnlyState)(err) || // the 25P0 end a session, too
-			sqlState("08000", "08001", "08003", "08004", "08006", "08P01")(err) // poolers use the class 08
+			sqlState("08000", "08001", "08003", "08004", "08006", "08P01")(err) || // poolers use the class 08
+			unanswered(err)
 	},
 	Full:      sqlState("53300"),
 	ReadOnly:  sqlState(readOnlyState),
@@ -160,7 +161,7 @@ func refused(err error) bool {
 	case "26000", "42P05", "0A000": // a prepared statement is missing, exists already, or is older than a change of the tables
 		return false
 	}
-	return !slices.Contains([]string{"08", "25", "40", "53", "55", "57", "58"}, e.SQLState()[:2])
+	return !slices.Contains([]string{"08", "25", "40", "53", "55", "57", "58"}, e.SQLState()[:2]) && !unanswered(err)
 }
 
 // temporary goes by the class, too: connections, transactions that are rolled back, resources, locks, operators, and the system
@@ -170,7 +171,7 @@ func temporary(err error) bool {
 	if !errors.As(err, &e) || len(e.SQLState()) != 5 {
 		return false
 	}
-	return slices.Contains([]string{"08", "40", "53", "55", "57", "58"}, e.SQLState()[:2]) || sqlState("25P03", "25P04", readOnlyState)(err)
+	return slices.Contains([]string{"08", "40", "53", "55", "57", "58"}, e.SQLState()[:2]) || sqlState("25P03", "25P04", readOnlyState)(err) || unanswered(err)
 }
 
 func connector(u *url.URL, opt sqlrun.Options) (driver.Connector, error) {
@@ -188,7 +189,7 @@ func connector(u *url.URL, opt sqlrun.Options) (driver.Connector, error) {
 	onError := cfg.OnPgError
 	cfg.OnPgError = func(c *pgconn.PgConn, e *pgconn.PgError) bool {
 		hear(c, e)
-		return onError(c, e) && e.Code != readOnlyState
+		return onError(c, e) && e.Code != readOnlyState && !unanswered(e)
 	}
 	if validate := cfg.ValidateConnect; validate != nil { // target_session_attrs
 		cfg.ValidateConnect = func(ctx context.Context, c *pgconn.PgConn) error {
