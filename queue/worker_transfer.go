@@ -43,6 +43,7 @@ type Moved struct {
 	Running int // stay because they run
 	Behind  int // stay because an earlier job of their key stays
 	Taken   int // stay because another job has their unique key there
+	Grouped int // stay because they belong to a group, which is in this database: only of [Client.MoveTo]
 }
 
 // Move moves waiting jobs to another queue: ready ones, delayed ones and those that wait for a
@@ -108,6 +109,7 @@ type transfer struct {
 	began    instant.Instant
 	bound    int64 // greater ids are of jobs that came later
 	sum      Moved
+	away     bool // the other queue is in another database
 
 	w    *Worker // the worker that has the blocks; nil if it only counts
 	node string
@@ -118,8 +120,18 @@ type transfer struct {
 
 // run moves the jobs.
 func (t *transfer) run(ctx context.Context) error {
+	return t.alone(ctx, []string{t.from.Name, t.to.Name}, func() (err error) {
+		if t.to, err = t.c.read(ctx, t.to.Name); err != nil {
+			return err
+		}
+		return t.walk(ctx)
+	})
+}
+
+// alone calls do while this process has all blocks of some queues, the first of which is the one that jobs leave.
+func (t *transfer) alone(ctx context.Context, queues []string, do func() error) error {
 	var err error
-	t.w, err = t.c.Worker(WorkerOptions{Queues: []string{t.from.Name, t.to.Name}, Batch: 1, Lease: moveLease})
+	t.w, err = t.c.Worker(WorkerOptions{Queues: queues, Batch: 1, Lease: moveLease})
 	if err != nil {
 		return err
 	}
@@ -139,15 +151,12 @@ func (t *transfer) run(ctx context.Context) error {
 	if t.from, err = t.c.read(ctx, t.from.Name); err != nil {
 		return err
 	}
-	if t.to, err = t.c.read(ctx, t.to.Name); err != nil {
-		return err
-	}
 	if t.from.Ordered { // an earlier job of a key may not be committed yet
 		if !pace.Sleep(ctx, Window-since(t.began)) {
 			return ctx.Err()
 		}
 	}
-	return t.walk(ctx)
+	return do()
 }
 
 // takeAll takes all blocks of both queues, as soon as the others leave them.
@@ -225,6 +234,7 @@ type pending struct {
 	until             string // until when it has its unique key
 	runAt             int64  // of a delayed job, in µs
 	holds             bool   // the others of its key wait for it
+	grouped           bool   // it belongs to a group, or is the callback of one
 }
 
 // order returns its position among the jobs of its key, as workers see it: see Delivery.
@@ -289,6 +299,11 @@ func (t *transfer) goes(s *pending) bool {
 		t.stays(s, s.order())
 		return false
 	}
+	if t.away && s.grouped {
+		t.sum.Grouped++
+		t.stays(s, s.order())
+		return false
+	}
 	if first, is := t.stay[s.key]; is && first < s.order() {
 		t.sum.Behind++
 		return false
@@ -340,7 +355,7 @@ func (t *transfer) page(ctx context.Context, divided int, stmt *sqlrun.Stmt, aft
 		Scan: func(row *sqlrun.Row) error {
 			all = append(all, pending{
 				id: row.Int(0), priority: int(row.Int(1)), kind: string(row.Bytes(2)), key: textOf(row, 3), unique: textOf(row, 4),
-				until: textOf(row, 5), runAt: row.Int(6), holds: row.Int(7) != 0,
+				until: textOf(row, 5), grouped: row.Int(6) != 0, runAt: row.Int(7), holds: row.Int(8) != 0,
 			})
 			return nil
 		},
@@ -482,7 +497,7 @@ func (t *transfer) sendIn(ctx context.Context, tx *sqlrun.Session, divided int, 
 // this process's, until its end.
 func (t *transfer) stillMine(ctx context.Context, tx *sqlrun.Session, divided int, reached map[int]bool) error {
 	t.w.mu.Lock()
-	held := []*tenure{t.w.queues[0].blocks[divided]}
+	held := []*tenure{t.w.queues[0].blocks[divided]} // of a transaction that only removes, no other block
 	for target := range reached {
 		held = append(held, t.w.queues[1].blocks[target])
 	}

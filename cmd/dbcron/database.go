@@ -124,6 +124,13 @@ func (p *program) connect(ctx context.Context, opt dialect.Options,
 	if err != nil {
 		return nil, err
 	}
+	return p.connectTo(ctx, rawURL, opt, open)
+}
+
+// connectTo is connect with a URL.
+func (p *program) connectTo(ctx context.Context, rawURL string, opt dialect.Options,
+	open func(context.Context, string, dialect.Options) (*dialect.DB, error),
+) (*dialect.DB, error) {
 	if isDaemon(rawURL) {
 		return nil, usagef("%s is the URL of a daemon, and this takes the database: leave out --url and DBCRON_URL, or give the database's URL", plain.URL(rawURL))
 	}
@@ -176,5 +183,22 @@ func (p *program) with(ctx context.Context, f func(db *dialect.DB) error) (err e
 		return err
 	}
 	p.db = db
+	return f(db)
+}
+
+// withOther does so with the database whose URL is in a file.
+func (p *program) withOther(ctx context.Context, file, flag string, f func(db *dialect.DB) error) (err error) {
+	rawURL, err := urlIn(file, flag)
+	if err != nil {
+		return usagef("%v", err)
+	}
+	db, err := p.connectTo(ctx, rawURL, p.existing(), engines.Open)
+	if err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := sqlschema.Check(ctx, db); err != nil {
+		return fmt.Errorf("%s: %w", flag, err)
+	}
 	return f(db)
 }

@@ -198,7 +198,10 @@ func readLine(line []byte, usual wire.NewJob) (wire.NewJob, error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&n); err != nil {
-		return n, plain.JSONError(err)
+		if err = plain.JSONError(err); err.Error() == `unknown field "id"` {
+			err = fmt.Errorf("%w: a listed job is not a new one; dbcron queue move --to-database moves a queue to another database", err)
+		}
+		return n, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return n, errors.New("there is more on it than one JSON object")

@@ -32,4 +32,4 @@ var (
 
 // standing lists what a move has to know about a job. For a delayed job, its time and whether
 // it holds its key follow.
-const standing = `id, priority, kind, job_key, unique_key, unique_until`
+const standing = `id, priority, kind, job_key, unique_key, unique_until, group_id`
