@@ -24,7 +24,14 @@ type activity interface {
 	Stop() // asks it to end; it is killed after its grace
 	Kill()
 	Output() (text string, snapshot int)
-	Wait() guardian.Result
+	Wait() guardian.Result // returns when it has ended, and also when it should have and has not: see goesOn
+	Done() <-chan struct{} // closed when it has ended
+	Survivors() []int      // its processes that cannot be killed
+}
+
+// goesOn reports whether a result is of work that has not ended, though it should have.
+func goesOn(r guardian.Result) bool {
+	return errors.Is(r.Err, errUnfinished) || errors.Is(r.Err, guardian.ErrSurvivors)
 }
 
 // An execution is a run that this daemon has started.
@@ -42,7 +49,7 @@ type execution struct {
 	begun    instant.Instant // when its work began; 0: it has not
 	halted   chan struct{}   // closed when it is stopped
 	left     chan struct{}   // closed when this daemon waits for it no longer
-	unheard  string          // why its work should have ended by now, while it has not; "": it is in time
+	unheard  string          // why its work should have ended by now, while it has not; "": it has, or is in time
 	ahead    bool            // it was claimed ahead: see executors.go
 }
 
@@ -182,33 +189,54 @@ func (s *Scheduler) execute(e *execution) guardian.Result {
 		go e.watchProgress(work, e.what.Stall, ended)
 	}
 	r := work.Wait()
-	if t, ok := work.(*task); ok && errors.Is(r.Err, errUnfinished) {
-		return s.outlast(e, t, r)
+	if goesOn(r) {
+		return s.outlast(e, work, r)
 	}
 	return r
 }
 
-// outlast waits for work inside this process that ignores that its time is over, or that it was cancelled.
-// It cannot be ended from outside, and while it goes on, its run does: it keeps its place and its lease, and
-// the next slot and the next attempt wait for it, as they would if it were in time. The run says so. The
-// wait ends with the work, with the lease, or with the daemon.
-func (s *Scheduler) outlast(e *execution, t *task, r guardian.Result) guardian.Result {
+// outlast waits for work that ignores that its time is over, or that it was cancelled: a function that does not
+// return, or processes that this daemon may not kill. It cannot be ended from here, and while it goes on, its
+// run does: it keeps its place and its lease, and the next slot and the next attempt wait for it, as they
+// would if it were in time. The run says so. The wait ends with the work, with the lease, or with the daemon.
+func (s *Scheduler) outlast(e *execution, work activity, r guardian.Result) guardian.Result {
 	why := e.why()
-	if why.cause != timedOut && why.cause != cancelled {
+	switch {
+	case why.cause == drained || why.cause == abandoned:
 		return r
+	case why.cause != notStopped:
+	case r.Cause == guardian.Deadline:
+		why.why = "its lease could not be renewed in time"
+	case r.Cause == guardian.Exited:
+		why.why = "its command has ended"
+	default:
+		why.why = "it was told to end" // by a signal to its guardian
 	}
 	e.mu.Lock()
-	e.unheard, e.shown = why.why+"; its work has not returned, and runs on", -1
+	e.unheard, e.shown = why.why, -1
 	e.mu.Unlock()
-	s.opt.Logger.Warn("work does not return though it was told to end: its place is taken, and its schedule waits, until it does",
-		"schedule", e.schedule, "id", e.id, "due", e.due, "attempt", e.attempt, "why", why.why)
+	said := []any{"schedule", e.schedule, "id", e.id, "due", e.due, "attempt", e.attempt, "why", why.why + runsOn(work)}
+	s.opt.Logger.Warn("work does not end though it was told to: its place is taken, and its schedule waits, until it does", said...)
 	select {
-	case <-t.done:
-		s.opt.Logger.Info("work that did not return has returned", "schedule", e.schedule, "id", e.id, "took", t.result.Took)
-		return guardian.Result{Cause: r.Cause, ExitCode: -1, Output: t.result.Output, Took: t.result.Took}
+	case <-work.Done():
+		end := work.Wait()
+		s.opt.Logger.Info("work that did not end has ended", "schedule", e.schedule, "id", e.id, "took", end.Took)
+		if end.Cause = r.Cause; r.Cause != guardian.Exited {
+			end.Err = nil // what it says of its end is not why
+		}
+		return end
 	case <-e.left:
 		return r
 	}
+}
+
+// runsOn says what of the work goes on.
+func runsOn(work activity) string {
+	pids := work.Survivors()
+	if len(pids) == 0 {
+		return "; its work has not returned, and runs on"
+	}
+	return fmt.Sprintf("; it runs on, since SIGKILL does not end %s", plain.Pids(pids))
 }
 
 // watchProgress ends work whose output stands still, until it has ended.

@@ -338,7 +338,7 @@ func TestFunctionsThatDoNotReturn(t *testing.T) {
 		if r := rows(t, db, "timeout"); len(r) < 2 || r[0] != "3600 1 timeout" {
 			t.Errorf("got %q", r)
 		}
-		for _, line := range []string{"work does not return though it was told to end", "work that did not return has returned"} {
+		for _, line := range []string{"work does not end though it was told to", "work that did not end has ended"} {
 			if !strings.Contains(log.String(), line) {
 				t.Errorf("no line %q in %s", line, log.String())
 			}

@@ -197,6 +197,9 @@ func (e *execution) news() (text, wrong string, ok bool) {
 	if snapshot == before {
 		return "", "", false
 	}
+	if wrong != "" {
+		wrong += runsOn(work)
+	}
 	e.mu.Lock()
 	if e.shown == before {
 		e.shown = snapshot

@@ -53,7 +53,7 @@ const leftBehind = "killed what the command left running in the background, as t
 
 func causedOutcome(e *execution, r guardian.Result) outcome {
 	s := e.why()
-	if errors.Is(r.Err, errUnfinished) && (s.cause == drained || s.cause == notStopped) {
+	if goesOn(r) && (s.cause == drained || s.cause == notStopped) {
 		return outcome{state: "lost", why: r.Err.Error(), none: true}
 	}
 	switch r.Cause {
@@ -92,8 +92,8 @@ const backText = "handed back: "
 
 // stoppedOutcome returns the outcome of a run that was stopped.
 func stoppedOutcome(s stop, r guardian.Result) outcome {
-	if errors.Is(r.Err, errUnfinished) {
-		s.why += "; " + errUnfinished.Error()
+	if goesOn(r) {
+		s.why += "; " + strings.TrimPrefix(r.Err.Error(), "guardian: ")
 	}
 	switch s.cause {
 	case timedOut:

@@ -151,6 +151,12 @@ func (t *task) Kill() { t.end(guardian.Killed, min(t.grace, time.Second)) }
 // Output returns the newest output, and its length as the snapshot's number.
 func (t *task) Output() (text string, snapshot int) { return t.out.Snapshot() }
 
+// Done returns a channel that is closed when the task has returned.
+func (t *task) Done() <-chan struct{} { return t.done }
+
+// Survivors returns nothing: a task has no processes.
+func (t *task) Survivors() []int { return nil }
+
 // Wait waits until the task has returned or its grace is over.
 func (t *task) Wait() guardian.Result {
 	select {

@@ -18,6 +18,7 @@ type guarded struct {
 	pass       <-chan os.Signal     // the command gets them, too
 	stall      *stall.Stall         // ends the command if it makes no progress; may be nil
 	stalled    bool                 // it has ended the command
+	survive    func(pids []int)     // told once if processes of it cannot be killed: it is not over then, and run waits for them
 }
 
 // run runs the command until it ends, its lease ends, or it is stopped.
@@ -52,6 +53,10 @@ func (g *guarded) run() (guardian.Result, error) {
 				process.Extend(deadline)
 			}
 			g.look(process, now, every)
+			if pids := process.Survivors(); len(pids) > 0 && g.survive != nil {
+				g.survive(pids)
+				g.survive = nil
+			}
 		case sig := <-g.pass:
 			process.Pass(sig)
 		case <-g.stop:

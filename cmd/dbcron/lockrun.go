@@ -16,6 +16,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/guardian"
 	"github.com/dbcron/dbcron/internal/ops/stall"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/lock"
 )
 
@@ -310,6 +311,10 @@ func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlag
 			Stdin: fileOf(p.in), Stdout: fileOf(p.out), Stderr: fileOf(p.err),
 		},
 		ttl: f.options.TTL, left: lease.Left, stop: ctx.Done(), kill: p.signals.again, pass: passed,
+		survive: func(pids []int) {
+			fmt.Fprintf(p.err, "dbcron: warning: SIGKILL does not end %s, so lock %s is kept until they end; end them as their user, or as root\n",
+				plain.Pids(pids), lease.Name())
+		},
 	}
 	if g.stall, err = stall.New(f.stall, f.stallOn); err != nil {
 		return r, nil, err

@@ -102,6 +102,10 @@ func (x *executor) run(ctx context.Context, name string, env []string, input str
 	g := guarded{
 		Command: guardian.Command{Name: name, Argv: x.argv, Env: env, Input: input, Grace: x.flags.killGrace, MaxOutput: keepOutput},
 		ttl:     x.flags.options.Lease, left: left, stop: ctx.Done(), kill: killed.Done(),
+		survive: func(pids []int) {
+			x.log.Warn("a job's command cannot be killed: the job runs on until it ends; end it as its user, or as root",
+				"job", name, "pids", pids)
+		},
 	}
 	var out *capture
 	if captured {

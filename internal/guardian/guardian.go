@@ -44,6 +44,11 @@
 // elsewhere only the process group is found. A service that must keep running has to be started
 // by the init system, not as a child of the command.
 //
+// Only root can kill another user's processes: a command behind sudo or another setuid program may
+// survive SIGKILL, and so may one that waits for a broken disk. It is not over then. Done stays open, the
+// guardian goes on trying, and Survivors names the processes. Whatever is held for the command has to
+// be held until Done. If the caller dies, its guardian gives up on survivors after five seconds.
+//
 // # Output
 //
 // The guardian keeps the head and the tail of the output, and sends it with the
@@ -70,6 +75,10 @@ var (
 	// ErrLost means that the guardian died before the command's end was
 	// known. The command was killed.
 	ErrLost = errors.New("guardian: the guardian died")
+
+	// ErrSurvivors means that SIGKILL has not ended all of the command's processes, and that the
+	// command is therefore not over. Usually they belong to another user, as behind sudo.
+	ErrSurvivors = errors.New("guardian: processes could not be killed, and run on")
 )
 
 // A Command says what to run. Only Argv is required.
@@ -142,10 +151,10 @@ type Result struct {
 
 	Took       time.Duration // from the command's start to its own end
 	LeftBehind bool          // the command ended by itself, but others had to be killed
-	Survivors  []int         // processes that SIGKILL did not end in 5s
+	Survivors  []int         // processes that SIGKILL did not end in 5s: the command is not over
 
-	// Err is set if the command did not start, the guardian was lost or there
-	// are survivors; it is nil if the command ran and is gone.
+	// Err is set if the command did not start or the guardian was lost. It is
+	// ErrSurvivors while there are survivors, and nil if the command ran and is gone.
 	Err error
 }
 

@@ -27,6 +27,9 @@ func (p *Process) Stop() {}
 // Kill does nothing.
 func (p *Process) Kill() {}
 
+// Survivors returns nothing.
+func (p *Process) Survivors() []int { return nil }
+
 // Output returns nothing.
 func (p *Process) Output() (text string, snapshots int) { return "", 0 }
 

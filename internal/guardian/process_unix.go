@@ -5,7 +5,10 @@ package guardian
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,6 +23,7 @@ type Process struct {
 	wake    chan struct{} // next has changed
 	ended   chan struct{} // the result is known, or never will be
 	done    chan struct{}
+	stuck   chan struct{} // closed when SIGKILL is known to have left some
 	helpers sync.WaitGroup
 	unsent  error  // why an order was not sent whole, once the helpers have ended
 	result  Result // once done is closed
@@ -30,7 +34,8 @@ type Process struct {
 	stopAt, killedAt instant.Instant
 	forced           Cause // why the caller did the guardian's work
 	output           string
-	snapshots        int // number of output snapshots received
+	snapshots        int    // number of output snapshots received
+	left             Result // while it is stuck
 
 	lines *lines // nil: nobody wants them
 }
@@ -65,6 +70,7 @@ func Start(c Command, deadline instant.Instant) (*Process, error) {
 		wake:   make(chan struct{}, 1),
 		ended:  make(chan struct{}),
 		done:   make(chan struct{}),
+		stuck:  make(chan struct{}),
 		next:   order{Deadline: deadline},
 	}
 	if c.Line != nil {
@@ -78,7 +84,7 @@ func Start(c Command, deadline instant.Instant) (*Process, error) {
 
 // ended returns a Process that has ended already.
 func ended(r Result) *Process {
-	p := &Process{done: make(chan struct{}), result: r}
+	p := &Process{done: make(chan struct{}), stuck: make(chan struct{}), result: r}
 	close(p.done)
 	return p
 }
@@ -132,10 +138,43 @@ func (p *Process) Output() (text string, snapshots int) {
 // Done returns a channel that is closed when the command and everything it started are gone.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Wait waits for Done and returns the command's result.
+// Wait waits for Done and returns the command's result. If processes turn out to survive SIGKILL, it returns
+// at once, with what is known by then: see Survivors, and wait for Done.
 func (p *Process) Wait() Result {
+	select {
+	case <-p.done:
+	case <-p.stuck:
+	}
+	if pids := p.Survivors(); len(pids) > 0 {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.left
+	}
 	<-p.done
 	return p.result
+}
+
+// Survivors returns the processes of the command that SIGKILL does not end, as last seen. There are none once Done is closed.
+func (p *Process) Survivors() []int {
+	select {
+	case <-p.done:
+		return nil
+	default:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.left.Survivors
+}
+
+// leaves records what survives.
+func (p *Process) leaves(r Result) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.left.Survivors) == 0 {
+		close(p.stuck)
+	}
+	r.Err = fmt.Errorf("%w: %s", ErrSurvivors, strings.Trim(fmt.Sprint(r.Survivors), "[]"))
+	p.left, p.snapshots = r, p.snapshots+1
 }
 
 func (p *Process) order(change func()) {
@@ -185,7 +224,7 @@ func (p *Process) watch() {
 			signalTree(p.process.Pid, group, syscall.SIGKILL)
 		}
 		switch {
-		case late < 0:
+		case late < 0 || len(p.Survivors()) > 0: // which no other guardian could kill
 			noticed = 0
 		case noticed == 0:
 			noticed = now
@@ -263,6 +302,9 @@ func (p *Process) read() (result Result, rests bool, err error) {
 		case len(r.Echo) > 0:
 			p.lines.add(r.Echo, r.Omitted)
 			continue
+		case r.Stuck != nil:
+			p.leaves(*r.Stuck)
+			continue
 		case r.Result == nil:
 			p.note(r)
 			continue
@@ -294,9 +336,18 @@ func (p *Process) note(r report) {
 func (p *Process) sweep() {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for range 50 { // a process that forks right now may escape the first look
-		if len(signalTree(p.process.Pid, p.group, syscall.SIGKILL)) == 0 {
+	var before []int
+	for looks := 1; ; looks++ { // a process that forks right now may escape the first look
+		pids := survivorsOf(signalTree(p.process.Pid, p.group, syscall.SIGKILL), 0)
+		switch {
+		case len(pids) == 0 || !subreaper:
 			return
+		case looks == 50:
+			tick.Reset(longSleep)
+			fallthrough
+		case looks > 50 && !slices.Equal(pids, before):
+			p.leaves(Result{Cause: Lost, ExitCode: -1, Survivors: pids})
+			before = pids
 		}
 		<-tick.C
 	}

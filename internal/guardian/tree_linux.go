@@ -92,7 +92,7 @@ func readStat(pid int) (r relative, parent, session int, ok bool) {
 	if len(f) < 4 {
 		return r, 0, 0, false
 	}
-	r.pid = pid
+	r.pid, r.dead = pid, f[0][0] == 'Z' || f[0][0] == 'X'
 	parent, _ = strconv.Atoi(string(f[1]))
 	r.group, _ = strconv.Atoi(string(f[2]))
 	session, _ = strconv.Atoi(string(f[3]))

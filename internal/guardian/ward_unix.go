@@ -3,12 +3,14 @@
 package guardian
 
 import (
+	"cmp"
 	"encoding/gob"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -75,7 +77,7 @@ func (g *guards) next() bool {
 			}
 		}
 	}
-	w := &ward{spec: *first.Spec, out: newOutput(first.Spec.MaxOutput), echo: newEcho()}
+	w := &ward{spec: *first.Spec, out: newOutput(first.Spec.MaxOutput), echo: newEcho(), stuck: make(chan Result, 1)}
 	setTitle(w.spec.Name)
 	w.obey(first)
 	if code, err := w.start(); err != nil {
@@ -103,8 +105,14 @@ func (g *guards) follow(w *ward) {
 	telling.Go(func() {
 		w.echo.send(func(text []byte, omitted int64) error { return g.enc.Encode(report{Echo: text, Omitted: omitted}) })
 	})
+	telling.Go(func() {
+		for r := range w.stuck {
+			_ = g.enc.Encode(report{Stuck: &r})
+		}
+	})
 	w.run(g.orders, g.signals)
 	close(over)
+	close(w.stuck)
 	w.echo.close()
 	telling.Wait() // or a late report would be the next command's; the result has to wait for the caller, too
 }
@@ -170,6 +178,9 @@ type ward struct {
 	exitAt    instant.Instant // of the command itself
 	goneAt    instant.Instant // of all its processes
 	killAt    instant.Instant // SIGKILL since then
+	alone     bool            // the caller died
+	survivors []int           // as last told
+	stuck     chan Result     // the newest news of survivors
 	result    Result
 }
 
@@ -192,7 +203,7 @@ func reap(pid int) <-chan syscall.WaitStatus {
 	return deaths
 }
 
-// run guards the command until it is gone, or cannot be killed.
+// run guards the command until it is gone. It gives up on what cannot be killed only if nobody waits for that any more.
 func (w *ward) run(orders <-chan order, signals <-chan os.Signal) {
 	deaths := reap(w.pid)
 	timer := time.NewTimer(0)
@@ -205,7 +216,7 @@ func (w *ward) run(orders <-chan order, signals <-chan os.Signal) {
 		select {
 		case o, ok := <-orders:
 			if !ok {
-				orders = nil
+				orders, w.alone = nil, true
 				w.terminate(orphaned)
 			}
 			w.obey(o)
@@ -265,8 +276,12 @@ func (w *ward) act(now instant.Instant) time.Duration {
 			w.killAt = now
 			w.result.LeftBehind = w.exitAt != 0 && w.cause == ""
 		}
-		signalTree(os.Getpid(), w.pid, unix.SIGKILL)
-		return min(max(now.Sub(w.killAt)/4, 5*time.Millisecond), longSleep/2)
+		found := signalTree(os.Getpid(), w.pid, unix.SIGKILL)
+		if now < w.killAt.Add(giveUp) {
+			return min(max(now.Sub(w.killAt)/4, 5*time.Millisecond), longSleep/2)
+		}
+		w.tell(survivorsOf(found, w.pid))
+		return giveUp
 	case w.cause == "" && w.runs() && now >= term:
 		w.terminate(Deadline)
 		kill = w.killTime()
@@ -279,6 +294,21 @@ func (w *ward) act(now instant.Instant) time.Duration {
 		return min(next.Sub(now), max(now.Sub(w.exitAt)/8, 20*time.Millisecond), longSleep)
 	}
 	return min(next.Sub(now), longSleep)
+}
+
+// tell has the caller told which processes survive SIGKILL. A caller that is stopped misses all but the newest.
+func (w *ward) tell(survivors []int) {
+	if len(survivors) == 0 || slices.Equal(survivors, w.survivors) {
+		return
+	}
+	w.survivors = survivors
+	r := Result{Cause: cmp.Or(w.cause, Exited), ExitCode: -1, Survivors: survivors}
+	r.Output, r.Omitted = w.out.text()
+	select {
+	case <-w.stuck: // nobody has read it yet
+	default:
+	}
+	w.stuck <- r
 }
 
 // terminate sends SIGTERM, once. It sends SIGCONT, too, since a stopped process takes no other signal.
@@ -335,7 +365,7 @@ func (w *ward) over(now instant.Instant, childless, eof bool) bool {
 	if w.goneAt != 0 {
 		return eof || now >= w.goneAt.Add(linger)
 	}
-	return w.killAt != 0 && now >= w.killAt.Add(giveUp)
+	return w.alone && w.killAt != 0 && now >= w.killAt.Add(giveUp)
 }
 
 // drop reads no more output.
@@ -362,11 +392,5 @@ func (w *ward) finish() {
 	r.Output, r.Omitted = w.out.text()
 	if w.exitAt == 0 {
 		r.ExitCode = -1
-	}
-	if w.goneAt == 0 {
-		for _, other := range family(os.Getpid()) {
-			r.Survivors = append(r.Survivors, other.pid)
-		}
-		r.Err = fmt.Errorf("guardian: not dead %v after SIGKILL: processes %v", giveUp, r.Survivors)
 	}
 }

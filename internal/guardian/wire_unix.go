@@ -3,6 +3,7 @@
 package guardian
 
 import (
+	"slices"
 	"syscall"
 	"time"
 
@@ -40,20 +41,39 @@ type spec struct {
 // own reports whether the command has files of the caller's.
 func (s *spec) own() bool { return s.OwnIn || s.OwnOut || s.OwnErr }
 
-// A report goes from the guardian to the caller. It has one of the four: Pid when the command has
-// started, Output and Echo while it runs, Result at the end.
+// A report goes from the guardian to the caller. It has one of the five: Pid when the command has
+// started, Output and Echo while it runs, Stuck when it cannot be killed, Result at the end.
 type report struct {
 	Pid     int // of the command, and of its process group
 	Output  string
 	Echo    []byte // what the command has written since the last one
 	Omitted int64  // bytes behind that
+	Stuck   *Result
 	Result  *Result
 	Err     string // of the result: gob carries no errors
 	Rests   bool   // with the result: the guardian waits for another command
 }
 
-// A relative is one of the command's processes.
-type relative struct{ pid, group int }
+// A relative is one of the command's processes. A dead one waits for its parent to notice.
+type relative struct {
+	pid, group int
+	dead       bool
+}
+
+// survivorsOf returns those of the command's processes that live, in order. Where they cannot be found, the group stands for them.
+func survivorsOf(found []relative, group int) []int {
+	if !subreaper {
+		return []int{group}
+	}
+	var pids []int
+	for _, r := range found {
+		if !r.dead {
+			pids = append(pids, r.pid)
+		}
+	}
+	slices.Sort(pids)
+	return pids
+}
 
 // signalTree sends the signals to the command's process group and, where they can be found, to processes
 // that have left the group. It returns the latter, and those of the group that it found.

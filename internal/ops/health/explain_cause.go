@@ -196,9 +196,13 @@ func (e *scheduleExplainer) ofOpen(open []scheduler.Run) {
 				Why: fmt.Sprintf("it runs now, since %s on %s: run %d", InZone(r.Started, &e.Schedule), plain.Line(r.By, 200), r.ID),
 				Do:  fmt.Sprintf("to end it: dbcron schedule cancel %d", r.ID),
 			}
-			if n := skippedSince(r, e.runs); n > 0 {
+			n := skippedSince(r, e.runs)
+			if n > 0 {
 				c.Why += fmt.Sprintf("; %s skipped meanwhile", plain.Plural(n, "slot was", "slots were"))
 				c.Do = endIt(r.ID)
+			}
+			if r.Error != "" {
+				c.Why, c.Do = c.Why+": "+plain.Line(r.Error, 300), endUnheeding(r, &e.Schedule)
 			}
 			e.add(c)
 			return

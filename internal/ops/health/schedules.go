@@ -248,14 +248,30 @@ func among(ctx context.Context, db *dialect.DB, stmt *sqlrun.Stmt, runs []schedu
 func ofUnheeding(ctx context.Context, db *dialect.DB) (all []Problem, err error) {
 	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"running"}, Limit: 200})
 	for i := range runs {
-		if r := &runs[i]; r.Error != "" && len(all) < Most {
-			all = append(all, Problem{
-				Of: Runs, Name: r.Schedule, Run: r.ID, Bad: true, what: "The work of %s does not end", Why: plain.Cut(r.Error, 200), Since: r.Started,
-				Do: "have its function end with its context, and restart its process; its next slots wait: dbcron schedule explain " + argument(r.Schedule),
-			})
+		r := &runs[i]
+		if r.Error == "" || len(all) == Most {
+			continue
 		}
+		s, err := scheduler.Get(ctx, db, r.Schedule)
+		if err != nil && !errors.Is(err, scheduler.ErrNotFound) {
+			return nil, err
+		}
+		all = append(all, Problem{
+			Of: Runs, Name: r.Schedule, Run: r.ID, Bad: true, what: "The work of %s does not end", Why: plain.Cut(r.Error, 200), Since: r.Started,
+			Do: endUnheeding(r, &s) + "; its next slots wait: dbcron schedule explain " + argument(r.Schedule),
+		})
 	}
 	return all, err
+}
+
+// endUnheeding says how to end the work of a run that was told to end and has not. s may be empty.
+func endUnheeding(r *scheduler.Run, s *scheduler.Schedule) string {
+	host, _, _ := strings.Cut(r.By, ":")
+	switch s.Kind {
+	case "", "shell", "argv":
+		return fmt.Sprintf("end its processes on %s as root or as their user (ps -o pid,user,stat,args says whose they are, and what waits for a disk)", plain.Cut(host, 100))
+	}
+	return "have its function end with its context, and restart its process"
 }
 
 // fewSkipped is from how many slots on that a run has had skipped that is a problem.

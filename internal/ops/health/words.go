@@ -92,6 +92,9 @@ func UnderWay(r *scheduler.Run, s *scheduler.Schedule) string {
 	if r.State != "waiting" {
 		text += ", since " + InZone(r.Started, s) + " on " + plain.Line(r.By, 200)
 	}
+	if r.State == "running" && r.Error != "" {
+		text += ": " + plain.Line(r.Error, 300)
+	}
 	if r.Cancel != "" {
 		text += "; its daemon has been asked to end it: " + plain.Line(r.Cancel, 200)
 	}

@@ -25,6 +25,7 @@ func (n *Notifier) command(ctx context.Context, m *Message, id string) error {
 		return err
 	}
 	defer context.AfterFunc(ctx, process.Kill)()
+	<-process.Done() // also if it cannot be killed: the next attempt would run beside it
 	r := process.Wait()
 	switch {
 	case ctx.Err() != nil:
