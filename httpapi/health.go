@@ -20,6 +20,9 @@ type Health struct {
 	// Stopping is closed when the daemon begins to stop. It is no longer ready then.
 	Stopping <-chan struct{}
 
+	// Aside says what strangers may know of trouble beside the work, or returns "". The daemon is ready nevertheless.
+	Aside func() string
+
 	// Metrics answers /metrics; nil means that there are none.
 	Metrics http.Handler
 }
@@ -43,6 +46,11 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		if why := h.notReady(r.Context()); why != "" {
 			status, text = http.StatusServiceUnavailable, why+"\n"
+		}
+		if h.Aside != nil {
+			if aside := h.Aside(); aside != "" {
+				text += aside + "\n"
+			}
 		}
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")

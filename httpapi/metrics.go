@@ -48,6 +48,8 @@ const maxOrigins = 100
 type MetricsOptions struct {
 	Version   string // of the program; default: devel
 	Schedules int    // schedules with metrics of their own, the first by name; default: 100; negative: none
+
+	LogDropped func() int64 // lines of the log that were dropped; nil: none ever is
 }
 
 // NewMetrics returns the metrics of a daemon. It does not access the database.
@@ -93,9 +95,17 @@ func NewMetrics(db *dialect.DB, opt MetricsOptions) (*Metrics, error) {
 		Name: "dbcron_build_info", Help: "1, with the version.", ConstLabels: prometheus.Labels{"version": version, "database": db.Dialect.Name},
 	})
 	build.Set(1)
+	dropped := prometheus.NewCounterFunc(prometheus.CounterOpts{
+		Name: "dbcron_log_lines_dropped_total", Help: "Lines of this daemon's log that were dropped, because nobody read them.",
+	}, func() float64 {
+		if opt.LogDropped == nil {
+			return 0
+		}
+		return float64(opt.LogDropped())
+	})
 	own := prometheus.NewRegistry() // not the default registry, to which any package may add
 	for _, c := range []prometheus.Collector{
-		m.requests, m.took, m.runs, m.runsTook, m.lost, m.sent, m.sentTook, m.cut, build, &tables{m.sample},
+		m.requests, m.took, m.runs, m.runsTook, m.lost, m.sent, m.sentTook, m.cut, dropped, build, &tables{m.sample},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		collectors.NewDBStatsCollector(db.Pool(), "dbcron"),
 	} {

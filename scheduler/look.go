@@ -56,7 +56,7 @@ var (
 
 	listNodes = sqlrun.SQL("scheduler.list-nodes", `
 		SELECT name, version, state, COALESCE({us expire_at}, 0), {us started_at}, CASE WHEN state = 'live' AND expire_at > {now} THEN 1 ELSE 0 END,
-			COALESCE({us drained_at}, 0), drained_by, tags
+			COALESCE({us drained_at}, 0), drained_by, tags, problem
 		FROM {prefix}node WHERE name > :after ORDER BY name LIMIT :limit`)
 )
 
@@ -256,6 +256,7 @@ type Node struct {
 	Drained   time.Time // since when it takes no new work; zero: not drained
 	DrainedBy string
 	Tags      string // of the schedules that it runs, comma-separated; "": none
+	Problem   string // what fails in it now, in its own words; "": nothing that it knows of
 }
 
 // Process returns what the names of a process's parts begin with: host:pid, to which each adds a random part. [Drain] takes it, too.
@@ -290,6 +291,9 @@ func Processes(nodes []Node) (all []Node) {
 			is.Drained, is.DrainedBy = n.Drained, n.DrainedBy
 		}
 		is.Version, is.Tags = cmp.Or(is.Version, n.Version), cmp.Or(is.Tags, n.Tags)
+		if n.Live {
+			is.Problem = cmp.Or(is.Problem, n.Problem)
+		}
 	}
 	return all
 }
@@ -299,7 +303,7 @@ func Processes(nodes []Node) (all []Node) {
 func Nodes(ctx context.Context, db *dialect.DB, after string, limit int) ([]Node, error) {
 	return sqlrun.Select(ctx, &db.Session, listNodes, sqlrun.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (n Node, err error) {
 		var until, started, drained int64
-		err = rows.Scan(&n.Name, &n.Version, &n.State, &until, &started, &n.Live, &drained, &n.DrainedBy, &n.Tags)
+		err = rows.Scan(&n.Name, &n.Version, &n.State, &until, &started, &n.Live, &drained, &n.DrainedBy, &n.Tags, &n.Problem)
 		n.Until, n.Started, n.Drained = instantOf(until), instantOf(started), instantOf(drained)
 		return n, err
 	})

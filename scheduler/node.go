@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -43,6 +44,16 @@ func changeNodes(ctx context.Context, db *dialect.DB, change *sqlrun.Stmt, name,
 		return nil, err
 	}
 	return liveNodes(ctx, db, name)
+}
+
+// NoteProblem records what fails in a process now, in its own words, for those who look at it from outside; "" means nothing. It
+// reports whether the process has a row. The name is that of one of its parts, or of the process.
+func NoteProblem(ctx context.Context, db *dialect.DB, name, problem string) (bool, error) {
+	process := (&Node{Name: name}).Process()
+	changed, err := db.Exec(ctx, noteProblem, sqlrun.Args{
+		"from": process + ":", "to": process + string(':'+1), "problem": plain.Cut(reason(problem), 1000),
+	})
+	return changed > 0, err
 }
 
 // Begun returns the work that live processes must still finish: their runs, and their blocks and

@@ -298,6 +298,9 @@ var (
 	stay  = sqlrun.SQL("scheduler.stay", `UPDATE {prefix}node SET state = 'live', expire_at = {now + :lease}, heartbeats = heartbeats + 1 WHERE name = :node`)
 	leave = sqlrun.SQL("scheduler.leave", `DELETE FROM {prefix}node WHERE name = :node`)
 
+	// noteProblem writes a column that nobody else writes: the process alone does, for all its parts.
+	noteProblem = sqlrun.SQL("scheduler.note-problem", `UPDATE {prefix}node SET problem = :problem WHERE name >= :from AND name < :to`)
+
 	// drain and undrain go by the state they find. A row that is gone or no longer live stays so.
 	drain = sqlrun.SQL("scheduler.drain", `
 		UPDATE {prefix}node SET drained_at = {now}, drained_by = :by WHERE name IN (:names) AND state = 'live' AND drained_at IS NULL`)

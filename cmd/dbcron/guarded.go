@@ -83,7 +83,7 @@ func (g *guarded) look(process *guardian.Process, now instant.Instant, every tim
 
 // fileOf returns a stream that the command can use directly, or nil.
 func fileOf(stream any) *os.File {
-	file, _ := stream.(*os.File)
+	file, _ := direct(stream).(*os.File)
 	return file
 }
 

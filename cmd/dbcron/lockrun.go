@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -321,7 +322,7 @@ func (p *program) guarded(ctx context.Context, lease *lock.Lease, f *lockRunFlag
 	}
 	if g.stall != nil {
 		g.Env = g.stall.Environ(g.Env)
-		if g.Stdout, g.Stderr, err = g.stall.Relay(p.out, p.err); err != nil {
+		if g.Stdout, g.Stderr, err = g.stall.Relay(p.out, direct(p.err).(io.Writer)); err != nil {
 			g.stall.Begin() // there is no start to report
 			g.stall.Finish(nil)
 			return r, nil, err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -95,6 +96,13 @@ func run(ctx context.Context, p *program, args []string) int {
 	root.SetOut(p.out)
 	root.SetErr(p.err)
 	c, err := root.ExecuteContextC(ctx)
+	defer func() {
+		if o := p.outlet(); o != nil {
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			defer cancel()
+			o.Flush(last)
+		}
+	}()
 	if err == nil {
 		return exitOK
 	}
@@ -170,6 +178,9 @@ command cannot be run.`,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 
 		PersistentPreRunE: func(c *cobra.Command, args []string) error {
+			if slices.Contains(steady, c.CommandPath()) {
+				p.unhurried()
+			}
 			p.reading = slices.Contains(readingCommands, c.Name())
 			return p.configure(c, args)
 		},

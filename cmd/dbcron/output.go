@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/dbcron/dbcron/internal/ops/logs"
 	"github.com/dbcron/dbcron/internal/ops/table"
 	"github.com/dbcron/dbcron/internal/ops/wireof"
 	"github.com/dbcron/dbcron/internal/plain"
@@ -124,8 +125,16 @@ func writeFacts(w io.Writer, facts []fact) error {
 
 // isTerminal reports whether a stream is a terminal.
 func isTerminal(stream any) bool {
-	file, isFile := stream.(*os.File)
+	file, isFile := direct(stream).(*os.File)
 	return isFile && term.IsTerminal(int(file.Fd()))
+}
+
+// direct returns the stream to which an outlet writes, or the stream itself.
+func direct(stream any) any {
+	if o, ok := stream.(*logs.Outlet); ok {
+		return o.To
+	}
+	return stream
 }
 
 // flat joins the lines of a driver's message.

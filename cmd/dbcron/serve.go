@@ -150,7 +150,7 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 		return err
 	}
 	if f.http.admin != "" {
-		metrics, err := newMetrics(db, f.http.schedules)
+		metrics, err := p.newMetrics(db, f.http.schedules)
 		if err != nil {
 			return err
 		}
@@ -192,6 +192,7 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 				log.Warn("notifications cannot be delivered", "why", text)
 			}
 		})
+		obeying.Go(func() { p.noteProblems(trying, db, s.Node(), log) })
 		stop, err := p.startHTTP(ctx, db, &f, log)
 		if err != nil {
 			return err

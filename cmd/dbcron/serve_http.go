@@ -32,11 +32,15 @@ const (
 const maxMetrics = 10_000
 
 // newMetrics returns the metrics of this daemon, with up to so many schedules one by one.
-func newMetrics(db *dialect.DB, schedules int) (*httpapi.Metrics, error) {
+func (p *program) newMetrics(db *dialect.DB, schedules int) (*httpapi.Metrics, error) {
 	if schedules == 0 {
 		schedules = -1
 	}
-	return httpapi.NewMetrics(db, httpapi.MetricsOptions{Version: version, Schedules: schedules})
+	opt := httpapi.MetricsOptions{Version: version, Schedules: schedules}
+	if o := p.outlet(); o != nil {
+		opt.LogDropped = o.Dropped
+	}
+	return httpapi.NewMetrics(db, opt)
 }
 
 // httpFlags configure the HTTP server.
@@ -137,7 +141,7 @@ func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f *serveFlags, 
 		}
 		log.Info("http: /livez, /readyz and /metrics", "address", at.Addr().String())
 		health := &httpapi.Server{
-			Handler: &httpapi.Health{DB: db, Stopping: ctx.Done(), Metrics: f.http.metrics},
+			Handler: &httpapi.Health{DB: db, Stopping: ctx.Done(), Metrics: f.http.metrics, Aside: p.logProblem},
 			Logger:  log, Grace: time.Second, Connections: probeConnections,
 		}
 		all.Go(func() { serveLogged(admin, health, at, log) })

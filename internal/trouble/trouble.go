@@ -36,6 +36,7 @@ func (t *Trouble) Note(err error) int {
 	case err == nil && t.failed > 0:
 		t.log.Info(t.what+": works again", "failed", t.failed, "for", t.now().Sub(t.began).Round(time.Millisecond))
 		t.failed = 0
+		forget(t)
 	case err != nil && !errors.Is(err, context.Canceled):
 		t.fail(err)
 	}
@@ -44,10 +45,12 @@ func (t *Trouble) Note(err error) int {
 
 func (t *Trouble) fail(err error) {
 	at := t.now()
-	t.failed++
+	if t.failed++; t.failed == 1 {
+		t.began = at
+	}
+	remember(t, at, err)
 	switch {
 	case t.failed == 1:
-		t.began = at
 		t.log.Warn(t.what+" failed; will go on trying", "err", err)
 	case at.Sub(t.told) >= Every:
 		t.log.Warn(t.what+" still fails; will go on trying", "err", err, "failed", t.failed, "for", at.Sub(t.began).Round(time.Second))

@@ -314,6 +314,7 @@ CREATE TABLE dbcron_node (
   started_at datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When it started',
   drained_at datetime(6) DEFAULT NULL COMMENT 'Since when it takes no new work, and finishes what it has; NULL: it takes work',
   drained_by varchar(200) NOT NULL DEFAULT '' COMMENT 'Who drained it',
+  problem varchar(1000) NOT NULL DEFAULT '' COMMENT 'What fails in the process now, in its own words; empty: nothing that it knows of',
   under varchar(200) NOT NULL DEFAULT '' COMMENT 'The lock under which it works: whoever gets that after it takes over what it has; empty: none',
   bell_at varchar(100) NOT NULL DEFAULT '' COMMENT 'Where it hears of new jobs, an address and a port of UDP; empty: nowhere',
   bell_key varchar(100) NOT NULL DEFAULT '' COMMENT 'The key that signs what is sent there',

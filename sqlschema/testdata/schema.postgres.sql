@@ -316,6 +316,7 @@ CREATE TABLE dbcron_node (
     started_at timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When it started
     drained_at timestamp(6) with time zone -- Since when it takes no new work, and finishes what it has; NULL: it takes work
     drained_by character varying(200) NOT NULL DEFAULT ''::character varying -- Who drained it
+    problem character varying(1000) NOT NULL DEFAULT ''::character varying -- What fails in the process now, in its own words; empty: nothing that it knows of
     under character varying(200) COLLATE "C" NOT NULL DEFAULT ''::character varying -- The lock under which it works: whoever gets that after it takes over what it has; empty: none
     bell_at character varying(100) NOT NULL DEFAULT ''::character varying -- Where it hears of new jobs, an address and a port of UDP; empty: nowhere
     bell_key character varying(100) NOT NULL DEFAULT ''::character varying -- The key that signs what is sent there

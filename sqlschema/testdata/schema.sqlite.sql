@@ -325,6 +325,7 @@ CREATE TABLE dbcron_node ( -- The processes that take part. What a worker holds 
     started_at TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When it started
     drained_at TEXT, -- Since when it takes no new work, and finishes what it has; NULL: it takes work
     drained_by TEXT NOT NULL DEFAULT '', -- Who drained it
+    problem    TEXT NOT NULL DEFAULT '', -- What fails in the process now, in its own words; empty: nothing that it knows of
     under      TEXT NOT NULL DEFAULT '', -- The lock under which it works: whoever gets that after it takes over what it has; empty: none
     bell_at    TEXT NOT NULL DEFAULT '', -- Where it hears of new jobs, an address and a port of UDP; empty: nowhere
     bell_key   TEXT NOT NULL DEFAULT '', -- The key that signs what is sent there

@@ -240,6 +240,12 @@ func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Prob
 				Do:  "stop it, or have it take work again: dbcron node undrain " + argument(node.Name),
 			})
 		}
+		if node.Live && node.Problem != "" && len(all) < Most {
+			all = append(all, Problem{
+				Of: Processes, Name: node.Name, Bad: true, what: "Process %s goes on, and something fails in it", change: "problem",
+				Why: plain.Cut(node.Problem, 400), Do: "mend what it names; the log of that host may say more",
+			})
+		}
 		if node.State == "gone" || node.Live || now.Sub(node.Until) > back || len(all) == Most {
 			continue
 		}

@@ -597,6 +597,7 @@ CREATE TABLE IF NOT EXISTS {prefix}node (
     started_at DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When it started',
     drained_at DATETIME(6) COMMENT 'Since when it takes no new work, and finishes what it has; NULL: it takes work',
     drained_by VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'Who drained it',
+    problem    VARCHAR(1000) NOT NULL DEFAULT '' COMMENT 'What fails in the process now, in its own words; empty: nothing that it knows of',
     under      VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'The lock under which it works: whoever gets that after it takes over what it has; empty: none',
     bell_at    VARCHAR(100) NOT NULL DEFAULT '' COMMENT 'Where it hears of new jobs, an address and a port of UDP; empty: nowhere',
     bell_key   VARCHAR(100) NOT NULL DEFAULT '' COMMENT 'The key that signs what is sent there',

@@ -968,6 +968,7 @@ CREATE TABLE {prefix}node (
     started_at TIMESTAMPTZ(6) NOT NULL DEFAULT statement_timestamp(),
     drained_at TIMESTAMPTZ(6),
     drained_by VARCHAR(200) NOT NULL DEFAULT '',
+    problem    VARCHAR(1000) NOT NULL DEFAULT '',
     under      VARCHAR(200) COLLATE "C" NOT NULL DEFAULT '',
     bell_at    VARCHAR(100) NOT NULL DEFAULT '',
     bell_key   VARCHAR(100) NOT NULL DEFAULT '',
@@ -983,6 +984,7 @@ COMMENT ON COLUMN {prefix}node.heartbeats IS 'How often it was heard of';
 COMMENT ON COLUMN {prefix}node.started_at IS 'When it started';
 COMMENT ON COLUMN {prefix}node.drained_at IS 'Since when it takes no new work, and finishes what it has; NULL: it takes work';
 COMMENT ON COLUMN {prefix}node.drained_by IS 'Who drained it';
+COMMENT ON COLUMN {prefix}node.problem IS 'What fails in the process now, in its own words; empty: nothing that it knows of';
 COMMENT ON COLUMN {prefix}node.under IS 'The lock under which it works: whoever gets that after it takes over what it has; empty: none';
 COMMENT ON COLUMN {prefix}node.bell_at IS 'Where it hears of new jobs, an address and a port of UDP; empty: nowhere';
 COMMENT ON COLUMN {prefix}node.bell_key IS 'The key that signs what is sent there';
