@@ -102,14 +102,14 @@ func (s *Scheduler) concludeHere(ctx context.Context, tx *sqlrun.Session, e *exe
 }
 
 // statement executes a schedule's SQL and records its outcome in one transaction. So its effect
-// is committed if and only if the run is recorded as ok, once per slot.
+// is committed if and only if the run is recorded as ok, once per slot. The session is a guest's.
 func (s *Scheduler) statement(e *execution, until instant.Instant) activity {
 	return start(until, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
 		r := guardian.Result{Cause: guardian.Exited, ExitCode: -1}
 		var left leftovers
-		r.Err = s.db.Tx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+		r.Err = s.db.GuestTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 			left = leftovers{}
-			n, err := tx.ExecText(ctx, e.what.Command)
+			n, err := tx.ExecGuest(ctx, e.what.Command)
 			if err != nil {
 				return err
 			}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -104,6 +105,9 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	found, err := s.probe(ctx, lanes)
 	if err != nil {
 		return 0, err
+	}
+	if len(found) < len(lanes) {
+		return 0, fmt.Errorf("a look at %d lanes returned %d rows: something hides rows from this session, such as a limit of rows", len(lanes), len(found))
 	}
 	if s.noteDrained(found) {
 		return s.opt.Poll, nil

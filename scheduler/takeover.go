@@ -178,7 +178,7 @@ func (t *takeover) notYet(c *candidate, r expiredRun) time.Duration {
 	if slices.ContainsFunc(open, func(o openRun) bool { return o.state != "waiting" }) {
 		return t.s.turnAfter()
 	}
-	if open[0].id != r.id {
+	if len(open) == 0 || open[0].id != r.id { // the lists are read by two statements, and one of them may see less
 		return t.s.opt.Lease
 	}
 	return 0

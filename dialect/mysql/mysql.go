@@ -121,6 +121,12 @@ var Dialect = &sqlrun.Dialect{
 
 	SyntaxError: func(err error) bool { return numbered(1064)(err) || misread(err) },
 
+	Restore: []string{
+		"SET SESSION sql_mode = '" + sqlMode + "', time_zone = '+00:00', sql_safe_updates = 0, sql_select_limit = DEFAULT, max_join_size = DEFAULT," +
+			" innodb_lock_wait_timeout = 5",
+		"SET NAMES utf8mb4",
+	},
+
 	Connector: connector,
 	IdleLife:  idleSeconds * time.Second * 3 / 5, // MySQL closes connections that are idle for longer: see idleLimit
 	Check:     check,

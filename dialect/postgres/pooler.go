@@ -155,8 +155,9 @@ func poolerFinding(ctx context.Context, pool *sql.DB) (all []sqlrun.Finding, err
 	return []sqlrun.Finding{f}, nil
 }
 
-// unanswered reports a lost answer in words of a pooler that are none of class 08, which most of them use: pgcat says 58000 of a server that it has not
-// reached or whose answer it has not got, and Supavisor says XX000 with a word of its own. The statement may have been executed.
+// unanswered reports a lost answer in words of a pooler that are none of class 08, which most of them use. pgcat says 58000 of
+// a server that it has not reached, or whose answer it has not got. Supavisor says XX000 with a word of its own. The statement
+// may have been executed.
 func unanswered(err error) bool {
 	return sqlState("58000")(err) || sqlState("XX000")(err) && supavisor().MatchString(err.Error())
 }

@@ -109,6 +109,11 @@ var Dialect = &sqlrun.Dialect{
 
 	SyntaxError: sqlState("42601"),
 
+	// DISCARD ALL does not run in a transaction.
+	Restore: []string{
+		"RESET SESSION AUTHORIZATION", "RESET ALL", "CLOSE ALL", "UNLISTEN *", "DISCARD TEMP", "DISCARD SEQUENCES", "SELECT pg_advisory_unlock_all()",
+	},
+
 	Connector:   connector,
 	Check:       check,
 	Strain:      strain,
@@ -171,7 +176,8 @@ func temporary(err error) bool {
 	if !errors.As(err, &e) || len(e.SQLState()) != 5 {
 		return false
 	}
-	return slices.Contains([]string{"08", "40", "53", "55", "57", "58"}, e.SQLState()[:2]) || sqlState("25P03", "25P04", readOnlyState)(err) || unanswered(err)
+	return slices.Contains([]string{"08", "40", "53", "55", "57", "58"}, e.SQLState()[:2]) ||
+		sqlState("25P03", "25P04", readOnlyState)(err) || unanswered(err)
 }
 
 func connector(u *url.URL, opt sqlrun.Options) (driver.Connector, error) {

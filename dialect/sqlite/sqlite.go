@@ -99,6 +99,8 @@ var Dialect = &sqlrun.Dialect{
 
 	SyntaxError: coded(1),
 
+	Restore: []string{"PRAGMA query_only = OFF"},
+
 	Connector: connector,
 	Check:     check,
 

@@ -68,12 +68,25 @@ func (c *conn) Close() error {
 	if c.lent == nil {
 		return c.Conn.Close()
 	}
-	if c.restore != nil && c.IsValid() {
-		if err := c.restore(); err != nil { // nobody may get it as it is
-			_ = c.lent.Raw(func(any) error { return driver.ErrBadConn })
-		}
+	usable := c.IsValid()
+	if usable && c.restore != nil {
+		usable = c.restore() == nil
+	}
+	if !usable { // nobody may get it as it is
+		Discard(c.lent)
 	}
 	return c.lent.Close()
+}
+
+// Discard has a pool close a connection, and give it to nobody any more, also where another pool has lent it. The session ends with whatever
+// was done to it.
+func Discard(c *sql.Conn) {
+	_ = c.Raw(func(driverConn any) error {
+		if own, ok := driverConn.(*conn); ok {
+			own.cut = true
+		}
+		return driver.ErrBadConn
+	})
 }
 
 func (c *conn) call(ctx context.Context, op string, f func() error) error {

@@ -269,8 +269,20 @@ func (s *Session) adds(n *int64) func(context.Context, string, []any) error {
 	}
 }
 
-// ExecText runs a statement written by a user, verbatim, and returns the number of rows it changed.
-// Only ctx limits its time.
+// ExecGuest runs a statement that somebody else has written, in a transaction of GuestTx, and takes back what it has set in the
+// session, for what comes after it in the transaction and, behind a pooler of transactions, for the server's next client. It
+// returns the number of rows that the statement changed.
+func (s *Session) ExecGuest(ctx context.Context, text string) (int64, error) {
+	n, err := s.ExecText(ctx, text)
+	for _, restore := range s.Dialect.Restore {
+		if err == nil {
+			_, err = s.ExecText(ctx, restore)
+		}
+	}
+	return n, err
+}
+
+// ExecText runs a statement verbatim, and returns the number of rows it changed. Only ctx limits its time.
 func (s *Session) ExecText(ctx context.Context, text string) (int64, error) {
 	r, err := s.on.ExecContext(ctx, text)
 	if err != nil {

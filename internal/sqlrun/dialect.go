@@ -149,6 +149,9 @@ type Dialect struct {
 	// understand.
 	SyntaxError func(error) bool
 
+	// Restore takes back what a statement of somebody else may have set in the session, within its transaction.
+	Restore []string
+
 	// Connector makes connections with everything that the SQL relies on.
 	Connector func(u *url.URL, opt Options) (driver.Connector, error)
 

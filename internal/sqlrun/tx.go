@@ -45,6 +45,23 @@ func (db *DB) FreeTx(ctx context.Context, wait time.Duration, f func(ctx context
 	return db.begin(sqlconn.Short(ctx), c, f)
 }
 
+// GuestTx is Tx for SQL that somebody else has written (see [Session.ExecGuest]): its connection is closed afterwards, and
+// nobody else gets it. So settings, temporary tables, prepared statements and locks of the session end with it.
+func (db *DB) GuestTx(ctx context.Context, f func(ctx context.Context, tx *Session) error) error {
+	return db.retrying(ctx, func() error {
+		c, err := db.pool.Conn(ctx)
+		if err != nil {
+			return db.unconnected(ctx, fmt.Errorf("begin: %w", err))
+		}
+		defer c.Close()
+		defer sqlconn.Discard(c)
+		if db.writing != nil {
+			defer db.write(ctx)()
+		}
+		return db.begin(ctx, c, f)
+	})
+}
+
 func (db *DB) once(ctx context.Context, f func(context.Context, *Session) error) error {
 	if db.writing == nil {
 		return db.begin(ctx, db.pool, f)
