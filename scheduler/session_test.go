@@ -16,13 +16,16 @@ var sessions = map[string]struct{ changes, shows []string }{
 		[]string{
 			"SET search_path TO pg_catalog", "SET statement_timeout = 77000", "SET default_transaction_read_only = on", "SET ROLE pg_monitor",
 			"CREATE TEMPORARY TABLE guest (id INT)", "CREATE TEMPORARY TABLE dbcron_run (id INT)", "SELECT pg_advisory_lock(7700)",
-			"PREPARE guest AS SELECT 1", "LISTEN guest", "SET TIME ZONE 'Asia/Tokyo'", "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+			"PREPARE guest AS SELECT 1", "LISTEN guest", "SET TIME ZONE 'Asia/Tokyo'",
+			"SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL SERIALIZABLE",
 		},
 		[]string{
-			"SELECT current_setting('search_path') || current_setting('statement_timeout') || current_setting('default_transaction_read_only') || current_user",
+			"SELECT current_setting('search_path') || current_setting('statement_timeout') || current_user",
+			"SELECT current_setting('default_transaction_read_only')",
 			"SELECT current_setting('TimeZone') || current_setting('default_transaction_isolation')",
 			"SELECT COUNT(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()",
-			"SELECT COUNT(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()", "SELECT COUNT(*) FROM pg_prepared_statements WHERE name = 'guest'",
+			"SELECT COUNT(*) FROM pg_class WHERE relnamespace = pg_my_temp_schema()",
+			"SELECT COUNT(*) FROM pg_prepared_statements WHERE name = 'guest'",
 			"SELECT COUNT(*) FROM pg_listening_channels()",
 		},
 	},
@@ -85,7 +88,7 @@ func TestAStatementLeavesItsSession(t *testing.T) {
 			for _, r := range allRuns(t, one, "") {
 				// SQLite knows no schema that excludes temporary tables: there, one may break its own run.
 				own := db.Dialect.Name == "sqlite" && strings.Contains(text, "dbcron_run")
-				if strings.HasPrefix(r.Schedule, name) && r.State != "ok" && !(own && r.Schedule == name) {
+				if strings.HasPrefix(r.Schedule, name) && r.State != "ok" && (!own || r.Schedule != name) {
 					t.Errorf("%s: %s is %s: %s", text, r.Schedule, r.State, r.Error)
 				}
 			}
