@@ -61,7 +61,7 @@ func chartOf(minutes []admin.Minute, name string, now time.Time) chart {
 			return max(1.5, 100*float64(n)/float64(c.Most)) // keep small counts visible
 		}
 		done, failed, dead := height(m.Done), height(m.Failed), height(m.Dead)
-		b := bar{X: i, Title: fmt.Sprintf("%s: %s done, %s failed, %s dead", c.From.Add(time.Duration(i)*time.Minute).Format("15:04"),
+		b := bar{X: i, Title: fmt.Sprintf("%s: %s done, %s failed, %s dead", c.From.Add(time.Duration(i)*time.Minute).Format("15:04 UTC"),
 			plain.Number(m.Done), plain.Number(m.Failed), plain.Number(m.Dead))}
 		b.DoneY, b.DoneH = decimal(100-done), decimal(done)
 		b.FailY, b.FailH = decimal(100-done-failed), decimal(failed)

@@ -85,7 +85,7 @@ func (d *Dashboard) backfillSchedule(ctx context.Context, r *request) (outcome, 
 		note = "nothingMissed"
 	}
 	return outcome{
-		note: note, n: len(done.Slots), counted: true, object: name, detail: stamp(from) + " to " + stamp(to),
+		note: note, n: len(done.Slots), counted: true, object: name, detail: stamp(from) + " to " + stamp(to) + " UTC",
 		to: link("schedule", "name", name),
 	}, err
 }

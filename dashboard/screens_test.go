@@ -228,8 +228,8 @@ func TestBackfillAndDrain(t *testing.T) {
 		}
 		got := append(append(done(t, db, "node.drain"), done(t, db, "node.undrain")...), done(t, db, "schedule.backfill")...)
 		if want := []string{
-			"web-1:4711", "web-1:4711", "backup 2026-01-02 02:30:00 to 2026-01-04 02:29:00",
-			"backup 2026-01-02 02:30:00 to 2026-01-04 02:29:00",
+			"web-1:4711", "web-1:4711", "backup 2026-01-02 02:30:00 to 2026-01-04 02:29:00 UTC",
+			"backup 2026-01-02 02:30:00 to 2026-01-04 02:29:00 UTC",
 		}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}

@@ -69,7 +69,7 @@ func TestFailoverGalera(t *testing.T) {
 		args := []string{
 			"--no-defaults", "--datadir=" + filepath.Join(dir, "data"), "--socket=" + filepath.Join(dir, "s"),
 			"--pid-file=" + filepath.Join(dir, "pid"),
-			"--bind-address=127.0.0.1", "--port=" + sql[i], "--skip-name-resolve", "--max-connections=200", "--default-time-zone=-03:30",
+			"--bind-address=127.0.0.1", "--port=" + sql[i], "--skip-name-resolve", "--max-connections=200", "--default-time-zone=+05:45",
 			"--innodb-buffer-pool-size=128M", "--innodb-log-file-size=64M", "--innodb-flush-log-at-trx-commit=2",
 			"--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-on=ON", "--wsrep-provider=" + galeraProvider,
 			"--wsrep-cluster-name=failover", "--wsrep-cluster-address=" + members, "--wsrep-node-address=127.0.0.1:" + group[i],

@@ -87,7 +87,7 @@ func (p *serverProgram) says(what string) {
 func environment(dir string, more []string) []string {
 	return append([]string{
 		"PATH=" + os.Getenv("PATH") + ":/usr/bin:/bin:/usr/sbin:/sbin", "HOME=" + dir,
-		"TMPDIR=" + dir, "LC_ALL=C",
+		"TMPDIR=" + dir, "LC_ALL=C", "TZ=JST-9",
 	}, more...)
 }
 

@@ -408,8 +408,8 @@ func TestEditRefuses(t *testing.T) {
 		if err := Edit(t.Context(), db.DB, Schedule{
 			Name: "job", Spec: "0 0 1 1 *", Command: "true",
 			Policy: Policy{Ends: at(time.Hour)},
-		}); !errors.Is(err, ErrInvalid) {
-			t.Errorf("no slot before its end: %v, want ErrInvalid", err)
+		}); !errors.Is(err, ErrInvalid) || strings.Count(err.Error(), ":00Z") != 2 {
+			t.Errorf("no slot before its end: %v, want ErrInvalid, and two times with their zone", err)
 		}
 		if got := stored(t, db, "managed"); got.Spec != "@every 1h" || got.Command != "true" || got.Source != "file" {
 			t.Errorf("%+v", got)

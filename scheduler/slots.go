@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
 
@@ -30,7 +31,7 @@ func (s *Schedule) first(plan *cronspec.Schedule, now time.Time) (due, next time
 		due = s.Starts.Add(time.Second - 1).Truncate(time.Second)
 	}
 	if !ok || s.over(due) {
-		return due, next, fmt.Errorf("%w: %s: %q has no slot after %s%s", ErrInvalid, s.Name, s.Spec, now.Format(time.DateTime), s.until())
+		return due, next, fmt.Errorf("%w: %s: %q has no slot after %s%s", ErrInvalid, s.Name, s.Spec, plain.Instant(now, time.UTC), s.until())
 	}
 	return due, due.Add(s.delay(plan, due)), nil
 }
@@ -63,7 +64,7 @@ func (s *Schedule) until() string {
 	if s.Ends.IsZero() {
 		return ""
 	}
-	return " and before its end, " + s.Ends.Format(time.DateTime)
+	return " and before its end, " + plain.Instant(s.Ends, time.UTC)
 }
 
 // delay returns a slot's jitter. It depends only on the name and the slot, and is less than the time
@@ -121,7 +122,7 @@ func (c *candidate) decide() (t decision) {
 	case c.plan.Spec().Manual():
 		t.next = never
 	default:
-		t.ended = fmt.Sprintf("%q has no slot after %s", c.Spec, last.Format(time.DateTime))
+		t.ended = fmt.Sprintf("%q has no slot after %s", c.Spec, plain.Instant(last, time.UTC))
 	}
 	if c.over(last) { // the schedule's end was moved before its next slot
 		return t

@@ -9,9 +9,15 @@ import (
 // What keeps InnoDB from cleaning up after updates and deletes, of which queues have many. Each
 // statement returns one line per problem; the first two need the right PROCESS.
 const (
+	// openFor is for how many seconds a transaction has been open. trx_started is local time of the server's host: no
+	// variable changes that, neither of the server nor of the session. In the hour that comes twice it means two
+	// instants, and over a clock change a difference of local times is wrong: so it is the shorter of both readings.
+	openFor = `GREATEST(0, LEAST(TIMESTAMPDIFF(SECOND, CONVERT_TZ(trx_started, 'SYSTEM', '+00:00'), UTC_TIMESTAMP()),
+			TIMESTAMPDIFF(SECOND, trx_started, CONVERT_TZ(UTC_TIMESTAMP(), '+00:00', 'SYSTEM'))))`
+
 	oldSnapshots = `
-		SELECT CONCAT('transaction ', trx_id, ' of connection ', trx_mysql_thread_id, ' has been open since ', trx_started)
-		FROM information_schema.innodb_trx WHERE trx_started < NOW() - INTERVAL 10 MINUTE ORDER BY trx_started LIMIT 5`
+		SELECT CONCAT('transaction ', trx_id, ' of connection ', trx_mysql_thread_id, ' has been open for ', SEC_TO_TIME(` + openFor + `))
+		FROM information_schema.innodb_trx WHERE ` + openFor + ` > 600 ORDER BY trx_started LIMIT 5`
 	historyList = `
 		SELECT CONCAT('the history list has ', count, ' entries that are not purged')
 		FROM information_schema.innodb_metrics WHERE name = 'trx_rseg_history_len' AND count > 1000000`

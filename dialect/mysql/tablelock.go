@@ -8,6 +8,6 @@ var tableLocks = &sqlrun.TableLocks{
 	TimedOut: numbered(1205),
 	// It needs the right PROCESS.
 	Holders: `
-		SELECT CONCAT('connection ', trx_mysql_thread_id, ' has had a transaction open since ', trx_started)
+		SELECT CONCAT('connection ', trx_mysql_thread_id, ' has had a transaction open for ', SEC_TO_TIME(` + openFor + `))
 		FROM information_schema.innodb_trx WHERE trx_mysql_thread_id <> CONNECTION_ID() ORDER BY trx_started LIMIT 3`,
 }

@@ -22,7 +22,7 @@ const (
 		FROM pg_replication_slots WHERE NOT active AND (xmin IS NOT NULL OR catalog_xmin IS NOT NULL) ORDER BY slot_name LIMIT 5`
 	bloat = `
 		SELECT relname || ' has ' || n_dead_tup || ' dead rows beside ' || n_live_tup || ', and was last cleaned ' ||
-			COALESCE('on ' || to_char(GREATEST(last_vacuum, last_autovacuum), 'YYYY-MM-DD HH24:MI'), 'never')
+			COALESCE(CAST(date_trunc('second', now() - GREATEST(last_vacuum, last_autovacuum)) AS TEXT) || ' ago', 'never')
 		FROM pg_stat_user_tables WHERE relname LIKE $1 AND n_dead_tup > 50000 AND n_dead_tup > 2 * n_live_tup ORDER BY n_dead_tup DESC LIMIT 5`
 )
 

@@ -4,8 +4,8 @@
 // A server ends with the process that started it, however that process ends, and its data folder is
 // removed. A second process, the keeper, takes care of that: see keeper.go.
 //
-// The settings are chosen to make mistakes show: the server's time zone is not
-// UTC, and PostgreSQL sorts text by language unless a column says otherwise.
+// The settings are chosen to make mistakes show: neither the server nor its host is in UTC, MySQL is
+// west of it and MariaDB east, and PostgreSQL sorts text by language unless a column says otherwise.
 package dbserver
 
 import (

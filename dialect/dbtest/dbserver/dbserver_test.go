@@ -178,15 +178,19 @@ func TestKept(t *testing.T) {
 func checkSettings(t *testing.T, s *Server) {
 	t.Helper()
 	want := map[string]string{
-		"SELECT @@time_zone":       "-03:30",
-		"SELECT @@tx_isolation":    "REPEATABLE-READ",
-		"SELECT @@max_connections": "400",
-		"SELECT database()":        "test",
+		"SELECT @@time_zone":        "+05:45",
+		"SELECT @@system_time_zone": "JST",
+		"SELECT @@tx_isolation":     "REPEATABLE-READ",
+		"SELECT @@max_connections":  "400",
+		"SELECT database()":         "test",
 		"SELECT group_concat(user, '@', host ORDER BY user) FROM mysql.user": "mariadb.sys@localhost,root@%",
 	}
 	switch {
 	case strings.HasPrefix(filepath.Base(s.dir), "dbcron-mysql-"):
 		delete(want, "SELECT @@tx_isolation")
+		want["SELECT @@time_zone"] = "-03:30"
+		want["SELECT LEFT(@@system_time_zone, 1)"] = "E" // EST or EDT
+		delete(want, "SELECT @@system_time_zone")
 		want["SELECT @@transaction_isolation"] = "REPEATABLE-READ"
 		want["SELECT group_concat(user, '@', host ORDER BY user) FROM mysql.user"] = "mysql.infoschema@localhost,mysql.session@localhost,mysql.sys@localhost,root@%"
 	case strings.HasPrefix(s.URL(), "postgres:"):

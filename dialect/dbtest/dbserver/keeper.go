@@ -107,6 +107,7 @@ type engine struct {
 	name  string
 	users []string // users to run as instead of root, best first
 	ready string   // in the log once the server answers
+	zone  string   // TZ of its host, of which some of its own views tell the time; needs no tz database
 	quit  syscall.Signal
 	setUp func(ctx context.Context, k *keeper) error // makes the data folder
 	args  func(k *keeper) []string
@@ -274,7 +275,7 @@ func (k *keeper) command(ctx context.Context, name string, args ...string) *exec
 	cmd.Dir = k.dir
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH") + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin",
-		"HOME=" + k.dir, "TMPDIR=" + k.dir, "LC_ALL=C",
+		"HOME=" + k.dir, "TMPDIR=" + k.dir, "LC_ALL=C", "TZ=" + k.engine.zone,
 	}
 	cmd.SysProcAttr = serverProcess(k.user, k.engine.quit)
 	cmd.Cancel = func() error { crash(cmd.Process.Pid); return nil }

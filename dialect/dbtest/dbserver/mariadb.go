@@ -15,6 +15,7 @@ var mariadb = engine{
 	name:  "mariadb",
 	users: []string{"mysql", "nobody"},
 	ready: "ready for connections",
+	zone:  "JST-9",
 	quit:  syscall.SIGKILL, // its data are removed next
 	setUp: setUpMariaDB,
 	args:  mariadbArgs,
@@ -69,7 +70,7 @@ func mariadbArgs(k *keeper) []string {
 		fmt.Sprintf("--port=%d", k.port),
 		"--skip-name-resolve",
 		"--max-connections=400",
-		"--default-time-zone=-03:30",
+		"--default-time-zone=+05:45",
 		"--innodb-buffer-pool-size=256M",
 		"--innodb-log-file-size=64M",
 		"--key-buffer-size=1M",

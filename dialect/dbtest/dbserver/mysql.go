@@ -11,6 +11,7 @@ var mysqlEngine = engine{
 	name:  "mysql",
 	users: []string{"mysql", "nobody"},
 	ready: "ready for connections",
+	zone:  "EST5EDT,M3.2.0,M11.1.0",
 	quit:  syscall.SIGKILL, // its data are removed next
 	setUp: setUpMySQL,
 	args:  mysqlArgs,

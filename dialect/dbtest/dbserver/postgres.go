@@ -16,6 +16,7 @@ var postgres = engine{
 	name:  "postgres",
 	users: []string{"postgres", "nobody"},
 	ready: "database system is ready to accept connections",
+	zone:  "JST-9",
 	quit:  syscall.SIGQUIT,
 	setUp: setUpPostgres,
 	args:  postgresArgs,

@@ -69,7 +69,7 @@ func (l *Look) overview(ctx context.Context, s *screen) error {
 	s.add(plainLine, place{}, "")
 	rows, lines := [][]string{{"NEXT", "IN", "SCHEDULE"}}, []line(nil)
 	for i := range next {
-		rows = append(rows, []string{next[i].Due.UTC().Format(time.DateTime), l.until(next[i].Due), plain.Cut(next[i].Name, 60)})
+		rows = append(rows, []string{plain.Instant(next[i].Due, time.UTC), l.until(next[i].Due), plain.Cut(next[i].Name, 60)})
 		lines = append(lines, line{into: place{runsView, next[i].Name}})
 	}
 	s.table(rows, lines)

@@ -90,7 +90,7 @@ func (l *Look) runs(ctx context.Context, s *screen) (err error) {
 			kind = oddLine
 		}
 		rows = append(rows, []string{
-			fmt.Sprint(r.ID), plain.Cut(r.Schedule, 30), r.Due.UTC().Format(time.DateTime), fmt.Sprint(r.Attempt),
+			fmt.Sprint(r.ID), plain.Cut(r.Schedule, 30), plain.Instant(r.Due, time.UTC), fmt.Sprint(r.Attempt),
 			r.State, took, plain.Cut(r.Error, 100),
 		})
 		line := line{kind: kind}
