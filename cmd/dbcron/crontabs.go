@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -205,12 +206,14 @@ func removeGone(
 	ctx context.Context, db *dialect.DB, all []*crontabs, files []*scheduleFile, node string, dry bool,
 ) (map[string]scheduler.Changes, error) {
 	removed := map[string]scheduler.Changes{}
+	var unread []error
 	for _, c := range all {
 		if !c.several() {
 			continue
 		}
 		if _, _, err := c.list(); err != nil {
-			return removed, err
+			unread = append(unread, err)
+			continue
 		}
 		sources, err := health.SourcesBelow(ctx, db, c.before())
 		if err != nil {
@@ -237,5 +240,5 @@ func removeGone(
 			}
 		}
 	}
-	return removed, nil
+	return removed, errors.Join(unread...)
 }

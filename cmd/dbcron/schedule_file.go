@@ -38,7 +38,8 @@ type scheduleFile struct {
 	warnings []string // of what is good, and may be meant otherwise
 
 	digest         string      // of the last content read, valid or not
-	problem        string      // why that could not be imported
+	problem        error       // why that could not be imported
+	refused        bool        // it is valid, and was not imported: it may be later
 	read, changing os.FileInfo // its state then, and at the last check
 	gone           bool        // at the last check
 
@@ -62,7 +63,10 @@ func saidSystem(flags *pflag.FlagSet) *bool {
 
 // load reads the schedules of the file, or returns everything wrong with it.
 func (f *scheduleFile) load(stdin io.Reader) (err error) {
-	defer func() { f.problem = errorText(err) }()
+	defer func() { f.problem = err }()
+	if err := f.nameSource(); err != nil { // also of a file that cannot be read, whose schedules stay
+		return err
+	}
 	var data []byte
 	f.read = f.stamp() // before reading: a later change is found at the next check
 	if f.path == "-" {
@@ -81,9 +85,6 @@ func (f *scheduleFile) load(stdin io.Reader) (err error) {
 		f.zone, f.host = name, true
 	}
 	f.digest = health.Digest(data, f.zone)
-	if err := f.nameSource(); err != nil {
-		return err
-	}
 	read := f.readYAML
 	if f.kind == "crontab" {
 		read = f.readCrontab

@@ -34,7 +34,9 @@ func (p *program) serve() *cobra.Command {
 once, on one of them.
 
 With --crontab or --schedules, or both, the files are imported first, and again when
-they change and at SIGHUP; if one is wrong, all stays as it was. Their schedules become those of the files, and others stay as they are.
+they change and at SIGHUP. Their schedules become those of the files, and others stay as they are.
+Each file is imported by itself: the schedules of one that is wrong stay as they were. If all
+are wrong at the start, the daemon ends.
 Without them the table's schedules run. Of a folder, as /etc/cron.d, cron's names count:
 letters, digits, - and _. Files may come to it, and go, meanwhile; a pattern, in quotes,
 is watched likewise.
@@ -45,7 +47,7 @@ With --tag only schedules that have one of these tags run here; default is the t
 of those that were given none.
 
 With --once what is due is run, and what follows from it at once; then the exit code
-is 0, whatever came of it. What is due later, such as another attempt, is left to
+is 0, whatever came of it, or 2 if a file is wrong. What is due later, such as another attempt, is left to
 the next call: for host cron and timers.
 
 The first SIGTERM or SIGINT lets running commands end (--grace), then stops them
@@ -90,10 +92,10 @@ func (p *program) runServe(ctx context.Context, f serveFlags) (err error) {
 		return err
 	}
 	files, warnings, err := f.files()
-	if err == nil {
-		err = loadAll(files)
-	}
 	if err != nil {
+		return err
+	}
+	if err := loadAll(files); err != nil && (f.check || !anyGood(files)) {
 		return err
 	}
 	if f.check {
@@ -208,7 +210,7 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 	}
 	log.Info("serving", "database", db.Dialect.Name, "node", s.Node(), "version", version)
 	if f.once {
-		return errors.Join(s.RunOnce(ctx), notifier.Once(ctx))
+		return errors.Join(s.RunOnce(ctx), notifier.Once(ctx), problemsOf(files))
 	}
 	if !f.does(partSchedules) {
 		<-ctx.Done()
@@ -227,10 +229,9 @@ func setUp(ctx context.Context, db *dialect.DB, f *serveFlags, files []*schedule
 	if err := tables(waits, db); err != nil {
 		return err
 	}
-	for _, file := range files {
-		if err := file.importLogged(ctx, db, log); err != nil {
-			return err
-		}
+	importAll(ctx, db, files, log)
+	if !anyGood(files) {
+		return problemsOf(files)
 	}
 	return nil
 }

@@ -32,6 +32,8 @@ type watchedFiles struct {
 	node  string
 
 	looks  int
+	broken map[string]string // by path of a folder: why it cannot be read
+	left   []string          // sources of files that have gone, of which the tables may have a record
 	others map[string]string // by source: daemons with a different file
 }
 
@@ -77,12 +79,24 @@ func (f *scheduleFile) differs() bool {
 // relist adds files that have come to folders, and leaves out those that have gone, and were gone at the check before: whoever saves a
 // file may remove the old one first. It reports whether any was left out.
 func (w *watchedFiles) relist() (left bool) {
-	now, _, err := listAll(w.tabs)
-	if err != nil {
-		w.log.Warn("a folder of crontabs cannot be read; its schedules stay as they were", "err", err)
+	broken := map[string]string{}
+	is := map[string]bool{}
+	for _, c := range w.tabs {
+		if _, _, err := c.list(); err != nil {
+			broken[c.path] = err.Error()
+			if w.broken[c.path] != broken[c.path] {
+				w.log.Warn("a folder of crontabs cannot be read; its schedules stay as they were", "path", c.path, "err", err)
+			}
+			for _, f := range w.files {
+				is[f.path] = is[f.path] || f.of == c
+			}
+		}
+	}
+	w.broken = broken
+	now, _, err := listAll(slices.DeleteFunc(slices.Clone(w.tabs), func(c *crontabs) bool { return broken[c.path] != "" }))
+	if err != nil { // it broke meanwhile
 		return false
 	}
-	is := map[string]bool{}
 	for _, f := range now {
 		is[f.path] = true
 		if !slices.ContainsFunc(w.files, func(it *scheduleFile) bool { return it.path == f.path && it.kind == f.kind }) {
@@ -98,6 +112,7 @@ func (w *watchedFiles) relist() (left bool) {
 		f.away = true
 		if left = left || gone; gone {
 			w.log.Info("a crontab is gone", "path", f.path)
+			w.left = append(w.left, f.source)
 		}
 		return gone
 	})
@@ -107,6 +122,12 @@ func (w *watchedFiles) relist() (left bool) {
 // removeGone removes the schedules of files that have gone from their folders, and that no live daemon has. It reads a file again whose
 // schedules another daemon has removed so, because this one seemed dead.
 func (w *watchedFiles) removeGone(ctx context.Context) {
+	for len(w.left) > 0 {
+		if err := health.ForgetFile(ctx, w.db, w.left[0], w.node); err != nil {
+			break // it is tried again
+		}
+		w.left = w.left[1:]
+	}
 	removed, err := removeGone(ctx, w.db, w.tabs, w.files, w.node, false)
 	for source, changes := range removed {
 		w.log.Info("the schedules of a crontab that is gone were removed", "source", source, "removed", len(changes.Removed))
@@ -118,9 +139,8 @@ func (w *watchedFiles) removeGone(ctx context.Context) {
 		var there []string
 		there, err = health.SourcesBelow(ctx, w.db, c.before())
 		for _, f := range w.files {
-			if err == nil && f.of == c && len(f.given) > 0 && f.problem == "" && !slices.Contains(there, f.source) {
-				err = f.importLogged(ctx, w.db, w.log)
-				f.problem = errorText(err)
+			if err == nil && f.of == c && len(f.given) > 0 && f.problem == nil && !slices.Contains(there, f.source) {
+				f.problem = f.importLogged(ctx, w.db, w.log)
 			}
 		}
 	}
@@ -148,39 +168,69 @@ func (w *watchedFiles) look(ctx context.Context) {
 	}
 	w.removeGone(ctx)
 	for _, f := range w.files {
-		changed = f.differs() || changed
+		changed = f.differs() || f.refused || changed
 	}
 	if changed {
-		w.log.Info("a file has changed in place; it is read again")
+		w.log.Info("a file has changed in place, or could not be imported; it is read again")
 		w.reload(ctx)
 		return
 	}
 	w.lookAtOthers(ctx)
 }
 
-// reload imports the files again, if all of them are valid.
+// reload imports the files again, each by itself.
 func (w *watchedFiles) reload(ctx context.Context) {
 	if len(w.files)+len(w.tabs) == 0 {
 		w.log.Info("SIGHUP: there is no --crontab and no --schedules to import again")
 		return
 	}
-	err := loadAll(w.files)
-	for _, f := range w.files {
-		if err == nil {
-			err = f.importLogged(ctx, w.db, w.log)
-			f.problem = errorText(err)
+	_ = loadAll(w.files) // each has its own problem
+	importAll(ctx, w.db, w.files, w.log)
+	w.note(ctx)
+}
+
+// importAll imports those files that could be read, each by itself, and notes and logs what is wrong with the others. A schedule may have
+// moved from one file to another, which can take its name only when the first one has given it up.
+func importAll(ctx context.Context, db *dialect.DB, files []*scheduleFile, log *slog.Logger) {
+	for _, f := range files {
+		f.refused = f.problem == nil
+	}
+	for moved := true; moved; {
+		moved = false
+		for _, f := range files {
+			if !f.refused {
+				continue
+			}
+			f.problem = f.importLogged(ctx, db, log)
+			f.refused = f.problem != nil
+			moved = moved || !f.refused
 		}
 	}
-	if err != nil && ctx.Err() == nil {
-		w.log.Error("not imported; its schedules stay as they were", "err", err)
+	for _, f := range files {
+		if f.problem != nil && ctx.Err() == nil {
+			log.Error("not imported; its schedules stay as they were", "path", f.path, "err", f.problem)
+		}
 	}
-	w.note(ctx)
+}
+
+// anyGood reports whether one of the files is good, or there is none.
+func anyGood(files []*scheduleFile) bool {
+	return len(files) == 0 || slices.ContainsFunc(files, func(f *scheduleFile) bool { return f.problem == nil })
+}
+
+// problemsOf returns what is wrong with any of the files.
+func problemsOf(files []*scheduleFile) error {
+	var all []error
+	for _, f := range files {
+		all = append(all, f.problem)
+	}
+	return errors.Join(all...)
 }
 
 // note records for doctor and other daemons how the files were read.
 func (w *watchedFiles) note(ctx context.Context) {
 	for _, f := range w.files {
-		err := health.NoteFile(ctx, w.db, health.File{Source: f.source, Node: w.node, Digest: f.digest, Problem: f.problem})
+		err := health.NoteFile(ctx, w.db, health.File{Source: f.source, Node: w.node, Digest: f.digest, Problem: errorText(f.problem)})
 		if err != nil && ctx.Err() == nil {
 			w.log.Warn("other daemons cannot be told of a file", "file", f.path, "err", err)
 		}
@@ -255,25 +305,29 @@ func (f *serveFlags) files() (files []*scheduleFile, warnings []string, err erro
 	return files, warnings, nil
 }
 
-// loadAll reads the files, and returns everything wrong with any of them.
+// loadAll reads the files, and returns everything wrong with any of them, which each has as its problem as well.
 func loadAll(files []*scheduleFile) error { return loadEach(files, nil) }
 
 func loadEach(files []*scheduleFile, stdin io.Reader) error {
-	var errs []error
 	in := map[string]string{}
 	for _, file := range files {
 		if err := file.load(stdin); err != nil {
-			errs = append(errs, err)
+			continue
+		}
+		var twice []error
+		for _, s := range file.given {
+			if other, ok := in[s.Name]; ok {
+				twice = append(twice, usagef("%s: the schedule %s is in %s too; give one of the two another name", file.path, s.Name, other))
+			}
+		}
+		if file.problem = errors.Join(twice...); file.problem != nil {
 			continue
 		}
 		for _, s := range file.given {
-			if other, ok := in[s.Name]; ok {
-				errs = append(errs, usagef("%s: the schedule %s is in %s too; give one of the two another name", file.path, s.Name, other))
-			}
 			in[s.Name] = file.path
 		}
 	}
-	return errors.Join(errs...)
+	return problemsOf(files)
 }
 
 // importLogged makes the schedules of the file's source equal to those loaded, deleting others.

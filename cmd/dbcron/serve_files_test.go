@@ -127,3 +127,80 @@ func TestGoneFilesOfSeveralDaemons(t *testing.T) {
 		is("the folder is gone as a whole", "two")
 	})
 }
+
+// A file that is wrong harms no other: of a folder, and of several --crontab, when they are read and read again. A schedule may move from
+// one file to another, whichever is read first.
+//
+// The class: what is wrong with one of several things of other people is that thing's alone. Looked at: files that are not crontabs,
+// cannot be read, have a name twice, or are refused by the tables; folders that cannot be read; what is removed with a file that is gone.
+func TestOneBadFileHarmsNoOther(t *testing.T) {
+	dbtest.Memory.Each(t, func(t *testing.T, db *dbtest.DB) {
+		folder, second := t.TempDir(), t.TempDir()
+		write := func(folder, name string, lines ...string) {
+			t.Helper()
+			dbtest.Must(t, os.WriteFile(filepath.Join(folder, name), []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+		}
+		named := func(name string) string { return "# name: " + name + "\n@daily true" }
+		write(folder, "README", "Put crontabs here.")
+		write(folder, "good", named("one"))
+		write(folder, "zlast", named("two"))
+		db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at) VALUES ('one:1:a', 'live', {now + 86400000000})`, nil)
+		tabs, files, _, err := findCrontabs([]string{folder, second}, "", "", nil)
+		dbtest.Must(t, err)
+		var log bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		if err := loadAll(files); err == nil || !anyGood(files) {
+			t.Fatalf("%v, good: %v", err, anyGood(files))
+		}
+		dbtest.Must(t, setUp(t.Context(), db.DB, &serveFlags{}, files, logger))
+		w := &watchedFiles{files: files, tabs: tabs, db: db.DB, log: logger, node: "one:1:a", others: map[string]string{}}
+		w.note(t.Context())
+		is := func(when, schedules string, bad ...string) {
+			t.Helper()
+			for range 3 {
+				w.look(t.Context())
+			}
+			w.reload(t.Context())
+			all, err := scheduler.List(t.Context(), db.DB, "", 10)
+			var got []string
+			for _, s := range all {
+				got = append(got, s.Name+"@"+filepath.Base(s.Source))
+			}
+			if err != nil || strings.Join(got, " ") != schedules {
+				t.Errorf("%s: %v, %v, want %s\n%s", when, got, err, schedules, log.String())
+			}
+			found, _, err := health.OfFiles(t.Context(), db.DB)
+			got = nil
+			for _, p := range found {
+				got = append(got, filepath.Base(p.Name))
+			}
+			if err != nil || strings.Join(got, " ") != strings.Join(bad, " ") {
+				t.Errorf("%s: doctor names %v, %v, want %v", when, got, err, bad)
+			}
+			for _, name := range bad {
+				if !strings.Contains(log.String(), "path="+filepath.Join(folder, name)) {
+					t.Errorf("%s: the log does not name %s: %s", when, name, log.String())
+				}
+			}
+			log.Reset()
+		}
+		is("at the start", "one@good two@zlast", "README")
+		write(folder, "good", named("one"), named("three"))
+		write(folder, "zlast", "61 * * * * true")
+		is("one changes, one breaks", "one@good three@good two@zlast", "README", "zlast")
+		write(folder, "zlast", named("two"), named("three"))
+		is("a name is there twice", "one@good three@good two@zlast", "README", "zlast")
+		dbtest.Must(t, os.Remove(filepath.Join(folder, "README")))
+		write(folder, "good", named("one"), named("two"))
+		write(folder, "zlast", named("three"))
+		is("both give a name to the other", "one@good three@good two@zlast", "good", "zlast")
+		write(folder, "good", named("one"))
+		is("one gives its name", "one@good three@zlast")
+		write(folder, "good", named("one"), named("three"))
+		write(folder, "zlast", named("two"))
+		is("the first one takes a name that the second gives up", "one@good three@good two@zlast")
+		dbtest.Must(t, os.RemoveAll(second))
+		write(folder, "new", named("four"))
+		is("a folder is away", "four@new one@good three@good two@zlast")
+	})
+}

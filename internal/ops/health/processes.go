@@ -47,11 +47,15 @@ func OfFiles(ctx context.Context, db *dialect.DB) (all []Problem, files int, err
 	for i := range found {
 		f := &found[i]
 		if f.Problem != "" && len(all) < Most {
-			all = append(all, Problem{
+			p := Problem{
 				Of: Files, Name: f.Source, Bad: true, what: "%s was not imported", Since: f.Read, change: f.Problem,
 				Why: "by " + plain.Cut(f.Node, 100) + ": " + plain.Cut(f.Problem, 200),
-				Do:  "fix the file; the daemon reads it again when it changes. Until then its schedules stay as they were",
-			})
+				Do:  "fix the file; the daemon reads it again when it changes. Until then its schedules stay as they were; other files are not affected",
+			}
+			if strings.HasPrefix(f.Source, "crontab:") {
+				p.Do += ". If it is no crontab, put a dot into its name"
+			}
+			all = append(all, p)
 		}
 		switch other := first[f.Source]; {
 		case other == nil:
