@@ -384,13 +384,8 @@ func TestRate(t *testing.T) {
 // Jobs count for as many as they cost at the rate of the queue, of their kind, and of their tenant, in whichever worker; and those
 // that cost little do not pass one that costs much.
 func TestRateOfCosts(t *testing.T) {
-	const of = "acme"
-	limits := map[string]func(t *testing.T, c *Client, change func(*admin.Limit)){
-		"queue":  func(t *testing.T, c *Client, change func(*admin.Limit)) { limitOf(t, c, "", change) },
-		"kind":   func(t *testing.T, c *Client, change func(*admin.Limit)) { limitOf(t, c, "x", change) },
-		"tenant": func(t *testing.T, c *Client, change func(*admin.Limit)) { limitTenant(t, c, of, change) },
-	}
-	for name, limited := range limits {
+	const of = theTenant
+	for name, limited := range rates {
 		t.Run(name, func(t *testing.T) {
 			memory(t, func(t *testing.T, db *dbtest.DB) {
 				c := client(t, db, Options{})
@@ -433,6 +428,50 @@ func TestRateOfCosts(t *testing.T) {
 				stop()
 				if at := slices.Index(costs, MaxCost); at != 20 {
 					t.Errorf("the job that costs much began as number %d of %v", at, costs)
+				}
+			})
+		})
+	}
+}
+
+// rates are a rate of each form, for jobs of kind x and of a tenant.
+var rates = map[string]func(t *testing.T, c *Client, change func(*admin.Limit)){
+	"queue":       func(t *testing.T, c *Client, change func(*admin.Limit)) { limitOf(t, c, "", change) },
+	"kind":        func(t *testing.T, c *Client, change func(*admin.Limit)) { limitOf(t, c, "x", change) },
+	"tenant":      func(t *testing.T, c *Client, change func(*admin.Limit)) { limitTenant(t, c, theTenant, change) },
+	"each tenant": func(t *testing.T, c *Client, change func(*admin.Limit)) { limitTenant(t, c, admin.EachTenant, change) },
+}
+
+const theTenant = "acme"
+
+// A job that costs much begins when one of cost 1 might, and a job after it when the rate of today has made up for it, whatever has
+// changed meanwhile. What is kept of a rate is until when it is used up, which was computed for
+//   - a balance: of which some was given back since (by this worker for a job that costs more, or by another one);
+//   - a rate: that was raised since;
+//   - a clock: that was an hour or ten years ahead for a moment.
+func TestRateOfToday(t *testing.T) {
+	for name, limited := range rates {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, db *dbtest.DB) {
+				c := client(t, db, Options{})
+				edit(t, c, func(*admin.Queue) {})
+				limited(t, c, func(l *admin.Limit) { l.Rate, l.Per, l.Burst = 1, time.Hour, 1 })
+				w := worker(t, c, WorkerOptions{})
+				handle(t, w, "x", func(context.Context, *Delivery) error { return nil })
+				defer start(t, w)()
+				dear := Job{Kind: "x", Tenant: theTenant, Cost: MaxCost}
+				enqueueMany(t, c, []Job{dear})
+				empty(t, db)
+				enqueueMany(t, c, []Job{dear, dear})
+				limited(t, c, func(l *admin.Limit) { l.Rate, l.Per, l.Burst = 1000, time.Second, 1 })
+				empty(t, db)
+				limited(t, c, func(l *admin.Limit) { l.Rate, l.Per, l.Burst = 1, time.Second, 1 })
+				for _, ahead := range []time.Duration{time.Hour, 10 * 365 * 24 * time.Hour} {
+					for _, table := range []string{"limit", "tenant"} {
+						db.Do(t, `UPDATE {prefix}queue_`+table+` SET drawn_at = {now + :ahead}, drawn_ahead = 0`, sqlrun.Args{"ahead": ahead.Microseconds()})
+					}
+					enqueueMany(t, c, []Job{{Kind: "x", Tenant: theTenant}})
+					empty(t, db)
 				}
 			})
 		})
@@ -564,8 +603,9 @@ func TestDrawTogether(t *testing.T) {
 		limiterFor := func(w *Worker) *limit.Limiter { return limit.Barrier(w.limits.Queue(q.ID, q.Name), "x") }
 		w := worker(t, c, WorkerOptions{})
 		own := limiterFor(w)
-		if got, _, err := w.limits.Draw(t.Context(), own, 3); err != nil || got != 3 {
-			t.Fatalf("%d of 3, %v", got, err)
+		first := &limit.Drawing{Limiter: own, Want: 3}
+		if err := w.limits.Draw(t.Context(), first); err != nil || first.Got != 3 {
+			t.Fatalf("%d of 3, %v", first.Got, err)
 		}
 		var total atomic.Int64
 		var all sync.WaitGroup
@@ -574,11 +614,12 @@ func TestDrawTogether(t *testing.T) {
 			all.Go(func() {
 				l := limiterFor(w)
 				for range 8 {
-					got, again, err := w.limits.Draw(context.Background(), l, 1)
-					if err != nil || got == 0 && again < 30*time.Minute || got == 1 && again != 0 {
-						t.Errorf("got %d, again in %v, %v", got, again, err)
+					d := &limit.Drawing{Limiter: l, Want: 1}
+					err := w.limits.Draw(context.Background(), d)
+					if err != nil || d.Got == 0 && d.Again < 30*time.Minute || d.Got == 1 && d.Again != 0 {
+						t.Errorf("got %d, again in %v, %v", d.Got, d.Again, err)
 					}
-					total.Add(int64(got))
+					total.Add(int64(d.Got))
 				}
 			})
 		}
@@ -586,9 +627,9 @@ func TestDrawTogether(t *testing.T) {
 		if n := total.Load(); n != 7 {
 			t.Errorf("%d were drawn of the 7 that were left", n)
 		}
-		must(t, w.limits.PutBack(t.Context(), own, 3))
-		if got, _, err := w.limits.Draw(t.Context(), own, 5); err != nil || got != 3 {
-			t.Errorf("%d of 3 that were given back, %v", got, err)
+		last := &limit.Drawing{Limiter: own, Want: 5, Back: 3}
+		if err := w.limits.Draw(t.Context(), last); err != nil || last.Got != 3 {
+			t.Errorf("%d of 3 that were given back, %v", last.Got, err)
 		}
 	})
 }
@@ -661,8 +702,14 @@ func TestPermits(t *testing.T) {
 		do(store.TakePermit, "n2", 1, 2, 1, "[1 k 1 LEASED n2 3]")
 		do(store.TakePermit, "n1", 0, 0, 1, "[1 k 0 LEASED n1 1 1 k 1 LEASED n2 3]")
 
-		wait := sqlrun.Args{"queue": 1, "kind": "k", "node": "n1", "lasts": time.Hour.Microseconds(), "soon": time.Minute.Microseconds()}
-		for i, want := range []int64{1, 0} {
+		wait := sqlrun.Args{"queue": 1, "kind": "k", "node": "n1", "lasts": (50 * time.Second).Microseconds(), "soon": (10 * time.Second).Microseconds()}
+		for i, want := range []int64{1, 0, 1} {
+			if i == 2 { // the clock had been wrong
+				db.Do(t, `UPDATE {prefix}queue_limit SET waiting_until = {now + 3600000000}`, nil)
+				if infos, err := adminOf(c).Limits(t.Context(), admin.Limit{}, 10); err != nil || infos[1].Waiting {
+					t.Errorf("it waits for an hour: %+v, %v", infos, err)
+				}
+			}
 			if n, err := db.Exec(t.Context(), store.WaitForPermit, wait); err != nil || n != want {
 				t.Errorf("waiting %d: %d, %v", i, n, err)
 			}
@@ -717,6 +764,9 @@ func TestDraw(t *testing.T) {
 			dearest = max(dearest, int64(least))
 			if limit := most + dearest + (now-start+1)*int64(l.Rate)/l.Per.Microseconds(); total > limit {
 				r.Fatalf("%d in %dµs, and not %d", total, now-start, limit)
+			}
+			if owed := l.Owed(now-rapid.Int64Range(0, 1e6).Draw(r, "waited for the lock"), until, l.AheadOf(now, until)); owed != until {
+				r.Fatalf("it is used up until %d, and by its row until %d", until, owed)
 			}
 			if got == want {
 				now += rapid.Int64Range(0, 1000).Draw(r, "busy")

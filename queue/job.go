@@ -89,7 +89,7 @@ type Job struct {
 }
 
 // MaxCost is the greatest Cost of a [Job].
-const MaxCost = 1000
+const MaxCost = store.MaxCost
 
 // defaultQueue is the queue of jobs that name none and have no route.
 const defaultQueue = store.DefaultQueue

@@ -368,9 +368,13 @@ func TestTenantPermits(t *testing.T) {
 		exec(store.MakeTenants, sqlrun.Args{"rows": []sqlrun.Args{{"queue": 1, "name": "a"}}})
 		for _, node := range []string{"n1", "n2"} {
 			exec(store.WaitForTenants, sqlrun.Args{
-				"queue": 1, "tenants": both[:1], "node": node, "lasts": time.Hour.Microseconds(), "soon": time.Minute.Microseconds(),
+				"queue": 1, "tenants": both[:1], "node": node, "lasts": (50 * time.Second).Microseconds(), "soon": (10 * time.Second).Microseconds(),
 			})
 		}
+		ask(store.WaitingTenants, sqlrun.Args{"queue": 1, "tenants": both}, "[a n1 b ]", 2)
+		db.Do(t, `UPDATE {prefix}queue_tenant SET waiting_until = {now + 3600000000} WHERE tenant = 'a'`, nil) // the clock had been wrong
+		ask(store.WaitingTenants, sqlrun.Args{"queue": 1, "tenants": both}, "[a  b ]", 2)
+		exec(store.WaitForTenants, sqlrun.Args{"queue": 1, "tenants": both[:1], "node": "n1", "lasts": (50 * time.Second).Microseconds(), "soon": (10 * time.Second).Microseconds()})
 		ask(store.WaitingTenants, sqlrun.Args{"queue": 1, "tenants": both}, "[a n1 b ]", 2)
 		limitTenant(t, c, "a", func(l *admin.Limit) { l.Running = 1 })
 		if infos, err = adminOf(c).LimitsOf(t.Context(), defaultQueue); err != nil || !infos[1].Waiting || !infos[2].Waiting || infos[3].Waiting || infos[0].Waiting {
@@ -379,7 +383,7 @@ func TestTenantPermits(t *testing.T) {
 		must(t, db.Tx(t.Context(), func(ctx context.Context, tx *sqlrun.Session) error {
 			drawn := store.Epoch.UnixMicro()
 			_, err := tx.Exec(ctx, store.SetDrawnTenants, sqlrun.Args{"rows": []sqlrun.Args{
-				{"queue": 1, "name": "b", "drawn": drawn, "filled": drawn + (100 * 365 * 24 * time.Hour).Microseconds()},
+				{"queue": 1, "name": "b", "drawn": drawn, "ahead": 0, "filled": drawn + (100 * 365 * 24 * time.Hour).Microseconds()},
 			}})
 			return err
 		}))

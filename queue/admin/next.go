@@ -263,6 +263,7 @@ func (a *ahead) of(j *nextJob) []Hold {
 type limitUse struct {
 	store.Limit
 	now, drawn int64
+	ahead      int
 	permits    int
 }
 
@@ -273,7 +274,7 @@ func (u *limitUse) hold() []Hold {
 		return []Hold{h}
 	}
 	if u.Rate > 0 {
-		if got, _, wait := u.Draw(u.now, u.drawn, 1, 1); got == 0 {
+		if got, _, wait := u.Draw(u.now, u.Owed(u.now, u.drawn, u.ahead), 1, 1); got == 0 {
 			h.Until = time.UnixMicro(u.now + wait).UTC()
 			return []Hold{h}
 		}
@@ -318,7 +319,7 @@ func (c *Client) addLimits(ctx context.Context, q *store.Queue, l *limitsOn, nam
 	args := sqlrun.Args{"queue": q.ID, "names": names}
 	_, err := sqlrun.Select(ctx, &c.db.Session, store.LimitUse, args, func(rows *sql.Rows) (u limitUse, err error) {
 		var per string
-		if err = rows.Scan(&u.Kind, &u.Tenant, &u.Running, &u.Rate, &per, &u.Burst, &u.now, &u.drawn, &u.permits); err == nil {
+		if err = rows.Scan(&u.Kind, &u.Tenant, &u.Running, &u.Rate, &per, &u.Burst, &u.now, &u.drawn, &u.ahead, &u.permits); err == nil {
 			u.Queue = q.Name
 			err = u.Parse(per)
 		}
@@ -338,9 +339,10 @@ func (c *Client) addUse(ctx context.Context, q *store.Queue, l *limitsOn, names 
 	_, err := sqlrun.Select(ctx, &c.db.Session, store.TenantUse, args, func(rows *sql.Rows) (none struct{}, err error) {
 		var name string
 		var drawn int64
-		var permits int
-		if err = rows.Scan(&name, &drawn, &permits); err == nil && l.used[name] != nil {
-			l.used[name].drawn, l.used[name].permits = max(l.used[name].drawn, drawn), max(l.used[name].permits, permits)
+		var ahead, permits int
+		if err = rows.Scan(&name, &drawn, &ahead, &permits); err == nil && l.used[name] != nil {
+			u := l.used[name]
+			u.drawn, u.ahead, u.permits = max(u.drawn, drawn), max(u.ahead, ahead), max(u.permits, permits)
 		}
 		return none, err
 	})

@@ -403,6 +403,7 @@ CREATE TABLE dbcron_queue_limit (
     rate_per character varying(40) NOT NULL DEFAULT '1s'::character varying -- A duration, such as 1s or 1m
     burst integer NOT NULL DEFAULT 1 -- How many may begin at once after a pause
     drawn_at timestamp(6) with time zone -- Until when the rate has been used up; what is in the past may be used
+    drawn_ahead integer NOT NULL DEFAULT 0 -- For how many jobs drawn_at was in the future when it was written: nobody waits longer than for these at the present rate
     waiting_by character varying(128) COLLATE "C" NOT NULL DEFAULT ''::character varying -- A worker that waits for a permit
     waiting_until timestamp(6) with time zone -- Until when it is taken to wait
     insert_time timestamp(6) with time zone NOT NULL DEFAULT statement_timestamp() -- When the row was made
@@ -435,6 +436,7 @@ CREATE TABLE dbcron_queue_tenant (
     queue_id integer NOT NULL -- The queue
     tenant character varying(200) COLLATE "C" NOT NULL -- Of the jobs, compared by bytes
     drawn_at timestamp(6) with time zone -- As in dbcron_queue_limit
+    drawn_ahead integer NOT NULL DEFAULT 0 -- As in dbcron_queue_limit
     full_at timestamp(6) with time zone -- When there is a full burst again, so that drawn_at says nothing any more
     waiting_by character varying(128) COLLATE "C" NOT NULL DEFAULT ''::character varying -- A worker that waits for a permit
     waiting_until timestamp(6) with time zone -- Until when it is taken to wait

@@ -302,7 +302,7 @@ func TestQueuesAndLateSchedules(t *testing.T) {
 		must(t, err)
 		_, err = c.Enqueue(t.Context(), queue.Job{Queue: "rated", Kind: "k"})
 		must(t, err)
-		db.Do(t, `UPDATE {prefix}queue_limit SET drawn_at = {now + 3600000000}`, nil)
+		db.Do(t, `UPDATE {prefix}queue_limit SET drawn_at = {now}`, nil)
 		told("the oldest job waits", "behind mail", "behind post")
 		told("nothing is new")
 		w, err := c.Worker(queue.WorkerOptions{Queues: []string{"mail"}, BuryUnknown: true, Logger: quiet()})

@@ -126,10 +126,11 @@ type Limiter struct {
 	drawn   instant.Instant
 	askRate instant.Instant // for tokens: not before
 
+	back int // tokens to be put back
+
 	// Of a tenant.
 	inLine bool // it is in its queue's line
 	hungry bool // it lacked something for the jobs that wait
-	back   int  // tokens to be put back
 }
 
 // Barrier returns a limiter that never admits a job.
@@ -378,20 +379,20 @@ func (k *Keeper) Lose() {
 	}
 }
 
-// AskAgain has limiters that were denied permits ask at once: some were given back.
+// AskAgain has limiters that were denied permits or tokens ask at once: some were given back.
 func (k *Keeper) AskAgain() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, q := range k.queues {
 		for _, l := range q.all() {
-			if l.refused > 0 {
+			if l.askRate = 0; l.refused > 0 {
 				l.ask = 0
 			}
 			k.Wake()
 		}
 		for _, l := range q.tenants.of {
-			if l.refused > 0 {
-				l.ask, q.tenants.next = 0, 0
+			if l.refused > 0 || l.hungry {
+				l.ask, l.askRate, q.tenants.next = 0, 0, 0
 			}
 			k.Wake()
 		}

@@ -17,75 +17,132 @@ import (
 // worker draws only for jobs that can begin at once apart from the rate: tokens drawn for jobs
 // that wait for a permit would let all of them begin together when the permits come.
 
-// drawEvery is how often a worker asks that did not get enough.
-const drawEvery = 20 * time.Millisecond
+const (
+	// drawEvery is how often a worker asks that did not get enough.
+	drawEvery = 20 * time.Millisecond
 
-// Draw takes up to want tokens from the rate of a limiter. It returns how many it got, and, if these
-// are fewer, when to ask again. One goroutine at a time may call it for a limiter.
-func (k *Keeper) Draw(ctx context.Context, l *Limiter, want int) (got int, again time.Duration, err error) {
-	var after int64 // until when the rate is used up then; only its keeper changes l.drawnTo
-	k.mu.Lock()
-	least := l.dear - l.tokens
-	k.mu.Unlock()
-	err = k.onRate(ctx, l, func(limit *store.Limit, now, drawn int64) int64 {
-		var wait int64
-		got, again, after = want, 0, l.drawnTo
-		if limit == nil {
-			return drawn
-		}
-		var until int64
-		if got, until, wait = limit.Draw(now, drawn, want, least); got < want {
-			again = max(time.Duration(wait)*time.Microsecond, drawEvery)
-		}
-		if got == 0 {
-			return drawn
-		}
-		after = until
-		return until
-	})
-	if err == nil {
-		l.drawnTo = after
+	// drawAgain is how long it waits if it has to wait for longer, or an eighth of that time: meanwhile others put back what they do not
+	// need, and clocks are set right.
+	drawAgain = time.Second
+)
+
+// A Drawing is what is drawn from a rate, or put back, in one transaction: first what goes back, so that what is drawn, and how long
+// to wait for more, is of all that there is.
+type Drawing struct {
+	*Limiter
+	limit      store.Limit
+	Want, Back int
+	least      int   // if it gets any at all
+	after      int64 // until when the rate is used up then
+
+	Got   int
+	Again time.Duration // when to ask again, if it got fewer than it wanted
+}
+
+// draws returns what to draw for so many waiting jobs, and up to most if it draws anything, and what to put back: what has not been used for
+// long, and what is too little for the job that comes first. mu is held.
+func (l *Limiter) draws(at instant.Instant, jobs, most int) *Drawing {
+	if l.tokens > 0 && (l.tokens < l.dear || at.Sub(l.drawn) > store.DrawFor) {
+		l.back, l.tokens, l.askRate = l.back+l.tokens, 0, 0 // until when to wait was computed without these
 	}
-	return got, again, err
+	d := &Drawing{Limiter: l, limit: l.limit, Back: l.back, least: l.dear - l.tokens}
+	if need := l.tokensFor(jobs); need > l.tokens && at >= l.askRate {
+		d.Want = max(need, most) - l.tokens
+	}
+	return d
 }
 
-// PutBack gives n unused tokens back to the rate of a limiter. One goroutine at a time may call it, or
-// [Keeper.Draw], for a limiter.
-func (k *Keeper) PutBack(ctx context.Context, l *Limiter, n int) error {
-	return k.onRate(ctx, l, func(limit *store.Limit, now, drawn int64) int64 {
-		if limit == nil {
-			return drawn
-		}
-		return limit.PutBack(now, drawn, l.drawnTo, n)
-	})
+// from puts back and draws from a rate that is used up until drawn. It returns until when the rate is used up then.
+func (d *Drawing) from(now, drawn int64) int64 {
+	d.Got, d.Again, d.after = 0, 0, d.drawnTo
+	if d.Back > 0 {
+		drawn = d.limit.PutBack(now, drawn, d.drawnTo, d.Back)
+	}
+	if d.Want == 0 {
+		return drawn
+	}
+	got, until, wait := d.limit.Draw(now, drawn, d.Want, d.least)
+	if d.Got = got; got < d.Want {
+		d.Again = max(time.Duration(wait)*time.Microsecond, drawEvery)
+	}
+	if got == 0 {
+		return drawn
+	}
+	d.after = until
+	return until
 }
 
-// onRate locks a limit's row, and writes until when its rate is used up, which change computes. limit
-// is nil if there is no rate any more.
-func (k *Keeper) onRate(ctx context.Context, l *Limiter, change func(limit *store.Limit, now, drawn int64) int64) error {
-	return k.worker.DB().ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
+// record records what was drawn and put back. mu is held.
+func (d *Drawing) record(at instant.Instant) {
+	d.Limiter.back -= min(d.Limiter.back, d.Back)
+	if d.Want > 0 {
+		d.tokens += d.Got
+		d.drawn, d.askRate, d.drawnTo = at, at.Add(min(d.Again, max(drawAgain, d.Again/8))), d.after
+	}
+}
+
+// frees reports whether others may have waited for long for what was put back.
+func (d *Drawing) frees() bool {
+	return d.Back > 0 && d.Got == 0 && d.limit.Rate > 0 && d.limit.Cost(1) > drawAgain.Microseconds()
+}
+
+// Draw locks a limit's row, and draws from its rate. If there is no rate any more, it gets all. One goroutine at a time may call it.
+func (k *Keeper) Draw(ctx context.Context, d *Drawing) error {
+	err := k.worker.DB().ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var now, drawn int64
+		var ahead int
 		var per string
-		limit := &store.Limit{Queue: l.Queue.Name, Kind: l.Kind}
-		args := sqlrun.Args{"queue": l.Queue.ID, "kind": l.Kind}
-		err := tx.Get(ctx, store.LockLimit, args, &now, &drawn, &limit.Rate, &per, &limit.Burst)
+		d.limit = store.Limit{Queue: d.Queue.Name, Kind: d.Kind}
+		args := sqlrun.Args{"queue": d.Queue.ID, "kind": d.Kind}
+		err := tx.Get(ctx, store.LockLimit, args, &now, &drawn, &ahead, &d.limit.Rate, &per, &d.limit.Burst)
 		if err == nil {
-			err = limit.Parse(per)
+			err = d.limit.Parse(per)
 		}
-		if errors.Is(err, sql.ErrNoRows) || err == nil && limit.Rate == 0 {
-			limit, err = nil, nil
+		if errors.Is(err, sql.ErrNoRows) || err == nil && d.limit.Rate == 0 {
+			d.limit, d.Got, d.Again, d.after = store.Limit{}, d.Want, 0, d.drawnTo
+			return nil
 		}
 		if err != nil {
 			return err
 		}
-		until := change(limit, now, drawn)
-		if until == drawn {
-			return nil
+		if args["drawn"], args["ahead"], err = (&clock{tx: tx}).settle(ctx, d, now, drawn, ahead); err != nil || args["drawn"] == drawn {
+			return err
 		}
-		args["drawn"] = until
 		_, err = tx.Exec(ctx, store.SetDrawn, args)
 		return err
 	})
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	d.record(instant.Now())
+	k.mu.Unlock()
+	if d.frees() {
+		k.worker.Announce(ctx)
+	}
+	return nil
+}
+
+// A clock reads the time once in a transaction: when it has its locks.
+type clock struct {
+	tx  *sqlrun.Session
+	now int64
+}
+
+// settle does a drawing from a rate whose row is locked. It returns what the row is to say.
+func (c *clock) settle(ctx context.Context, d *Drawing, now, drawn int64, ahead int) (until int64, rest int, err error) {
+	owed := d.limit.Owed(now, drawn, ahead)
+	if owed != drawn { // perhaps only by a time of before the wait for the lock
+		if c.now == 0 {
+			if err = c.tx.Get(ctx, store.ReadClock, nil, &c.now); err != nil {
+				return 0, 0, err
+			}
+		}
+		now = c.now
+		owed = d.limit.Owed(now, drawn, ahead)
+	}
+	until = d.from(now, owed)
+	return until, d.limit.AheadOf(now, until), nil
 }
 
 // balanceTokens draws for the jobs that wait at a limiter, and gives back unused tokens. It returns
@@ -94,7 +151,7 @@ func (k *Keeper) balanceTokens(ctx context.Context, l *Limiter) (time.Duration, 
 	k.mu.Lock()
 	none := l.limit.Rate == 0
 	if none {
-		l.tokens = 0
+		l.tokens, l.back = 0, 0
 	}
 	k.mu.Unlock()
 	if none {
@@ -102,41 +159,29 @@ func (k *Keeper) balanceTokens(ctx context.Context, l *Limiter) (time.Duration, 
 	}
 	demand := k.worker.Demand(l)
 	k.mu.Lock()
-	at, want, surplus := instant.Now(), 0, 0
-	need := l.tokensFor(l.needTokens(demand))
-	switch {
-	case l.tokens > 0 && at.Sub(l.drawn) > store.DrawFor:
-		surplus, l.tokens = l.tokens, 0
-	case need > l.tokens && at >= l.askRate:
-		want = max(need, min(l.waiting(demand), l.limit.Ahead())) - l.tokens
-	}
+	at, jobs := instant.Now(), l.needTokens(demand)
+	d := l.draws(at, jobs, min(l.waiting(demand), l.limit.Ahead()))
 	wait := max(0, l.askRate.Sub(at))
-	if need <= l.tokens {
+	if l.tokensFor(jobs) <= l.tokens {
 		wait = 0
 		if l.tokens > 0 {
 			wait = store.DrawFor
 		}
 	}
 	k.mu.Unlock()
-	switch {
-	case surplus > 0:
-		return time.Millisecond, k.PutBack(ctx, l, surplus)
-	case want == 0:
+	if d.Want == 0 && d.Back == 0 {
 		return wait, nil
 	}
-	got, again, err := k.Draw(ctx, l, want)
-	if err != nil {
+	if err := k.Draw(ctx, d); err != nil {
 		return time.Millisecond, err
 	}
 	k.mu.Lock()
-	l.tokens += got
-	l.drawn = instant.Now()
-	l.askRate = l.drawn.Add(again)
+	wait = max(time.Millisecond, l.askRate.Sub(instant.Now()))
 	k.mu.Unlock()
-	if got > 0 {
-		k.worker.Reopened(l, got)
+	if d.Got > 0 {
+		k.worker.Reopened(l, d.Got)
 	}
-	return again, nil
+	return wait, nil
 }
 
 // ReturnTokens gives back unused tokens when the worker ends.
@@ -154,15 +199,15 @@ func (k *Keeper) ReturnTokens(ctx context.Context) {
 	}
 	for _, l := range k.limiters() {
 		k.mu.Lock()
-		n := l.tokens
-		l.tokens = 0
+		l.back, l.tokens = l.back+l.tokens, 0
+		d := &Drawing{Limiter: l, Back: l.back}
 		k.mu.Unlock()
-		if n == 0 {
+		if d.Back == 0 {
 			continue
 		}
-		if err := k.PutBack(ctx, l, n); err != nil {
+		if err := k.Draw(ctx, d); err != nil {
 			k.log.Warn("unused permits of a rate could not be returned; fewer jobs begin for a while", "queue",
-				l.Queue.Name, "kind", l.Kind, "jobs", n, "err", err)
+				l.Queue.Name, "kind", l.Kind, "jobs", d.Back, "err", err)
 		}
 	}
 }

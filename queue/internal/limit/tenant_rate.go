@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
@@ -14,21 +13,9 @@ import (
 
 // Rates of tenants: see tenant.go.
 
-// A drawing is what is drawn from the rate of a tenant, or put back.
-type drawing struct {
-	*Limiter
-	limit      store.Limit
-	want, back int
-	least      int   // if it gets any at all
-	after      int64 // until when the rate is used up then
-
-	got   int
-	again time.Duration
-}
-
 // drawFor draws for the jobs that wait at some limiters and have permits, and puts back what was drawn and is not used.
 func (x *round) drawFor(ctx context.Context, all []*exchange) error {
-	var some []*drawing
+	var some []*Drawing
 	x.mu.Lock()
 	at, own := instant.Now(), x.q.Own()
 	for _, e := range all {
@@ -37,19 +24,11 @@ func (x *round) drawFor(ctx context.Context, all []*exchange) error {
 			l.tokens, l.back = 0, 0
 			continue
 		}
-		if l.tokens > 0 && at.Sub(l.drawn) > store.DrawFor {
-			l.back, l.tokens = l.back+l.tokens, 0
-		}
 		need := min(l.need(e.demand), l.vacant())
 		if own != nil {
 			need = min(need, own.vacant())
 		}
-		need = l.tokensFor(need)
-		d := &drawing{Limiter: l, limit: l.limit, back: l.back, least: l.dear - l.tokens}
-		if need > l.tokens && at >= l.askRate {
-			d.want = max(need, min(e.demand.Ready, l.limit.Ahead(), l.vacant())) - l.tokens
-		}
-		if d.want > 0 || d.back > 0 {
+		if d := l.draws(at, need, min(e.demand.Ready, l.limit.Ahead(), l.vacant())); d.Want > 0 || d.Back > 0 {
 			some = append(some, d)
 		}
 	}
@@ -58,7 +37,13 @@ func (x *round) drawFor(ctx context.Context, all []*exchange) error {
 }
 
 // draw draws from the rates of tenants. What is locked is left for later; rows that are missing are made.
-func (x *round) draw(ctx context.Context, some []*drawing) error {
+func (x *round) draw(ctx context.Context, some []*Drawing) error {
+	frees := false
+	defer func() {
+		if frees {
+			x.worker.Announce(ctx)
+		}
+	}()
 	for try := 0; len(some) > 0; try++ {
 		there, err := x.drawLocked(ctx, some)
 		if err != nil {
@@ -66,16 +51,13 @@ func (x *round) draw(ctx context.Context, some []*drawing) error {
 		}
 		x.mu.Lock()
 		at := instant.Now()
-		rest := slices.DeleteFunc(some, func(d *drawing) bool {
+		rest := slices.DeleteFunc(some, func(d *Drawing) bool {
 			if !there[d.Tenant] {
 				d.askRate = at.Add(drawEvery)
 				return false
 			}
-			d.Limiter.back -= min(d.Limiter.back, d.back)
-			if d.want > 0 {
-				d.tokens += d.got
-				d.drawn, d.askRate, d.drawnTo = at, at.Add(d.again), d.after
-			}
+			d.record(at)
+			frees = frees || d.frees()
 			return true
 		})
 		x.mu.Unlock()
@@ -90,7 +72,7 @@ func (x *round) draw(ctx context.Context, some []*drawing) error {
 }
 
 // missing makes the rows of tenants that have none. Those of which there is one have nothing else to be told.
-func (x *round) missing(ctx context.Context, some []*drawing) (rest []*drawing, err error) {
+func (x *round) missing(ctx context.Context, some []*Drawing) (rest []*Drawing, err error) {
 	known := map[string]bool{}
 	_, err = sqlrun.Select(ctx, &x.worker.DB().Session, store.WaitingTenants, sqlrun.Args{"queue": x.q.ID, "tenants": namesOf(some)},
 		func(rows *sql.Rows) (none struct{}, err error) {
@@ -108,7 +90,7 @@ func (x *round) missing(ctx context.Context, some []*drawing) (rest []*drawing, 
 	for _, d := range some {
 		switch {
 		case known[d.Tenant]:
-		case d.want > 0:
+		case d.Want > 0:
 			rest = append(rest, d)
 			fresh = append(fresh, sqlrun.Args{"queue": x.q.ID, "name": d.Tenant})
 		default: // it was swept: a full burst is there
@@ -120,31 +102,42 @@ func (x *round) missing(ctx context.Context, some []*drawing) (rest []*drawing, 
 }
 
 // drawLocked draws from those rates whose rows are there and not locked.
-func (x *round) drawLocked(ctx context.Context, some []*drawing) (there map[string]bool, err error) {
-	at := map[string]*drawing{}
+func (x *round) drawLocked(ctx context.Context, some []*Drawing) (there map[string]bool, err error) {
+	of := map[string]*Drawing{}
 	for _, d := range some {
-		at[d.Tenant] = d
+		of[d.Tenant] = d
+	}
+	type row struct {
+		name       string
+		now, drawn int64
+		ahead      int
 	}
 	err = x.worker.DB().ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		there = map[string]bool{}
-		var changed []sqlrun.Args
-		_, err := sqlrun.Select(ctx, tx, store.LockTenants, sqlrun.Args{"queue": x.q.ID, "tenants": namesOf(some)},
-			func(rows *sql.Rows) (none struct{}, err error) {
-				var name string
-				var now, drawn int64
-				if err = rows.Scan(&name, &now, &drawn); err != nil || at[name] == nil {
-					return none, err
-				}
-				d := at[name]
-				there[name] = true
-				if until := d.from(now, drawn); until != drawn {
-					filled := min(until+d.limit.Cost(max(d.limit.Burst, d.limit.Ahead())+1), now+fullAtMost.Microseconds())
-					changed = append(changed, sqlrun.Args{"queue": x.q.ID, "name": name, "drawn": until, "filled": filled})
-				}
-				return none, nil
-			})
-		if err != nil || len(changed) == 0 {
+		locked, err := sqlrun.Select(ctx, tx, store.LockTenants, sqlrun.Args{"queue": x.q.ID, "tenants": namesOf(some)},
+			func(rows *sql.Rows) (r row, err error) { return r, rows.Scan(&r.name, &r.now, &r.drawn, &r.ahead) })
+		if err != nil {
 			return err
+		}
+		var changed []sqlrun.Args
+		at := &clock{tx: tx}
+		for _, r := range locked {
+			d := of[r.name]
+			if d == nil {
+				continue
+			}
+			there[r.name] = true
+			until, ahead, err := at.settle(ctx, d, r.now, r.drawn, r.ahead)
+			if err != nil {
+				return err
+			}
+			if until != r.drawn {
+				filled := min(until+d.limit.Cost(max(d.limit.Burst, d.limit.Ahead())+1), r.now+fullAtMost.Microseconds())
+				changed = append(changed, sqlrun.Args{"queue": x.q.ID, "name": r.name, "drawn": until, "ahead": ahead, "filled": filled})
+			}
+		}
+		if len(changed) == 0 {
+			return nil
 		}
 		_, err = tx.Exec(ctx, store.SetDrawnTenants, sqlrun.Args{"rows": changed})
 		return err
@@ -152,34 +145,14 @@ func (x *round) drawLocked(ctx context.Context, some []*drawing) (there map[stri
 	return there, err
 }
 
-// from puts back and draws from a rate that is used up until drawn. It returns until when the rate is used up then.
-func (d *drawing) from(now, drawn int64) int64 {
-	d.got, d.again, d.after = 0, 0, d.drawnTo
-	if d.back > 0 {
-		drawn = d.limit.PutBack(now, drawn, d.drawnTo, d.back)
-	}
-	if d.want == 0 {
-		return drawn
-	}
-	got, until, wait := d.limit.Draw(now, drawn, d.want, d.least)
-	if d.got = got; got < d.want {
-		d.again = max(time.Duration(wait)*time.Microsecond, drawEvery)
-	}
-	if got == 0 {
-		return drawn
-	}
-	d.after = until
-	return until
-}
-
 // returnTenantTokens gives back what was drawn for tenants, when the worker ends.
 func (k *Keeper) returnTenantTokens(ctx context.Context) (failed error) {
 	for _, q := range k.perTenant() {
-		var some []*drawing
+		var some []*Drawing
 		k.mu.Lock()
 		for _, l := range q.tenants.of {
 			if l.back, l.tokens = l.back+l.tokens, 0; l.back > 0 && l.limit.Rate > 0 {
-				some = append(some, &drawing{Limiter: l, limit: l.limit, back: l.back})
+				some = append(some, &Drawing{Limiter: l, limit: l.limit, Back: l.back})
 			}
 		}
 		k.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 var (
 	// LimitsOf lists the limits of some queues, and whether a worker waits for a permit.
 	LimitsOf = sqlrun.SQL("queue.limits", `
-		SELECT queue_id, kind, tenant, COALESCE(max_running, 0), COALESCE(rate, 0), rate_per, burst, waiting_by, CASE WHEN waiting_until > {now} THEN 1 ELSE 0 END
+		SELECT queue_id, kind, tenant, COALESCE(max_running, 0), COALESCE(rate, 0), rate_per, burst, waiting_by, CASE WHEN `+waits("")+` THEN 1 ELSE 0 END
 		FROM {prefix}queue_limit WHERE {in queue_id :queues} ORDER BY queue_id, kind, tenant`)
 
 	// ListLimits lists the limits of all queues, and how many of their permits are taken;
@@ -38,10 +38,10 @@ var (
 	DeleteLimit = sqlrun.SQL("queue.delete-limit", `DELETE FROM {prefix}queue_limit WHERE queue_id = :queue AND kind = :kind AND tenant = :tenant`)
 )
 
-const limitColumns = `
+var limitColumns = `
 		SELECT q.name, l.kind, l.tenant, COALESCE(l.max_running, 0), COALESCE(l.rate, 0), l.rate_per, l.burst, l.waiting_by,
-			CASE WHEN l.waiting_until > {now} OR EXISTS (SELECT 1 FROM {prefix}queue_tenant AS t
-				WHERE t.queue_id = l.queue_id AND (l.tenant = t.tenant OR l.tenant = '*') AND t.waiting_until > {now}) THEN 1 ELSE 0 END,
+			CASE WHEN `+waits("l.")+` OR EXISTS (SELECT 1 FROM {prefix}queue_tenant AS t
+				WHERE t.queue_id = l.queue_id AND (l.tenant = t.tenant OR l.tenant = '*') AND `+waits("t.")+`) THEN 1 ELSE 0 END,
 			(SELECT COUNT(*) FROM {prefix}queue_permit AS p JOIN {prefix}node AS n ON n.name = p.lock_by
 				WHERE p.queue_id = l.queue_id AND p.kind = l.kind AND (p.tenant = l.tenant OR l.tenant = '*' AND p.tenant <> '') AND p.state = 'LEASED' AND n.state = 'live')
 		FROM {prefix}queue_limit AS l JOIN {prefix}queue AS q ON q.queue_id = l.queue_id`

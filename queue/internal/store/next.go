@@ -30,15 +30,15 @@ var (
 	// LimitUse lists the limits of a queue, of its kinds, and of some tenants, with the permits that workers have, and until when the
 	// rates are used up.
 	LimitUse = sqlrun.SQL("queue.limit-use", `
-		SELECT l.kind, l.tenant, COALESCE(l.max_running, 0), COALESCE(l.rate, 0), l.rate_per, l.burst, {us {now}}, COALESCE({us l.drawn_at}, 0),
+		SELECT l.kind, l.tenant, COALESCE(l.max_running, 0), COALESCE(l.rate, 0), l.rate_per, l.burst, {us {now}}, COALESCE({us l.drawn_at}, 0), l.drawn_ahead,
 			(SELECT COUNT(*) FROM {prefix}queue_permit AS p JOIN {prefix}node AS n ON n.name = p.lock_by
 				WHERE p.queue_id = l.queue_id AND p.kind = l.kind AND p.tenant = '' AND l.tenant = '' AND p.state = 'LEASED' AND n.state = 'live')
 		FROM {prefix}queue_limit AS l WHERE l.queue_id = :queue AND l.tenant IN (:names) ORDER BY l.kind, l.tenant`)
 
 	// TenantUse tells the same of tenants: in one row until when their rates are used up, and in another how many permits there are.
 	TenantUse = sqlrun.SQL("queue.tenant-use", `
-		SELECT tenant, COALESCE({us drawn_at}, 0), 0 FROM {prefix}queue_tenant WHERE queue_id = :queue AND tenant IN (:names)
-		UNION ALL SELECT p.tenant, 0, COUNT(*) FROM {prefix}queue_permit AS p JOIN {prefix}node AS n ON n.name = p.lock_by
+		SELECT tenant, COALESCE({us drawn_at}, 0), drawn_ahead, 0 FROM {prefix}queue_tenant WHERE queue_id = :queue AND tenant IN (:names)
+		UNION ALL SELECT p.tenant, 0, 0, COUNT(*) FROM {prefix}queue_permit AS p JOIN {prefix}node AS n ON n.name = p.lock_by
 			WHERE p.queue_id = :queue AND p.kind = '' AND p.tenant IN (:names) AND p.state = 'LEASED' AND n.state = 'live' GROUP BY p.tenant`)
 )
 

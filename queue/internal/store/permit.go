@@ -28,7 +28,7 @@ var (
 	// Only the time until that worker gets a permit depends on it.
 	WaitForPermit = sqlrun.UpdateFree("queue.wait-for-permit", "{prefix}queue_limit", []string{"queue_id", "kind", "tenant"},
 		`waiting_by = :node, waiting_until = {now + :lasts}`,
-		`queue_id = :queue AND kind = :kind AND tenant = '' AND (waiting_until IS NULL OR waiting_until < {now + :soon})`)
+		`queue_id = :queue AND kind = :kind AND tenant = '' AND `+mayWait(""))
 
 	// SweepPermits removes free permits that no limit has any more, and those of tenants whose workers have died.
 	SweepPermits = sqlrun.DeleteFree("queue.sweep-permits", "{prefix}queue_permit", bySlot,
@@ -36,6 +36,17 @@ var (
 			AND (tenant <> '' OR NOT EXISTS (SELECT 1 FROM {prefix}queue_limit AS l
 				WHERE l.queue_id = {prefix}queue_permit.queue_id AND l.kind = {prefix}queue_permit.kind AND l.tenant = ''))`)
 )
+
+// waits is the condition that a worker waits for a permit, which it says for two seconds. What is further off than a minute was written while
+// the clock was wrong.
+func waits(table string) string {
+	return table + "waiting_until > {now} AND " + table + "waiting_until <= {now + 60000000}"
+}
+
+// mayWait is the condition that a worker may say that it waits: nobody has said so a moment ago.
+func mayWait(table string) string {
+	return "(" + table + "waiting_until IS NULL OR " + table + "waiting_until < {now + :soon} OR " + table + "waiting_until > {now + 60000000})"
+}
 
 // bySlot is the key of permits.
 var bySlot = []string{"queue_id", "kind", "tenant", "slot"}

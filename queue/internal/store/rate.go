@@ -13,23 +13,48 @@ var (
 	// written before they read it. The time returned is that of the request; others may have
 	// drawn for later times while it waited.
 	LockLimit = sqlrun.SQL("queue.lock-limit", `
-		SELECT {us {now}}, COALESCE({us drawn_at}, 0), COALESCE(rate, 0), rate_per, burst FROM {prefix}queue_limit WHERE queue_id = :queue AND kind = :kind AND tenant = '' {locked}`)
+		SELECT {us {now}}, COALESCE({us drawn_at}, 0), drawn_ahead, COALESCE(rate, 0), rate_per, burst FROM {prefix}queue_limit WHERE queue_id = :queue AND kind = :kind AND tenant = '' {locked}`)
 
 	// SetDrawn runs with the row locked.
 	SetDrawn = sqlrun.SQL("queue.set-drawn",
-		`UPDATE {prefix}queue_limit SET drawn_at = {time :drawn} WHERE queue_id = :queue AND kind = :kind AND tenant = ''`)
+		`UPDATE {prefix}queue_limit SET drawn_at = {time :drawn}, drawn_ahead = :ahead WHERE queue_id = :queue AND kind = :kind AND tenant = ''`)
 )
 
 const (
 	// DrawFor is how far ahead workers draw, how long they keep what they do not use, and the
 	// minimum burst.
 	DrawFor = 100 * time.Millisecond
+
+	// MaxCost is the greatest cost of a job.
+	MaxCost = 1000
+
+	// lag is how much later than its request others may have drawn for whose end a statement waited.
+	lag = time.Second
 )
 
 // Cost returns the time that n jobs use up, in µs.
 func (l *Limit) Cost(n int) int64 {
 	per, rate := l.Per.Microseconds(), int64(l.Rate)
 	return (int64(n)*per + rate - 1) / rate
+}
+
+// Owed returns until when a rate is used up of which its row says: until drawn, which was in the future for so many jobs when it was written.
+// Nothing is drawn from a rate that is used up, so what is owed is of a single draw: nobody waits longer than for that one at the rate of now,
+// whatever the rate was then, or the clock.
+func (l *Limit) Owed(now, drawn int64, ahead int) int64 {
+	if most := now + l.Cost(min(max(ahead, 0), MaxCost)); drawn > most+lag.Microseconds() {
+		return most
+	}
+	return drawn
+}
+
+// AheadOf returns for how many jobs it takes from now until a rate is no longer used up.
+func (l *Limit) AheadOf(now, drawn int64) int {
+	if drawn >= now+l.Cost(MaxCost) {
+		return MaxCost
+	}
+	per := l.Per.Microseconds()
+	return int((max(0, drawn-now)*int64(l.Rate) + per - 1) / per)
 }
 
 // Ahead returns the number of jobs to draw for in advance.

@@ -14,7 +14,7 @@ var (
 
 	// WaitingTenants says of which tenants there are rows, and who waits for a permit of theirs.
 	WaitingTenants = sqlrun.SQL("queue.waiting-tenants", `
-		SELECT t.tenant, CASE WHEN t.waiting_until > {now} THEN t.waiting_by ELSE '' END
+		SELECT t.tenant, CASE WHEN `+waits("t.")+` THEN t.waiting_by ELSE '' END
 		FROM {records tenants: name text} {join_by_key {prefix}queue_tenant AS t} ON t.queue_id = :queue AND t.tenant = record.name`)
 
 	// TakeTenantPermits takes those of some permits that nobody has. TakenTenantPermits says which these are: those that carry the fence that
@@ -47,24 +47,24 @@ var (
 	WaitForTenants = sqlrun.PerDialect("queue.wait-for-tenants", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}queue_tenant", byTenant, `waiting_by = :node, waiting_until = {now + :lasts}`, "", `
 			SELECT t.queue_id, t.tenant FROM {records tenants: name text} {join_by_key {prefix}queue_tenant AS t} ON t.queue_id = :queue AND t.tenant = record.name
-			WHERE t.waiting_until IS NULL OR t.waiting_until < {now + :soon} LIMIT 10000 {skip_locked}`)
+			WHERE `+mayWait("t.")+` LIMIT 10000 {skip_locked}`)
 	})
 
 	// LockTenants locks the rows of some tenants, and says until when their rates are used up, as LockLimit does. SetDrawnTenants runs with
 	// them locked. The time from which on a row says nothing more is that of a full burst.
 	LockTenants = sqlrun.SQL("queue.lock-tenants", `
-		SELECT t.tenant, {us {now}}, COALESCE({us t.drawn_at}, 0) FROM {records tenants: name text} {join_by_key {prefix}queue_tenant AS t}
+		SELECT t.tenant, {us {now}}, COALESCE({us t.drawn_at}, 0), t.drawn_ahead FROM {records tenants: name text} {join_by_key {prefix}queue_tenant AS t}
 		ON t.queue_id = :queue AND t.tenant = record.name {skip_locked}`)
 
 	SetDrawnTenants = sqlrun.PerDialect("queue.set-drawn-tenants", func(d *sqlrun.Dialect) string {
-		return d.UpdateFrom("{prefix}queue_tenant", byTenant, `drawn_at = picked.new_drawn, full_at = picked.new_full`, "",
-			`SELECT queue AS queue_id, name AS tenant, {time drawn} AS new_drawn, {time filled} AS new_full
-				FROM {records rows: queue int, name text, drawn int, filled int}`)
+		return d.UpdateFrom("{prefix}queue_tenant", byTenant, `drawn_at = picked.new_drawn, drawn_ahead = picked.new_ahead, full_at = picked.new_full`, "",
+			`SELECT queue AS queue_id, name AS tenant, {time drawn} AS new_drawn, ahead AS new_ahead, {time filled} AS new_full
+				FROM {records rows: queue int, name text, drawn int, ahead int, filled int}`)
 	})
 
 	// SweepTenants removes rows that say nothing any more. Who needs one makes it anew.
 	SweepTenants = sqlrun.DeleteFree("queue.sweep-tenants", "{prefix}queue_tenant", byTenant,
-		`insert_time < {now + :since} AND (full_at IS NULL OR full_at < {now}) AND (waiting_until IS NULL OR waiting_until < {now})`)
+		`insert_time < {now + :since} AND (full_at IS NULL OR full_at < {now}) AND (waiting_until IS NULL OR NOT (`+waits("")+`))`)
 )
 
 // byTenant is the key of tenants.

@@ -423,6 +423,7 @@ CREATE TABLE {prefix}queue_limit (
     rate_per      VARCHAR(40) NOT NULL DEFAULT '1s',
     burst         INT NOT NULL DEFAULT 1,
     drawn_at      TIMESTAMPTZ(6),
+    drawn_ahead   INT NOT NULL DEFAULT 0,
     waiting_by    VARCHAR(128) COLLATE "C" NOT NULL DEFAULT '',
     waiting_until TIMESTAMPTZ(6),
     insert_time   TIMESTAMPTZ(6) NOT NULL DEFAULT statement_timestamp(),
@@ -438,6 +439,7 @@ COMMENT ON COLUMN {prefix}queue_limit.rate IS 'How many may begin in rate_per; N
 COMMENT ON COLUMN {prefix}queue_limit.rate_per IS 'A duration, such as 1s or 1m';
 COMMENT ON COLUMN {prefix}queue_limit.burst IS 'How many may begin at once after a pause';
 COMMENT ON COLUMN {prefix}queue_limit.drawn_at IS 'Until when the rate has been used up; what is in the past may be used';
+COMMENT ON COLUMN {prefix}queue_limit.drawn_ahead IS 'For how many jobs drawn_at was in the future when it was written: nobody waits longer than for these at the present rate';
 COMMENT ON COLUMN {prefix}queue_limit.waiting_by IS 'A worker that waits for a permit';
 COMMENT ON COLUMN {prefix}queue_limit.waiting_until IS 'Until when it is taken to wait';
 COMMENT ON COLUMN {prefix}queue_limit.insert_time IS 'When the row was made';
@@ -468,6 +470,7 @@ CREATE TABLE {prefix}queue_tenant (
     queue_id      INT NOT NULL,
     tenant        VARCHAR(200) COLLATE "C" NOT NULL,
     drawn_at      TIMESTAMPTZ(6),
+    drawn_ahead   INT NOT NULL DEFAULT 0,
     full_at       TIMESTAMPTZ(6),
     waiting_by    VARCHAR(128) COLLATE "C" NOT NULL DEFAULT '',
     waiting_until TIMESTAMPTZ(6),
@@ -478,6 +481,7 @@ COMMENT ON TABLE {prefix}queue_tenant IS 'What workers have to know of the jobs 
 COMMENT ON COLUMN {prefix}queue_tenant.queue_id IS 'The queue';
 COMMENT ON COLUMN {prefix}queue_tenant.tenant IS 'Of the jobs, compared by bytes';
 COMMENT ON COLUMN {prefix}queue_tenant.drawn_at IS 'As in {prefix}queue_limit';
+COMMENT ON COLUMN {prefix}queue_tenant.drawn_ahead IS 'As in {prefix}queue_limit';
 COMMENT ON COLUMN {prefix}queue_tenant.full_at IS 'When there is a full burst again, so that drawn_at says nothing any more';
 COMMENT ON COLUMN {prefix}queue_tenant.waiting_by IS 'A worker that waits for a permit';
 COMMENT ON COLUMN {prefix}queue_tenant.waiting_until IS 'Until when it is taken to wait';

@@ -245,6 +245,7 @@ CREATE TABLE {prefix}queue_limit ( -- How many jobs may run at a time, and begin
     rate_per      TEXT NOT NULL DEFAULT '1s', -- A duration, such as 1s or 1m
     burst         INTEGER NOT NULL DEFAULT 1, -- How many may begin at once after a pause
     drawn_at      TEXT, -- Until when the rate has been used up; what is in the past may be used
+    drawn_ahead   INTEGER NOT NULL DEFAULT 0, -- For how many jobs drawn_at was in the future when it was written: nobody waits longer than for these at the present rate
     waiting_by    TEXT NOT NULL DEFAULT '', -- A worker that waits for a permit
     waiting_until TEXT, -- Until when it is taken to wait
     insert_time   TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
@@ -268,6 +269,7 @@ CREATE TABLE {prefix}queue_tenant ( -- What workers have to know of the jobs of 
     queue_id      INTEGER NOT NULL, -- The queue
     tenant        TEXT NOT NULL, -- Of the jobs, compared by bytes
     drawn_at      TEXT, -- As in {prefix}queue_limit
+    drawn_ahead   INTEGER NOT NULL DEFAULT 0, -- As in {prefix}queue_limit
     full_at       TEXT, -- When there is a full burst again, so that drawn_at says nothing any more
     waiting_by    TEXT NOT NULL DEFAULT '', -- A worker that waits for a permit
     waiting_until TEXT, -- Until when it is taken to wait
