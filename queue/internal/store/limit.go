@@ -40,8 +40,8 @@ var (
 
 var limitColumns = `
 		SELECT q.name, l.kind, l.tenant, COALESCE(l.max_running, 0), COALESCE(l.rate, 0), l.rate_per, l.burst, l.waiting_by,
-			CASE WHEN `+waits("l.")+` OR EXISTS (SELECT 1 FROM {prefix}queue_tenant AS t
-				WHERE t.queue_id = l.queue_id AND (l.tenant = t.tenant OR l.tenant = '*') AND `+waits("t.")+`) THEN 1 ELSE 0 END,
+			CASE WHEN ` + waits("l.") + ` OR EXISTS (SELECT 1 FROM {prefix}queue_tenant AS t
+				WHERE t.queue_id = l.queue_id AND (l.tenant = t.tenant OR l.tenant = '*') AND ` + waits("t.") + `) THEN 1 ELSE 0 END,
 			(SELECT COUNT(*) FROM {prefix}queue_permit AS p JOIN {prefix}node AS n ON n.name = p.lock_by
 				WHERE p.queue_id = l.queue_id AND p.kind = l.kind AND (p.tenant = l.tenant OR l.tenant = '*' AND p.tenant <> '') AND p.state = 'LEASED' AND n.state = 'live')
 		FROM {prefix}queue_limit AS l JOIN {prefix}queue AS q ON q.queue_id = l.queue_id`
