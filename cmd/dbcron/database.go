@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -28,6 +29,7 @@ type databaseFlags struct {
 
 	fromFile config.Database // named in the config file
 	reading  bool            // the command only reads, so any server will do
+	shared   bool            // the command promises something of all hosts, which a file in its folder does not keep
 
 	allowHTTP bool // a token may be sent without encryption
 }
@@ -45,6 +47,9 @@ func (f *databaseFlags) register(root *cobra.Command) {
 // databaseURL finds the URL: flag, environment, file, then the embedded default.
 func (p *program) databaseURL() (string, error) {
 	rawURL, from, err := p.findDatabase()
+	if err == nil && from == byDefault {
+		err = p.refuseDefault()
+	}
 	if err == nil && from == "--url" {
 		if u, err := url.Parse(rawURL); err == nil && u.User != nil {
 			if _, has := u.User.Password(); has {
@@ -76,7 +81,64 @@ func (p *program) findDatabase() (rawURL, from string, err error) {
 	} else if d.URL != "" {
 		return d.URL, d.At, nil
 	}
-	return "sqlite:dbcron.db", "default", nil
+	return "sqlite:dbcron.db", byDefault, nil
+}
+
+// byDefault is where the URL comes from that nobody has named.
+const byDefault = "default"
+
+// refuseDefault refuses a file in the current folder where nobody has chosen that folder for it: for what is to be one of all
+// hosts, and in commands of schedules, jobs and locks.
+func (p *program) refuseDefault() error {
+	const name = "set DBCRON_DATABASE_URL or DBCRON_DATABASE_URL_FILE"
+	for _, of := range [][2]string{
+		{"DBCRON_SCHEDULE", "start the daemon with dbcron serve --pass-database, or " + name},
+		{"DBCRON_JOB_ID", name},
+		{"DBCRON_LOCK_NAME", name},
+	} {
+		if p.getenv(of[0]) != "" {
+			return usagef("no database is named in a command of dbcron (%s is set): %s", of[0], of[1])
+		}
+	}
+	if p.shared {
+		return usagef("no database is named, and a lock in a file of this folder would be one of this folder only: %s; if that is meant: --url sqlite:dbcron.db", name)
+	}
+	return nil
+}
+
+// passedDatabase returns the variables by which commands of schedules find the daemon's database. None holds a password: a command's
+// environment is for its user to read, and for whatever it starts.
+func (p *program) passedDatabase() ([]string, error) {
+	rawURL, from, err := p.findDatabase()
+	if err != nil {
+		return nil, err
+	}
+	file := ""
+	switch from {
+	case "DBCRON_DATABASE_URL_FILE":
+		file = p.getenv(from)
+	case p.fromFile.At:
+		file = p.fromFile.File
+	}
+	env := []string{"DBCRON_PREFIX=" + p.prefix}
+	if p.schema != "" {
+		env = append(env, "DBCRON_SCHEMA="+p.schema)
+	}
+	switch u, err := url.Parse(rawURL); {
+	case err == nil && u.Scheme == "sqlite": // without a password, and maybe relative to the daemon's folder
+		path, err := url.PathUnescape(u.Opaque)
+		if err == nil {
+			path, err = filepath.Abs(path + u.Host + u.Path)
+		}
+		return append(env, "DBCRON_DATABASE_URL="+(&url.URL{Scheme: u.Scheme, Path: path}).String()), err
+	case file != "":
+		file, err := filepath.Abs(file)
+		return append(env, "DBCRON_DATABASE_URL_FILE="+file), err
+	case dialect.Redact(rawURL) != rawURL:
+		return nil, usagef("--pass-database: the URL in %s has a password, which commands would have in their environment; "+
+			"put the URL into a file that they may read, and name that file in DBCRON_DATABASE_URL_FILE instead", from)
+	}
+	return append(env, "DBCRON_DATABASE_URL="+rawURL), nil
 }
 
 // urlIn reads a file that holds a URL; from says where the file was named.

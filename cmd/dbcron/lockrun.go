@@ -181,6 +181,7 @@ func (p *program) runLocked(ctx context.Context, f *lockRunFlags, name string, a
 		return err
 	}
 	f.options.Logger = log
+	p.shared = true
 	had := false
 	err = p.withLocks(ctx, f.options, func(l *lock.Locker) error {
 		lease, err := f.acquire(ctx, l, name)

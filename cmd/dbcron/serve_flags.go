@@ -30,6 +30,7 @@ type serveFlags struct {
 	logDone                    bool
 	only                       []string
 	passEnv                    []string // names, or all
+	passDatabase               bool
 	audit                      keptAudit
 
 	options scheduler.Options
@@ -56,6 +57,7 @@ func (f *serveFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.node, "node", "", "name of this host in the history, to which the process id is added (default: the host's name)")
 	flags.StringArrayVar(&f.passEnv, "pass-env", nil,
 		"`NAME` of a variable of the daemon's environment that commands get, or all; never DBCRON_…; may be repeated")
+	flags.BoolVar(&f.passDatabase, "pass-database", false, "have dbcron in commands use this daemon's database, for instance dbcron lock run")
 	flags.BoolVar(&f.options.Echo, "echo", false, "log each line that commands write, as it comes; it may hold secrets")
 	flags.StringVar(&f.logs, "log-format", "auto", "text, json, or auto: text on a terminal")
 	flags.StringVar(&f.level, "log-level", "info", "log what is of this `level` at least: debug, info, warn or error")
@@ -124,6 +126,13 @@ func (p *program) checkedOptions(f *serveFlags) (*slog.Logger, scheduler.Options
 		return nil, f.options, err
 	}
 	options := p.schedulerOptions(*f, log)
+	if f.passDatabase {
+		env, err := p.passedDatabase()
+		if err != nil {
+			return nil, options, err
+		}
+		options.Env = append(options.Env, env...)
+	}
 	if err := options.Check(); err != nil {
 		return nil, options, usagef("%v", err)
 	}

@@ -107,6 +107,7 @@ func Warnings(file string, data []byte, system bool) (all []string) {
 // checkInput warns of a percent sign that is rather part of the command than the beginning of its input: it stands in parentheses or
 // quotes, after date's +, in a URL, or after a number.
 func (p *parser) checkInput(e *Entry, text string) {
+	p.checkPassword(e.Line, e.Command)
 	last := e.Command[strings.LastIndexAny(e.Command, blanks)+1:]
 	switch nothing := e.Stdin == "" && strings.HasSuffix(text, "%") && !strings.HasSuffix(e.Command, "%"); {
 	case e.Stdin == "" && !nothing:
@@ -125,11 +126,21 @@ var (
 	number   = pattern.Lazy(`[0-9]$`)
 	variable = pattern.Lazy(`\$(?:[A-Za-z_]|\{[A-Za-z_])`)
 	comment  = pattern.Lazy(`[ \t]#`)
+	password = pattern.Lazy(`(?i)\b(?:postgres(?:ql)?|mysql|mariadb)://[^\s/@:$]*:[^\s/@$]+@`)
 )
+
+// checkPassword warns of a database's password in a file that becomes a table, which many may read. The warning does not repeat it.
+func (p *parser) checkPassword(line int, text string) {
+	if password().MatchString(text) {
+		p.warn(line, "a database URL with a password becomes part of the schedule, for all who may see that; "+
+			"leave it out: dbcron serve --pass-database gives commands the daemon's database; others read such a URL from a file")
+	}
+}
 
 // checkSetting warns of a value that cron takes literally, too, though it looks like more, and of variables of other crons. Of a comment
 // behind MAILTO, which no address has, the caller tells.
 func (p *parser) checkSetting(name, value, text string) {
+	p.checkPassword(p.line, value)
 	_, raw, _ := strings.Cut(text, "=")
 	quoted := strings.HasPrefix(strings.TrimLeft(raw, blanks), `"`) || strings.HasPrefix(strings.TrimLeft(raw, blanks), "'")
 	switch {
