@@ -217,8 +217,11 @@ func (p *program) connectTo(ctx context.Context, rawURL string, opt dialect.Opti
 		if err != nil && !told && p.connectTimeout > 0 {
 			told = true
 			what := "does not answer"
-			if errors.Is(err, dialect.ErrReadOnly) {
+			switch {
+			case errors.Is(err, dialect.ErrReadOnly):
 				what = "takes no writes"
+			case engines.Full(err):
+				what = "lets nobody else in"
 			}
 			fmt.Fprintf(p.err, "dbcron: the database %s; trying for %v (--connect-timeout): %s\n", what, p.connectTimeout, flat(err.Error()))
 		}

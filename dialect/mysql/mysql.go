@@ -105,10 +105,10 @@ var Dialect = &sqlrun.Dialect{
 		return numbered(1205, 1213, 1020, 3101)(err) || commitConflict(err) || endedTx(err)
 	},
 	Unavailable: func(err error) bool {
-		return sqlrun.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || numbered(1040, 1053, 1203, 1927, 3032, 3169, 4031)(err) ||
+		return sqlrun.ConnectionError(err) || errors.Is(err, mysql.ErrInvalidConn) || full(err) || numbered(1053, 1927, 3032, 3169, 4031)(err) ||
 			readOnly(err) || halfCommitted(err) || noPrimary(err) || cutShort(err) || unanswered(err)
 	},
-	Full:        numbered(1040, 1203, 1226),
+	Full:        full,
 	LockTimeout: numbered(1205, 3572),
 	Briefly:     briefly,
 	ReadOnly:    readOnly,
@@ -158,6 +158,13 @@ var temporaries = numbered(1205, 1213, 1020, 3572, 1180, 3101, 3032, 3169,
 	1158, 1159, 1160, 1161, 1927, 4031,
 	1317, 1969, 3024,
 	1290, 1792, 1836, 3100)
+
+// full reports that the server lets nobody in before somebody leaves. 1226 is about each limit of an account: those on statements
+// refuse one statement, and leave the connection as it was.
+func full(err error) bool {
+	var e *mysql.MySQLError
+	return errors.As(err, &e) && (e.Number == 1040 || e.Number == 1203 || e.Number == 1226 && strings.Contains(e.Message, "_connections"))
+}
 
 func numbered(numbers ...uint16) func(error) bool {
 	return func(err error) bool {
