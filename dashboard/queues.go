@@ -157,6 +157,11 @@ func (d *Dashboard) readCounts(ctx context.Context, r *request, data *queueData)
 	if data.Behind, err = depth.WhyBehind(ctx, d.db, d.admin); err != nil {
 		return err
 	}
+	if data.Behind == nil && depth.State == "active" {
+		if data.Behind, err = health.Unserved(ctx, d.admin, data.Name, r.now); err != nil {
+			return err
+		}
+	}
 	if data.Ready > 0 {
 		data.Outlook = data.Depth.Outlook(health.Flows(minutes, r.now)[data.Name], r.now)
 	}

@@ -126,6 +126,7 @@ type queueLook struct {
 	now       time.Time
 	flows     map[string]health.Flow
 	endpoints map[string]string
+	lost      []admin.LostWorker
 }
 
 func (a *API) newQueueLook(ctx context.Context) (*queueLook, error) {
@@ -139,6 +140,9 @@ func (a *API) newQueueLook(ctx context.Context) (*queueLook, error) {
 		return nil, err
 	}
 	l.now, l.flows = now, health.Flows(minutes, now)
+	if l.lost, err = a.admin.Lost(ctx); err != nil {
+		return nil, err
+	}
 	const most = 1000
 	for last := ""; ; {
 		var some []push.Endpoint
@@ -188,6 +192,9 @@ func (l *queueLook) status(ctx context.Context, q *admin.Queue) (w wire.QueueSta
 		w.EmptyIn = empty.String()
 	}
 	_, w.Workers = health.Holders(blocks)
+	if lost := health.LostOf(l.lost, q.Name); lost != nil {
+		w.Lost = &wire.Lost{Worker: lost.Node, Since: rounded(1000, max(0, l.now.Sub(lost.At)).Seconds()), Text: health.LostText(lost, l.now)}
+	}
 	return w, blocks, err
 }
 

@@ -68,7 +68,15 @@ type QueueStatus struct {
 	EmptyIn  string   `json:"empty_in,omitempty" doc:"The same for people: 5m, over 2h or never. It is left out if it is unknown, or if no job waits."`
 	Held     *Held    `json:"held,omitempty" doc:"The jobs that no worker could begin, if jobs have waited for a minute."`
 	Workers  int      `json:"workers" doc:"The number of processes that do the queue's jobs now."`
+	Lost     *Lost    `json:"lost,omitempty" doc:"The worker that was lost last, if no worker serves the queue since."`
 	Endpoint string   `json:"endpoint,omitempty" doc:"Where the queue's jobs are sent, without the URL's query."`
+}
+
+// Lost is a worker that did not shut down.
+type Lost struct {
+	Worker string  `json:"worker" doc:"The name of the worker."`
+	Since  float64 `json:"lost_seconds" doc:"How long ago its lease ended, in seconds."`
+	Text   string  `json:"text" doc:"The same for people: vm:24553 was lost 1m ago."`
 }
 
 // Held are ready jobs that no worker could begin: they wait for earlier jobs of their keys, or are at limits.
@@ -114,7 +122,7 @@ type Moved struct {
 type Block struct {
 	Block      int     `json:"block" doc:"The number of the block."`
 	Generation int     `json:"generation" doc:"How often the queue had been resized when the block was made."`
-	State      string  `json:"state" enum:"free,held,lost" doc:"free: no worker has it. held: a worker has it. lost: its worker was not heard of in time, and another one takes it."`
+	State      string  `json:"state" enum:"free,held,lost" doc:"free: no worker has it. held: a worker has it. lost: its worker was not heard of in time, and any other worker of the queue may take it."`
 	Worker     string  `json:"worker,omitempty" doc:"The worker that has the block, or had it last."`
 	Since      Instant `json:"since,omitzero" doc:"When the worker got the block."`
 	Fence      string  `json:"fence" doc:"A number that grows each time a worker gets the block."`

@@ -29,13 +29,18 @@ type queueRow struct {
 	Workers  int    `table:"workers"`
 	Blocks   int    `table:"blocks"`
 	Endpoint string `table:"endpoint,rare"`
+	Lost     string `table:"lost,rare"`
 	Reason   string `table:"reason,rare"`
 }
 
 func newQueueRow(q *wire.QueueStatus) queueRow {
+	lost := ""
+	if q.Lost != nil {
+		lost = q.Lost.Text
+	}
 	return queueRow{
 		q.Name, q.State, tally(q.Ready), tally(q.Delayed), tally(q.Running), tally(q.Dead),
-		ageText(q.Oldest), rateText(q.In), rateText(&q.Out), cmp.Or(q.EmptyIn, "-"), q.Workers, q.Blocks, q.Endpoint, q.Reason,
+		ageText(q.Oldest), rateText(q.In), rateText(&q.Out), cmp.Or(q.EmptyIn, "-"), q.Workers, q.Blocks, q.Endpoint, lost, q.Reason,
 	}
 }
 
@@ -75,6 +80,7 @@ ended, done or dead, in the last ten whole minutes, as workers have counted; IN/
 many came in then: an estimate from the jobs that are there and those that ended, and -
 where there are too many to be counted. EMPTY IN is how long it takes until none waits if
 it goes on so: never if as many come in as end, "over" what the first 10000 take. WORKERS are the processes that do its jobs now.
+LOST is the worker that was lost last, of a queue that nobody serves since.
 BLOCKS is how many could share it: dbcron queue resize. ENDPOINT is where its jobs are
 sent, without the URL's query: dbcron endpoint.`,
 		example: `  dbcron queue list

@@ -57,8 +57,16 @@ func queueFacts(d *wire.QueueDetail) []fact {
 	if len(d.Tenants) > 0 {
 		facts = append(facts, fact{"tenants", tenantsText(d.Tenants)})
 	}
-	return append(facts, fact{"limits", strings.Join(limits, "\n")}, fact{"workers", fmt.Sprint(d.Workers)}, fact{"blocks", whose(d)},
+	return append(facts, fact{"limits", strings.Join(limits, "\n")}, fact{"workers", workersText(d)}, fact{"blocks", whose(d)},
 		fact{"refused", refusalsText(d.Refused)})
+}
+
+// workersText says how many workers a queue has, and of one that has none which was lost.
+func workersText(d *wire.QueueDetail) string {
+	if d.Lost != nil {
+		return "no worker serves it: " + d.Lost.Text
+	}
+	return fmt.Sprint(d.Workers)
 }
 
 // heldText describes jobs that no worker could begin, and what to do about it.
@@ -126,7 +134,7 @@ func blockStory(blocks []wire.Block, i int) string {
 	case "held":
 		text = oneLine(b.Worker, 200) + " since " + shown(b.Since.Time, time.UTC)
 	case "lost":
-		text = "of " + oneLine(b.Worker, 200) + ", which was not heard of in time; another worker takes it"
+		text = "of " + oneLine(b.Worker, 200) + ", which was lost"
 	}
 	if b.Crashes > 0 {
 		text += ", after " + counted(b.Crashes, "worker died", "workers in a row died")

@@ -338,6 +338,22 @@ var situations = []situation{
 		"schedule explain digest", "its last job, ID in queue mail, has not been done: no worker serves its queue…start a worker for it", "", (*stage).worker,
 	},
 	{
+		"only worker killed",
+		func(s *stage) {
+			s.job()
+			s.worker()
+			s.db.Do(s.T, `UPDATE {prefix}node SET expire_at = {now + -60000000}`, nil)
+			for _, args := range [][]string{{"queue", "list"}, {"queue", "show", "mail"}} {
+				if out := dbcron(s.T, s.db, args...); !strings.Contains(out, "host:2 was lost 1m ago") {
+					s.Errorf("%s does not say that the worker was lost:\n%s", args, out)
+				}
+			}
+		},
+		"No worker serves queue mail: host:2 was lost 1m ago; 1 ready…start a worker for it",
+		"job explain", "no worker serves its queue: host:2 was lost 1m ago…start a worker for it", "",
+		ended(`UPDATE {prefix}node SET expire_at = {now + 3600000000}`),
+	},
+	{
 		"drained worker",
 		func(s *stage) {
 			s.job()

@@ -368,9 +368,10 @@ func (l *limitsOn) of(j *nextJob) (all []Hold) {
 	return append(all, of.hold()...)
 }
 
-// workersOf lists the live workers of a queue.
-func (c *Client) workersOf(ctx context.Context, queue int) ([]NextWorker, error) {
-	return sqlrun.Select(ctx, &c.db.Session, store.ListWorkers, sqlrun.Args{"queues": store.IDList([]int{queue})}, func(rows *sql.Rows) (w NextWorker, err error) {
+// workersOf lists the live workers of a queue. Workers among themselves also count one whose lease has ended, until somebody says so:
+// where nobody else is, nobody does.
+func (c *Client) workersOf(ctx context.Context, queue int) (live []NextWorker, err error) {
+	_, err = sqlrun.Select(ctx, &c.db.Session, store.ListWorkers, sqlrun.Args{"queues": store.IDList([]int{queue})}, func(rows *sql.Rows) (w NextWorker, err error) {
 		var id, busy int
 		var inTime, drained bool
 		var by string
@@ -379,7 +380,10 @@ func (c *Client) workersOf(ctx context.Context, queue int) ([]NextWorker, error)
 		if w.Kinds, w.All = store.Kinds(kinds.String); drained {
 			w.Drained = cmp.Or(by, "somebody")
 		}
-		w.All = !w.All
+		if w.All = !w.All; inTime {
+			live = append(live, w)
+		}
 		return w, err
 	})
+	return live, err
 }

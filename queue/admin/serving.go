@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -52,4 +53,20 @@ func (c *Client) Serving(ctx context.Context, nodes []string) (map[string]Servin
 		}
 	}
 	return all, nil
+}
+
+// A LostWorker is a worker that did not shut down, of a queue that nobody serves since.
+type LostWorker struct {
+	Queue, Node string
+	At          time.Time // when its lease ended, or would have
+}
+
+// Lost lists up to 1000 lost workers of queues that no live worker serves, the newest first.
+func (c *Client) Lost(ctx context.Context) ([]LostWorker, error) {
+	return sqlrun.Select(ctx, &c.db.Session, store.LostWorkers, sqlrun.Args{"limit": maxServed}, func(rows *sql.Rows) (w LostWorker, err error) {
+		var at int64
+		err = rows.Scan(&w.Queue, &w.Node, &at)
+		w.At = time.UnixMicro(at).UTC()
+		return w, err
+	})
 }

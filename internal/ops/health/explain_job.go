@@ -30,7 +30,9 @@ type Cause struct {
 	Until time.Time // when it ends by itself; zero: unknown
 	Job   int64     // the job that this one waits for; 0: none
 
-	turn bool // nothing but its turn keeps it
+	turn     bool   // nothing but its turn keeps it
+	unserved bool   // nobody serves its queue
+	lost     string // and which worker was lost when, if one was
 }
 
 // Wire returns the explanation as it leaves the process.
@@ -109,7 +111,9 @@ func (e *jobExplainer) waits(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.ofWorkers(&place)
+	if err := e.ofWorkers(ctx, &place); err != nil {
+		return err
+	}
 	if err := e.ofEndpoint(ctx); err != nil {
 		return err
 	}
@@ -130,10 +134,7 @@ func (e *jobExplainer) waits(ctx context.Context) error {
 		return nil
 	}
 	if b := &place.Block; !b.Leased || !b.Live {
-		e.add(Cause{
-			Why: fmt.Sprintf("no worker has its block, %d; one takes it within seconds", b.Number),
-			Do:  "if that lasts, see who has blocks: dbcron queue show " + argument(i.Queue),
-		})
+		e.add(freeBlock(i.Queue, &place))
 		return nil
 	}
 	if err := e.ofHandlers(ctx); err != nil || len(e.Causes) > 0 {
@@ -185,11 +186,32 @@ func (e *jobExplainer) ofQueue(ctx context.Context, q *admin.Queue) error {
 	return nil
 }
 
-// noWorker is why a job waits of whose queue nobody is a worker.
-const noWorker = "no worker serves its queue"
+// freeBlock says of a job that live workers could do that none of them has its block, and which may take it.
+func freeBlock(queue string, p *admin.Place) Cause {
+	b, why := &p.Block, ""
+	if b.Leased {
+		why = plain.Line(processOf(b.Worker), 100) + ", which had its block, was lost: "
+	}
+	may := 0
+	var one string
+	for i := range p.Workers {
+		if p.Workers[i].Drained == "" {
+			may++
+			one = p.Workers[i].Node
+		}
+	}
+	who := plain.Line(processOf(one), 100) + " serves its queue, and takes"
+	if may > 1 {
+		who = fmt.Sprintf("%d workers serve its queue, and take", may)
+	}
+	return Cause{
+		Why: fmt.Sprintf("%sno worker has its block, %d; %s free blocks every few seconds", why, b.Number, who),
+		Do:  "if that lasts, see who has blocks: dbcron queue show " + argument(queue),
+	}
+}
 
 // ofWorkers says that no worker does the job.
-func (e *jobExplainer) ofWorkers(p *admin.Place) {
+func (e *jobExplainer) ofWorkers(ctx context.Context, p *admin.Place) error {
 	i, drained := &e.Job, 0
 	can := false
 	for _, w := range p.Workers {
@@ -200,12 +222,14 @@ func (e *jobExplainer) ofWorkers(p *admin.Place) {
 			can = true
 		}
 	}
-	start := "start a worker for it: a program of yours, dbcron worker exec --queue " + argument(i.Queue) +
-		" -- COMMAND, or dbcron serve for one with an endpoint"
 	switch {
 	case can:
 	case len(p.Workers) == 0:
-		e.add(Cause{Why: noWorker, Do: start})
+		lost, err := e.c.Lost(ctx)
+		if err != nil {
+			return err
+		}
+		e.add(unserved(i.Queue, LostOf(lost, i.Queue), e.Now))
 	case drained == len(p.Workers):
 		e.add(Cause{
 			Why: "all workers of its queue are drained, as " + plain.Line(p.Workers[0].Drained, 200) + " wants",
@@ -217,6 +241,7 @@ func (e *jobExplainer) ofWorkers(p *admin.Place) {
 			Do:  doKind(i.Queue, i.Kind),
 		})
 	}
+	return nil
 }
 
 // ofEndpoint says that the endpoint of the queue pushes back.

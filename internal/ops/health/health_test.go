@@ -332,6 +332,53 @@ func TestProcesses(t *testing.T) {
 	})
 }
 
+// A process that was lost is told with what nobody does since: others that live do not have its work because they live.
+func TestWhoHasTheWorkOfTheLost(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
+		c := adminOf(queuetest.Client(t, db.DB))
+		for _, name := range []string{"solo", "mail", "other"} {
+			_, err := c.Edit(t.Context(), name, func(*admin.Queue) {})
+			dbtest.Must(t, err)
+		}
+		node := func(name, does, tag, state string, until int64) {
+			db.Do(t, `INSERT INTO {prefix}node (name, state, expire_at, tags) VALUES (:name, :state, {now + :until}, :tag)`,
+				sqlrun.Args{"name": name, "state": state, "until": until, "tag": tag})
+			for queue := range strings.SplitSeq(does, ",") {
+				db.Do(t, `INSERT INTO {prefix}queue_worker (queue_id, node) SELECT queue_id, :node FROM {prefix}queue WHERE name = :queue`,
+					sqlrun.Args{"node": name, "queue": queue})
+			}
+		}
+		for _, test := range []struct {
+			name, lost, tag string
+			another         bool
+			live, liveTag   string
+			want            string
+		}{
+			{"its queue has nobody", "solo", "", true, "mail", "", "no worker serves queue solo since"},
+			{"its queue has another", "solo", "", true, "solo,mail", "", "others have its work"},
+			{"nobody is there", "solo", "", false, "", "", "no worker serves queue solo since"},
+			{"it did nothing, and nobody is there", "", "", false, "", "", "its work waits for another one"},
+			{"two queues", "mail,solo", "", true, "other", "", "no worker serves queues mail, solo since"},
+			{"a tag", "", "batch", true, "", "default", "no daemon has the tag batch since"},
+			{"a tag and a queue", "solo", "batch", true, "", "default", "no worker serves queue solo since, and no daemon has the tag batch since"},
+			{"a tag that others have", "", "batch", true, "", "batch", "others have its work"},
+		} {
+			db.Do(t, `DELETE FROM {prefix}queue_worker`, nil)
+			db.Do(t, `DELETE FROM {prefix}node`, nil)
+			node("vm:1:a", test.lost, test.tag, "lost", -60_000_000)
+			if test.another {
+				node("vm:2:b", test.live, test.liveTag, "live", 3600_000_000)
+			}
+			now, err := scheduler.Clock(t.Context(), db.DB)
+			dbtest.Must(t, err)
+			all, _, err := OfProcesses(t.Context(), db.DB, now)
+			if err != nil || len(all) != 1 || !strings.HasSuffix(all[0].Do, "; "+test.want) {
+				t.Errorf("%s: %v, %+v; want %q", test.name, err, all, test.want)
+			}
+		}
+	})
+}
+
 // What is printed as an argument is one for the shell, whatever is in it.
 func TestArgument(t *testing.T) {
 	for name, want := range map[string]string{

@@ -125,9 +125,13 @@ type daemons struct {
 	drain map[string]string // one for each tag that drained ones have
 }
 
-func daemonsOf(ctx context.Context, db *dialect.DB) (d daemons, err error) {
-	d = daemons{map[string]bool{}, map[string]string{}}
+func daemonsOf(ctx context.Context, db *dialect.DB) (daemons, error) {
 	nodes, err := scheduler.Nodes(ctx, db, "", maxNodes)
+	return newDaemons(nodes), err
+}
+
+func newDaemons(nodes []scheduler.Node) daemons {
+	d := daemons{map[string]bool{}, map[string]string{}}
 	for i := range nodes {
 		n := &nodes[i]
 		if !n.Live || n.Tags == "" {
@@ -141,7 +145,7 @@ func daemonsOf(ctx context.Context, db *dialect.DB) (d daemons, err error) {
 			}
 		}
 	}
-	return d, err
+	return d
 }
 
 // lack says which daemon schedules with a tag lack, or returns nil if one that is live takes work of the tag.
@@ -229,9 +233,13 @@ func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Prob
 	}
 	nodes = scheduler.Processes(nodes)
 	all = versions(nodes)
-	others := "its work waits for another one"
-	if slices.ContainsFunc(nodes, func(n scheduler.Node) bool { return n.Live }) {
-		others = "others have its work"
+	c, err := admin.New(db, admin.Options{})
+	if err != nil {
+		return nil, 0, err
+	}
+	gone, err := c.Lost(ctx)
+	if err != nil {
+		return nil, 0, err
 	}
 	for _, node := range nodes {
 		if node.Live {
@@ -256,8 +264,41 @@ func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Prob
 		all = append(all, Problem{
 			Of: Processes, Name: node.Name, what: "Process %s was lost", Since: node.Until,
 			Why: "it did not shut down, and no longer renews its lease",
-			Do:  "see the log of that host: it was killed, or cut off from the database; " + others,
+			Do:  "see the log of that host: it was killed, or cut off from the database; " + whoHasWork(&node, nodes, gone),
 		})
 	}
 	return all, live, nil
+}
+
+// whoHasWork says whether others do what a lost process did: serve its queues, and schedules with its tags.
+func whoHasWork(lost *scheduler.Node, all []scheduler.Node, gone []admin.LostWorker) string {
+	d := newDaemons(all)
+	var lack []string
+	for tag := range strings.SplitSeq(lost.Tags, ",") {
+		if tag != "" && d.lack(tag) != nil {
+			lack = append(lack, tag)
+		}
+	}
+	var waits []string
+	if queues := unservedBy(gone, lost.Name); len(queues) > 0 {
+		waits = append(waits, "no worker serves "+plainly(len(queues), "queue ", "queues ")+some(queues)+" since")
+	}
+	if len(lack) > 0 {
+		waits = append(waits, "no daemon has the "+plainly(len(lack), "tag ", "tags ")+some(lack)+" since")
+	}
+	switch {
+	case len(waits) > 0:
+		return strings.Join(waits, ", and ")
+	case slices.ContainsFunc(all, func(n scheduler.Node) bool { return n.Live }):
+		return "others have its work"
+	}
+	return "its work waits for another one"
+}
+
+// plainly returns the word for one or for several.
+func plainly(n int, one, several string) string {
+	if n == 1 {
+		return one
+	}
+	return several
 }

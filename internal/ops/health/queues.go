@@ -143,6 +143,10 @@ func OfQueues(ctx context.Context, db *dialect.DB, c *admin.Client, depths []Dep
 	if err != nil {
 		return nil, err
 	}
+	gone, err := c.Lost(ctx)
+	if err != nil {
+		return nil, err
+	}
 	flows := Flows(minutes, now)
 	for i := range depths {
 		q := &depths[i]
@@ -165,6 +169,11 @@ func OfQueues(ctx context.Context, db *dialect.DB, c *admin.Client, depths []Dep
 				p.Why = "for " + jobs(q.Ready, q.Limit) + " that wait"
 			}
 			paused = append(paused, p)
+		case q.Ready > 0 && LostOf(gone, q.Name) != nil: // nobody else comes, so there is nothing to wait for
+			c := unserved(q.Name, LostOf(gone, q.Name), now)
+			p.Bad, p.what, p.Since, p.Do = true, nobodyServes, LostOf(gone, q.Name).At, c.Do
+			p.Why = c.lost + "; " + q.Outlook(flows[q.Name], now)
+			behind = append(behind, p)
 		case q.Behind():
 			p.Bad, p.what, p.Since = true, "Queue %s is behind", now.Add(-q.Lag)
 			p.Why, p.Do = q.Outlook(flows[q.Name], now),
@@ -196,6 +205,9 @@ func OfQueues(ctx context.Context, db *dialect.DB, c *admin.Client, depths []Dep
 		cut(paused, "queue is paused", "queues are paused", "see all: dbcron queue list")), nil
 }
 
+// nobodyServes is what is said of a queue without workers in which jobs wait.
+const nobodyServes = "No worker serves queue %s"
+
 // addReasons says of queues that lag behind what the reason is: why their oldest job waits, or a tenant's flood. It returns the kinds
 // without a worker of which it has not told.
 func addReasons(ctx context.Context, db *dialect.DB, c *admin.Client, behind []Problem, depths []Depth) ([]admin.UnknownKind, error) {
@@ -208,7 +220,7 @@ func addReasons(ctx context.Context, db *dialect.DB, c *admin.Client, behind []P
 	})
 	for i := range behind {
 		p := &behind[i]
-		if p.Name == "" {
+		if p.Name == "" || p.what == nobodyServes {
 			continue
 		}
 		of := slices.IndexFunc(depths, func(d Depth) bool { return d.Name == p.Name })
@@ -227,8 +239,8 @@ func addReasons(ctx context.Context, db *dialect.DB, c *admin.Client, behind []P
 		switch {
 		case why == nil:
 			err = flooded(ctx, c, &depths[of].Queue, p)
-		case why.Why == noWorker:
-			p.what, p.Do = "No worker serves queue %s", why.Do
+		case why.unserved:
+			p.what, p.Do = nobodyServes, why.Do
 		default:
 			p.Why, p.Do = why.Why+"; "+p.Why, why.Do
 		}

@@ -155,6 +155,24 @@ var situations = []situation{
 		s.do(`UPDATE {prefix}queue_block SET state = 'FREE', lock_by = '' WHERE queue_id = :q`, nil)
 		return s.enqueue(queue.Job{})
 	}, "no worker serves its queue…start a worker for it", (*scene).work, "!No worker serves queue no worker: 1 ready…start a worker for it"},
+	{"lost worker", func(s *scene) int64 { // its lease has ended, and nobody was there to say so
+		s.only("lost", 90)
+		return s.enqueue(queue.Job{})
+	}, "no worker serves its queue: vm:24553 was lost 1m 30s ago…start a worker for it", (*scene).work,
+		"!No worker serves queue lost worker: vm:24553 was lost 3m ago; 1 ready…start a worker for it"},
+	{"lost worker of the past", func(s *scene) int64 {
+		s.only("older", 90)
+		s.do(`UPDATE {prefix}node SET state = 'lost' WHERE name = 'vm:24553:older'`, nil)
+		s.only("newer", 30)
+		return s.enqueue(queue.Job{})
+	}, "no worker serves its queue: vm:24553 was lost 30s ago…start a worker for it", (*scene).work,
+		"!No worker serves queue lost worker of the past: vm:24553 was lost 2m ago; 1 ready…start a worker for it"},
+	{"lost worker beside another", func(s *scene) int64 { // which takes the block
+		s.only("beside", 30)
+		s.do(`INSERT INTO {prefix}queue_worker (queue_id, node) VALUES (:q, 'me')`, nil)
+		return s.enqueue(queue.Job{})
+	}, "vm:24553, which had its block, was lost: no worker has its block, …; me serves its queue, and takes free blocks every few seconds", (*scene).work,
+		"!Queue lost worker beside another is behind: vm:24553, which had its block, was lost"},
 	{"no worker for its kind", func(s *scene) int64 {
 		s.do(`UPDATE {prefix}queue_worker SET kinds = '["y"]' WHERE queue_id = :q`, nil)
 		return s.enqueue(queue.Job{})
@@ -208,7 +226,7 @@ var situations = []situation{
 	{"free block", func(s *scene) int64 {
 		s.do(`UPDATE {prefix}queue_block SET state = 'FREE', lock_by = '' WHERE queue_id = :q`, nil)
 		return s.enqueue(queue.Job{})
-	}, "no worker has its block, …dbcron queue show 'free block'", func(s *scene) {
+	}, "no worker has its block, …; me serves its queue, and takes free blocks every few seconds…dbcron queue show 'free block'", func(s *scene) {
 		s.do(`UPDATE {prefix}queue_block SET state = 'LEASED', lock_by = 'me' WHERE queue_id = :q`, nil)
 	}, ""},
 	{"older block", func(s *scene) int64 {
@@ -246,8 +264,18 @@ var situations = []situation{
 	}, "it is the next one of its block: its worker, me, begins it as soon as it has a slot free", nil, ""},
 }
 
+// only has the scene's queue have one worker more, and none that lives, which was killed some seconds ago.
+func (s *scene) only(name string, ago int64) {
+	args := sqlrun.Args{"node": "vm:24553:" + name, "us": -ago * 1_000_000}
+	s.do(`DELETE FROM {prefix}queue_worker WHERE queue_id = :q AND node = 'me'`, nil)
+	s.db.Do(s.T, `INSERT INTO {prefix}node (name, state, expire_at) VALUES (:node, 'live', {now + :us})`, args)
+	s.do(`INSERT INTO {prefix}queue_worker (queue_id, node) VALUES (:q, :node)`, args)
+	s.do(`UPDATE {prefix}queue_block SET state = 'LEASED', lock_by = :node WHERE queue_id = :q`, args)
+}
+
 // work has the scene's queue have a worker.
 func (s *scene) work() {
+	s.do(`DELETE FROM {prefix}queue_worker WHERE queue_id = :q`, nil)
 	s.do(`INSERT INTO {prefix}queue_worker (queue_id, node) VALUES (:q, 'me')`, nil)
 	s.do(`UPDATE {prefix}queue_block SET state = 'LEASED', lock_by = 'me' WHERE queue_id = :q`, nil)
 }
