@@ -63,7 +63,8 @@ type LostWorker struct {
 
 // Lost lists up to 1000 lost workers of queues that no live worker serves, the newest first.
 func (c *Client) Lost(ctx context.Context) ([]LostWorker, error) {
-	return sqlrun.Select(ctx, &c.db.Session, store.LostWorkers, sqlrun.Args{"limit": maxServed}, func(rows *sql.Rows) (w LostWorker, err error) {
+	args := sqlrun.Args{"limit": maxServed}
+	return sqlrun.Select(ctx, &c.db.Session, store.LostWorkers, args, func(rows *sql.Rows) (w LostWorker, err error) {
 		var at int64
 		err = rows.Scan(&w.Queue, &w.Node, &at)
 		w.At = time.UnixMicro(at).UTC()

@@ -163,17 +163,9 @@ func OfQueues(ctx context.Context, db *dialect.DB, c *admin.Client, depths []Dep
 		}
 		switch {
 		case q.State == "paused":
-			p.what, p.Do, p.change = "Queue %s is paused", "when its jobs may go on: dbcron queue resume "+argument(q.Name), q.Reason
-			p.Act = "resume"
-			if p.Why = plain.Cut(q.Reason, 200); q.Reason == "" {
-				p.Why = "for " + jobs(q.Ready, q.Limit) + " that wait"
-			}
-			paused = append(paused, p)
+			paused = append(paused, q.asPaused())
 		case q.Ready > 0 && LostOf(gone, q.Name) != nil: // nobody else comes, so there is nothing to wait for
-			c := unserved(q.Name, LostOf(gone, q.Name), now)
-			p.Bad, p.what, p.Since, p.Do = true, nobodyServes, LostOf(gone, q.Name).At, c.Do
-			p.Why = c.lost + "; " + q.Outlook(flows[q.Name], now)
-			behind = append(behind, p)
+			behind = append(behind, q.withoutWorkers(LostOf(gone, q.Name), flows[q.Name], now))
 		case q.Behind():
 			p.Bad, p.what, p.Since = true, "Queue %s is behind", now.Add(-q.Lag)
 			p.Why, p.Do = q.Outlook(flows[q.Name], now),
@@ -203,6 +195,24 @@ func OfQueues(ctx context.Context, db *dialect.DB, c *admin.Client, depths []Dep
 		cut(stuck, "queue has handlers that do not return", "queues have handlers that do not return", "see all: dbcron queue list"), suspects,
 		cut(died, "queue has jobs that died in the last day", "queues have jobs that died in the last day", "see all: dbcron queue list"),
 		cut(paused, "queue is paused", "queues are paused", "see all: dbcron queue list")), nil
+}
+
+// asPaused reports a paused queue.
+func (d *Depth) asPaused() Problem {
+	p := Problem{
+		Of: Queues, Name: d.Name, what: "Queue %s is paused", Do: "when its jobs may go on: dbcron queue resume " + argument(d.Name),
+		change: d.Reason, Act: "resume", Why: plain.Cut(d.Reason, 200),
+	}
+	if d.Reason == "" {
+		p.Why = "for " + jobs(d.Ready, d.Limit) + " that wait"
+	}
+	return p
+}
+
+// withoutWorkers reports a queue in which jobs wait and which nobody serves since a worker was lost.
+func (d *Depth) withoutWorkers(lost *admin.LostWorker, f Flow, now time.Time) Problem {
+	c := unserved(d.Name, lost, now)
+	return Problem{Of: Queues, Name: d.Name, Bad: true, what: nobodyServes, Since: lost.At, Do: c.Do, Why: c.lost + "; " + d.Outlook(f, now)}
 }
 
 // nobodyServes is what is said of a queue without workers in which jobs wait.

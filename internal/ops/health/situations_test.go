@@ -155,24 +155,30 @@ var situations = []situation{
 		s.do(`UPDATE {prefix}queue_block SET state = 'FREE', lock_by = '' WHERE queue_id = :q`, nil)
 		return s.enqueue(queue.Job{})
 	}, "no worker serves its queue…start a worker for it", (*scene).work, "!No worker serves queue no worker: 1 ready…start a worker for it"},
-	{"lost worker", func(s *scene) int64 { // its lease has ended, and nobody was there to say so
-		s.only("lost", 90)
-		return s.enqueue(queue.Job{})
-	}, "no worker serves its queue: vm:24553 was lost 1m 30s ago…start a worker for it", (*scene).work,
-		"!No worker serves queue lost worker: vm:24553 was lost 3m ago; 1 ready…start a worker for it"},
-	{"lost worker of the past", func(s *scene) int64 {
-		s.only("older", 90)
-		s.do(`UPDATE {prefix}node SET state = 'lost' WHERE name = 'vm:24553:older'`, nil)
-		s.only("newer", 30)
-		return s.enqueue(queue.Job{})
-	}, "no worker serves its queue: vm:24553 was lost 30s ago…start a worker for it", (*scene).work,
-		"!No worker serves queue lost worker of the past: vm:24553 was lost 2m ago; 1 ready…start a worker for it"},
-	{"lost worker beside another", func(s *scene) int64 { // which takes the block
-		s.only("beside", 30)
-		s.do(`INSERT INTO {prefix}queue_worker (queue_id, node) VALUES (:q, 'me')`, nil)
-		return s.enqueue(queue.Job{})
-	}, "vm:24553, which had its block, was lost: no worker has its block, …; me serves its queue, and takes free blocks every few seconds", (*scene).work,
-		"!Queue lost worker beside another is behind: vm:24553, which had its block, was lost"},
+	{
+		"lost worker", func(s *scene) int64 { // its lease has ended, and nobody was there to say so
+			s.only("lost", 90)
+			return s.enqueue(queue.Job{})
+		}, "no worker serves its queue: vm:24553 was lost 1m 30s ago…start a worker for it", (*scene).work,
+		"!No worker serves queue lost worker: vm:24553 was lost 3m ago; 1 ready…start a worker for it",
+	},
+	{
+		"lost worker of the past", func(s *scene) int64 {
+			s.only("older", 90)
+			s.do(`UPDATE {prefix}node SET state = 'lost' WHERE name = 'vm:24553:older'`, nil)
+			s.only("newer", 30)
+			return s.enqueue(queue.Job{})
+		}, "no worker serves its queue: vm:24553 was lost 30s ago…start a worker for it", (*scene).work,
+		"!No worker serves queue lost worker of the past: vm:24553 was lost 2m ago; 1 ready…start a worker for it",
+	},
+	{
+		"lost worker beside another", func(s *scene) int64 { // which takes the block
+			s.only("beside", 30)
+			s.do(`INSERT INTO {prefix}queue_worker (queue_id, node) VALUES (:q, 'me')`, nil)
+			return s.enqueue(queue.Job{})
+		}, "vm:24553, which had its block, was lost: no worker has its block, …; me serves its queue, and takes free blocks every few seconds", (*scene).work,
+		"!Queue lost worker beside another is behind: vm:24553, which had its block, was lost",
+	},
 	{"no worker for its kind", func(s *scene) int64 {
 		s.do(`UPDATE {prefix}queue_worker SET kinds = '["y"]' WHERE queue_id = :q`, nil)
 		return s.enqueue(queue.Job{})
