@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -96,9 +97,16 @@ func (b *bodies) work(ctx context.Context, t *taken) error {
 // readBody reads and checks the whole body before anything else happens.
 func (a *API) readBody(w *reply, r *http.Request, to *route) *huma.ErrorModel {
 	if r.ContentLength != 0 {
-		if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		kind, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		if err != nil || kind != "application/json" {
 			return problem(http.StatusUnsupportedMediaType, "the body must be JSON, and declared as such: Content-Type: application/json",
 				&huma.ErrorDetail{Location: "header.Content-Type", Message: "it is not application/json"})
+		}
+		switch charset := parameters["charset"]; strings.ToLower(charset) {
+		case "", "utf-8", "utf8", "us-ascii": // which is part of UTF-8
+		default:
+			return problem(http.StatusUnsupportedMediaType, "the body must be UTF-8, as JSON is",
+				&huma.ErrorDetail{Location: "header.Content-Type", Message: "the charset is not utf-8"})
 		}
 		r.Header.Set("Content-Type", "application/json") // huma only accepts it in lower case
 	}

@@ -154,6 +154,7 @@ func TestContentTypes(t *testing.T) {
 			for _, kind := range []string{
 				"", "text/plain", "application/x-www-form-urlencoded", "multipart/form-data",
 				"text/json", "application/vnd.x+json", ";", "application/json;",
+				"application/json; charset=utf-16", "application/json; charset=UTF-16LE", "application/json; charset=iso-8859-1",
 			} {
 				r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(`{"kind": "x"}`))
 				must(t, err)

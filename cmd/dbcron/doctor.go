@@ -16,7 +16,9 @@ import (
 	"github.com/dbcron/dbcron/internal/ops/checkup"
 	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/ops/table"
+	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/scheduler"
+	"github.com/dbcron/dbcron/wire"
 )
 
 // errDoctor is the error of a doctor that found a problem.
@@ -53,7 +55,9 @@ and so is a dead job: what failed yesterday may be fine today.
 neither for the exit code nor for --monitor, and the dashboard and top leave them out, until
 they change (the schedule fails again, another job dies, a pause has another reason), for 30
 days at the longest. --reopen TEXT ends that. The audit has who did it. Nothing else is
-changed.`,
+changed.
+
+With the --url of a daemon it says what that finds wrong with the work.`,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if o.as != "" && !slices.Contains(health.Purposes(), o.as) {
 				return usagef("--role %q is not known; use %s", o.as, strings.Join(health.Purposes(), ", "))
@@ -192,6 +196,9 @@ func (p *program) examine(ctx context.Context, o *examination) ([]health.Check, 
 	if err != nil {
 		return []health.Check{{Name: "url", Status: health.Failed, Detail: err.Error(), Advice: "set DBCRON_DATABASE_URL"}}, nil
 	}
+	if isDaemon(rawURL) {
+		return p.examineDaemon(ctx, rawURL, o)
+	}
 	db, err := p.connect(ctx, p.existing(), engines.Connect)
 	if err != nil {
 		advice := "start the database, or correct the URL; then look at user and password, firewall, and the rights on files"
@@ -219,8 +226,67 @@ func (p *program) examine(ctx context.Context, o *examination) ([]health.Check, 
 	if usable {
 		err = o.mark(ctx, db, rows)
 	}
-	slices.SortStableFunc(rows, func(a, b health.Check) int { // what is wrong first
+	sortChecks(rows)
+	return rows, err
+}
+
+// examineDaemon asks a daemon what is wrong with the work. It cannot examine the database.
+func (p *program) examineDaemon(ctx context.Context, rawURL string, o *examination) ([]health.Check, error) {
+	if o.as != "" || !o.work {
+		return nil, usagef("%s is the URL of a daemon, which tells of the work: --role and --work=false take the database's URL", plain.URL(rawURL))
+	}
+	const name = "reachable"
+	rows := []health.Check{{Name: name, Status: health.OK, Detail: "the daemon at " + plain.URL(rawURL) +
+		"; it tells of the work, and the database itself is examined where its URL is known"}}
+	err := p.withAPI(ctx, func() error {
+		list := func() ([]wire.Finding, error) {
+			answer, err := p.do(ctx, "list-findings", nil)
+			if err != nil {
+				return nil, err
+			}
+			return entriesOf(answer).([]wire.Finding), nil //nolint:forcetypeassert // what the operation lists
+		}
+		all, err := list()
+		if err != nil {
+			rows = []health.Check{{Name: name, Status: health.Failed, Detail: err.Error(), Advice: "start the daemon, or correct the URL and the token"}}
+			return nil
+		}
+		if text := o.acknowledge + o.reopen; text != "" {
+			id, given := "reopen-finding", values{}
+			if o.acknowledge != "" {
+				id, given = "acknowledge-finding", values{"reason": o.reason}
+			}
+			marked := 0
+			for i := range all {
+				row := findingCheck(&all[i])
+				if all[i].ID == "" || !strings.Contains(row.Name+" "+flat(row.Detail), text) {
+					continue
+				}
+				marked++
+				given["finding"] = all[i].ID
+				if _, err := p.do(ctx, id, given); err != nil {
+					return err
+				}
+			}
+			if marked == 0 {
+				return fmt.Errorf("no finding contains %q that can be acknowledged", text)
+			}
+			if all, err = list(); err != nil {
+				return err
+			}
+		}
+		for i := range all {
+			rows = append(rows, findingCheck(&all[i]))
+		}
+		return nil
+	})
+	sortChecks(rows)
+	return rows, err
+}
+
+// sortChecks puts what is wrong first.
+func sortChecks(rows []health.Check) {
+	slices.SortStableFunc(rows, func(a, b health.Check) int {
 		return slices.Index(worstFirst, a.Status) - slices.Index(worstFirst, b.Status)
 	})
-	return rows, err
 }

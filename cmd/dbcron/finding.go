@@ -50,28 +50,33 @@ func (p *program) writeFindings(output string, all []wire.Finding) error {
 		fmt.Fprintln(p.err, "dbcron: nothing is wrong with the work")
 	}
 	for i := range all {
-		f := &all[i]
-		row := health.Check{Name: f.About, Status: health.Warning, Detail: f.What, Advice: f.Do}
-		if f.Failed {
-			row.Status = health.Failed
-		}
-		if f.Why != "" {
-			row.Detail += ": " + f.Why
-		}
-		if !f.Since.IsZero() {
-			row.Detail += ", since " + shown(f.Since.Time, time.UTC)
-		}
-		if f.AcknowledgedBy != "" {
-			row.Status = health.Known
-			row.Detail += fmt.Sprintf(" (acknowledged by %s at %s", f.AcknowledgedBy, shown(f.AcknowledgedAt.Time, time.UTC))
-			if f.Reason != "" {
-				row.Detail += ": " + f.Reason
-			}
-			row.Detail += ")"
-		}
-		if err := p.writeCheck(&row, f.ID); err != nil {
+		row := findingCheck(&all[i])
+		if err := p.writeCheck(&row, all[i].ID); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// findingCheck returns a finding as one of doctor's checks.
+func findingCheck(f *wire.Finding) health.Check {
+	row := health.Check{Name: f.About, Status: health.Warning, Detail: f.What, Advice: f.Do}
+	if f.Failed {
+		row.Status = health.Failed
+	}
+	if f.Why != "" {
+		row.Detail += ": " + f.Why
+	}
+	if !f.Since.IsZero() {
+		row.Detail += ", since " + shown(f.Since.Time, time.UTC)
+	}
+	if f.AcknowledgedBy != "" {
+		row.Status = health.Known
+		row.Detail += fmt.Sprintf(" (acknowledged by %s at %s", f.AcknowledgedBy, shown(f.AcknowledgedAt.Time, time.UTC))
+		if f.Reason != "" {
+			row.Detail += ": " + f.Reason
+		}
+		row.Detail += ")"
+	}
+	return row
 }

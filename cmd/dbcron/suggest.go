@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
+	"github.com/dbcron/dbcron/internal/ops/config"
 	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/queue"
 )
@@ -37,8 +39,12 @@ func unknownCommand(c *cobra.Command, word string) error {
 	return usagef("unknown command %q for %q%s", word, c.CommandPath(), didYouMean(word, known))
 }
 
-// flagError adds a suggestion to the error about an unknown flag.
+// flagError adds a suggestion to the error about an unknown flag, and has one about a value begin with the flag and name no function.
 func flagError(c *cobra.Command, err error) error {
+	var value *pflag.InvalidValueError
+	if errors.As(err, &value) {
+		return usagef("--%s: %v", value.GetFlag().Name, config.WrongValue(value.GetFlag().Value.Type(), value.GetValue(), value.Unwrap()))
+	}
 	name, unknown := strings.CutPrefix(err.Error(), "unknown flag: --")
 	if !unknown {
 		return usagef("%v", err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // leaves are all commands that do something.
@@ -144,5 +145,34 @@ func TestFlagWords(t *testing.T) {
 				t.Errorf("%s --%s takes %q", c.CommandPath(), name, words)
 			}
 		}
+	}
+}
+
+// A value that a flag refuses is told in words about the value, and begins with the flag: in no command, of no type, does a message name
+// a function of Go or how a parser of Go failed. Settings in files and in the environment have the same words: config.WrongValue.
+func TestFlagsRefuseInWords(t *testing.T) {
+	seen := 0
+	for _, c := range leaves(emptyProgram().root(nil)) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			for _, value := range []string{"perhaps", "1e400", "99999999999999999999999", "-"} {
+				err := c.ParseFlags([]string{"--" + f.Name + "=" + value})
+				if err == nil {
+					continue
+				}
+				seen++
+				text := flagError(c, err).Error()
+				for _, word := range []string{"strconv.", "time:", "invalid syntax", "ParseBool", "json:", "value out of range", "invalid argument"} {
+					if strings.Contains(text, word) {
+						t.Errorf("%s --%s=%s: %s", c.CommandPath(), f.Name, value, text)
+					}
+				}
+				if !strings.HasPrefix(text, "--"+f.Name+": ") {
+					t.Errorf("%s --%s=%s does not begin with the flag: %s", c.CommandPath(), f.Name, value, text)
+				}
+			}
+		})
+	}
+	if seen < 100 {
+		t.Errorf("only %d values were refused", seen)
 	}
 }

@@ -125,8 +125,11 @@ func parse(text string) (Spec, error) {
 		if len(words) == 1 {
 			plural = ""
 		}
-		return Spec{}, fmt.Errorf("%d field%s; write five: minute, hour, day of month, month, day of week (no seconds, no year)",
-			len(words), plural)
+		return Spec{}, fmt.Errorf("%d field%s; write five: minute, hour, day of month, month, day of week (no seconds, no year)%s",
+			len(words), plural, advice(words))
+	}
+	if strings.Contains(spec.text, "$") {
+		return Spec{}, errors.New("a variable is not expanded in a spec; write its value")
 	}
 	return spec.withFields(words)
 }

@@ -36,6 +36,53 @@ func TestParse(t *testing.T) {
 	}
 }
 
+// A spec of another tool is refused with the spec to write, which can be parsed; one that has no equal here, without one.
+func TestParseSaysWhatToWrite(t *testing.T) {
+	t.Parallel()
+	for spec, want := range map[string]string{
+		"rate(5 minutes)":                 "is of Amazon EventBridge; write @every 5m",
+		"rate(1 day)":                     "write @every 24h",
+		"rate(500 days)":                  "of Amazon EventBridge",
+		"cron(0 12 * * ? *)":              "cron(…) is of Amazon EventBridge; write 0 12 * * *",
+		"cron(0 9 ? * MON-FRI *)":         "write 0 9 * * mon-fri",
+		"cron(0 9 ? * 2 *)":               "write 0 9 * * 2, where day 1 is Monday, and not Sunday",
+		"cron(0 9 L * ? *)":               "of Amazon EventBridge",
+		"0 0 12 * * ?":                    "6 fields; write five: minute, hour, day of month, month, day of week (no seconds, no year); write 0 12 * * *",
+		"0 0 12 * * MON":                  "; write 0 12 * * MON",
+		"0 0 12 ? * 2 *":                  "; write 0 12 * * 2, where day 1 is Monday",
+		"*/10 * * * * *":                  "; write @every 10s",
+		"*/5 * * * * ?":                   "; write @every 5s",
+		"* * * * * *":                     "; write @every 1s",
+		"*/5 0 9 * * *":                   "(no seconds, no year)",
+		"0 4 1 1 * 2027":                  "; write 0 4 1 1 *",
+		"0 0 12 1 1 ? 2027":               "7 fields",
+		"5m":                              "; write @every 5m",
+		"every 15 minutes":                "; write @every 15m",
+		"1 hour":                          "; write @every 1h",
+		"daily":                           "; write @daily",
+		"*-*-* 02:30:00":                  "; this is OnCalendar of systemd",
+		"Mon..Fri *-*-* 09:00":            "; this is OnCalendar of systemd",
+		"$SPEC":                           "a variable is not expanded in a spec: write its value",
+		"${MINUTE} 3 * * *":               "a variable is not expanded in a spec; write its value",
+		"{{ .Values.cron }}":              "3 fields",
+		"rate(99999999999999999999 days)": "of Amazon EventBridge",
+	} {
+		_, err := cronspec.Parse(spec)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, which does not contain %q", spec, err, want)
+			continue
+		}
+		if _, right, has := strings.Cut(err.Error(), "; write "); has {
+			if _, right, again := strings.Cut(right, "; write "); again {
+				right, _, _ = strings.Cut(right, ", where")
+				if _, err := cronspec.Parse(right); err != nil {
+					t.Errorf("%q: it is to write %q, which is refused: %v", spec, right, err)
+				}
+			}
+		}
+	}
+}
+
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ spec, want string }{

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/knadh/koanf/v2"
@@ -175,7 +176,7 @@ func set(f *pflag.Flag, value any) error {
 		return err
 	}
 	if err := f.Value.Set(text); err != nil {
-		return wrongValue(f.Value.Type(), text, err)
+		return WrongValue(f.Value.Type(), text, err)
 	}
 	f.Changed = true
 	return nil
@@ -253,9 +254,16 @@ func kindText(kind string) string {
 	return "a text: put it in quotes"
 }
 
-func wrongValue(kind, text string, err error) error {
-	if kind == "bool" || kind == "duration" || wholeNumber(kind) {
-		return fmt.Errorf("%q: it is %s", text, strings.TrimSuffix(kindText(kind), ", without quotes"))
+// WrongValue returns an error about a value that a flag of a type refuses, in words about the value: those of package strconv name
+// functions of Go.
+func WrongValue(kind, text string, err error) error {
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return fmt.Errorf("%q is out of range", text)
+	case kind == "bool" || kind == "float64" || wholeNumber(kind):
+		return fmt.Errorf("%q is not %s", text, strings.TrimSuffix(kindText(kind), ", without quotes"))
+	case strings.HasPrefix(err.Error(), strconv.Quote(text)):
+		return err
 	}
 	return fmt.Errorf("%q: %w", text, err)
 }

@@ -345,6 +345,9 @@ func sixthField(spec, word string) error {
 	if year().MatchString(word) {
 		format, advice = "with a field for the year, as in Quartz", "leave that out"
 	}
+	if right := cronspec.Instead(spec + " " + word); right != "" {
+		advice = "write " + right
+	}
 	return fmt.Errorf("%q after %q looks like a sixth field, of a format %s; cron has five: %s; if it is a command, write its path",
 		word, spec, format, advice)
 }

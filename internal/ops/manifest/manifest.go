@@ -160,6 +160,10 @@ func (r *reader) root(node *yaml.Node) []scheduler.Schedule {
 		r.fail(1, missing)
 		return nil
 	}
+	if is := ofOtherTool(node); is != "" {
+		r.fail(node.Line, "%s", is)
+		return nil
+	}
 	given, ok := r.mapping("the file", r.value(node))
 	if !ok {
 		return nil
