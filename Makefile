@@ -32,7 +32,7 @@ DIST    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # $(call timed,NAME,COMMAND) runs the command and prints how long it took.
 timed = @echo "== $(1)"; from=$$(date +%s); $(2) && echo "== $(1): $$(($$(date +%s) - from)) s"
 
-.PHONY: help fmt fmt-check lint cross deps test race proof reliability smoke compat test-otel test-browser screenshots golden faults soak sim sim-mutants bench bench-peers fuzz check dist packages release hooks up
+.PHONY: help fmt fmt-check lint cross deps test race proof reliability recovery recoveries smoke compat test-otel test-browser screenshots golden faults soak sim sim-mutants bench bench-peers fuzz check dist packages release hooks up
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -100,6 +100,13 @@ HOURS ?= 1
 soak: ## watch memory, goroutines, tables and latency for HOURS=1, all engines at once, and draw them into docs/pictures/soak.svg
 	@$(call totals,make soak HOURS=$(HOURS))
 	@DBCRON_TEST_LONG=true $(RUN) -durable -- go test -count=1 -timeout 0 $(if $(TOTALS),-json,-v) ./faults -run '^TestSoak$$' -hours $(HOURS) -chart $(abspath docs/pictures/soak.svg) $(into)
+
+recovery: ## measure how long work waits whose process is killed or paused, and write the table into docs/reliability.md, in ten minutes
+	@dir=$$(mktemp -d); trap 'rm -rf "$$dir"' EXIT; $(MAKE) --no-print-directory recoveries TOTALS=$$dir/recovery.json && go run ./faults/report -dir $$dir
+
+recoveries:
+	@$(call totals,make recovery)
+	@$(RUN) -durable -- go -C bench test -count=1 -timeout 30m $(if $(TOTALS),-json,-v) -run '^TestRecovery$$' . $(ARGS) $(into)
 
 # The seeds of a proof: each workload has so many.
 PROOF_SEEDS ?= 100

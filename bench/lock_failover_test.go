@@ -99,14 +99,14 @@ type child struct {
 	lines *bufio.Scanner
 }
 
-func start(t *testing.T, role, url string) *child {
+func start(t *testing.T, role, url string, environ ...string) *child {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), exe)
-	cmd.Env = append(os.Environ(), roleVariable+"="+role, urlVariable+"="+url)
+	cmd.Env = append(append(os.Environ(), roleVariable+"="+role, urlVariable+"="+url), environ...)
 	cmd.Stderr = os.Stderr
 	in, inErr := cmd.StdinPipe()
 	out, outErr := cmd.StdoutPipe()

@@ -5,8 +5,9 @@
 //	mutants.json      of make sim-mutants TOTALS=file
 //	servers.json      of make faults TOTALS=file, which is what go test -json prints
 //	soak.json         of make soak TOTALS=file, likewise
+//	recovery.json     of make recovery, which calls this command
 //
-// make reliability makes all but the last.
+// make reliability makes the first three.
 package main
 
 import (
@@ -31,6 +32,7 @@ var sections = []struct {
 	{"mutants", "mutants.json", mutants},
 	{"servers", "servers.json", servers},
 	{"soak", "soak.json", soak},
+	{"recovery", "recovery.json", recovery},
 }
 
 func main() {
