@@ -40,3 +40,32 @@ func TestPictureOfTheTables(t *testing.T) {
 		}
 	}
 }
+
+// words.md names each setting whose column has another name, and only these: of the two names of a thing, readers of either find the other.
+func TestColumnsWithOtherNames(t *testing.T) {
+	page, err := os.ReadFile("words.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "columns of schedules have names of their own: ")
+	text, _, _ = strings.Cut(text, ".")
+	told := regexp.MustCompile("`([a-z_]+)`").FindAllString(text, -1)
+	var want []string
+	for _, file := range []string{"../scheduler/settings.go", "../queue/internal/store/settings.go"} {
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, setting := range strings.Split(string(code), "setting.Of(")[1:] {
+			name := regexp.MustCompile(`^"([a-z_]+)"`).FindStringSubmatch(setting)
+			if column := regexp.MustCompile(`\.Column\("([a-z_]+)"\)`).FindStringSubmatch(setting); column != nil && name != nil {
+				want = append(want, "`"+name[1]+"`", "`"+column[1]+"`")
+			}
+		}
+	}
+	slices.Sort(told)
+	slices.Sort(want)
+	if !slices.Equal(told, want) {
+		t.Errorf("words.md names %v, and the tables of settings have %v", told, want)
+	}
+}

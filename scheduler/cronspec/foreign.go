@@ -1,22 +1,27 @@
 package cronspec
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
-
-	"github.com/dbcron/dbcron/internal/pattern"
 )
 
 // Specs of other tools, which are refused with what to write instead. All ways in parse specs here: flags, files, the API and rows.
 
 var (
-	rate      = pattern.Lazy(`^rate\(\s*([0-9]+)\s+(minute|hour|day)s?\s*\)`)
-	wrapped   = pattern.Lazy(`^cron\(([^)]*)\)`)
-	spelled   = pattern.Lazy(`^(?:every\s+)?([0-9]+)\s*(s|sec|second|m|min|minute|h|hour|d|day)s?$`)
-	yearField = pattern.Lazy(`^(?:19|20)[0-9]{2}\b`)
-	calendar  = pattern.Lazy(`^(?:(?:mon|tue|wed|thu|fri|sat|sun)\S*\s+)?\S+-\S+-\S+\s+[0-9*/]+:[0-9*/]+`)
+	rate      = lazy(`^rate\(\s*([0-9]+)\s+(minute|hour|day)s?\s*\)`)
+	wrapped   = lazy(`^cron\(([^)]*)\)`)
+	spelled   = lazy(`^(?:every\s+)?([0-9]+)\s*(s|sec|second|m|min|minute|h|hour|d|day)s?$`)
+	yearField = lazy(`^(?:19|20)[0-9]{2}\b`)
+	calendar  = lazy(`^(?:(?:mon|tue|wed|thu|fri|sat|sun)\S*\s+)?\S+-\S+-\S+\s+[0-9*/]+:[0-9*/]+`)
 )
+
+// lazy returns a function that returns a compiled expression, which only an error needs.
+func lazy(expression string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+}
 
 // advice returns what to write instead of a spec that does not have five fields, as the end of an error; "" if it is of no tool that is
 // known.

@@ -468,7 +468,7 @@ CREATE TABLE dbcron_run (
   due_at datetime(6) NOT NULL COMMENT 'The slot',
   attempt int NOT NULL COMMENT '1, or more after a crash or a failure',
   due_to datetime(6) DEFAULT NULL COMMENT 'skipped and missed: the last slot of the stretch that due_at begins',
-  slots bigint NOT NULL DEFAULT 1 COMMENT 'skipped and missed: how many slots the stretch has; 10000 is that many or more',
+  slots bigint NOT NULL DEFAULT 1 COMMENT 'skipped and missed: how many slots the stretch has; of those found at once, 10000 at the most are counted',
   cause varchar(8) NOT NULL DEFAULT 'slot' COMMENT 'Why it is run: slot, hand (run now), backfill or chain',
   by_run bigint DEFAULT NULL COMMENT 'Of the first attempt of a chain: the run that started it; NULL: none',
   lane varchar(300) NOT NULL DEFAULT 'default' COMMENT 'Of the schedule, when the run was made',

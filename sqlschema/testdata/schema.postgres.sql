@@ -466,7 +466,7 @@ CREATE TABLE dbcron_run (
     due_at timestamp(6) with time zone NOT NULL -- The slot
     attempt integer NOT NULL -- 1, or more after a crash or a failure
     due_to timestamp(6) with time zone -- skipped and missed: the last slot of the stretch that due_at begins
-    slots bigint NOT NULL DEFAULT 1 -- skipped and missed: how many slots the stretch has; 10000 is that many or more
+    slots bigint NOT NULL DEFAULT 1 -- skipped and missed: how many slots the stretch has; of those found at once, 10000 at the most are counted
     cause character varying(8) NOT NULL DEFAULT 'slot'::character varying -- Why it is run: slot, hand (run now), backfill or chain
     by_run bigint -- Of the first attempt of a chain: the run that started it; NULL: none
     lane character varying(300) COLLATE "C" NOT NULL DEFAULT 'default'::character varying -- Of the schedule, when the run was made

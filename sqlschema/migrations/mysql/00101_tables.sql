@@ -103,7 +103,7 @@ CREATE TABLE IF NOT EXISTS {prefix}run (
     due_at      DATETIME(6) NOT NULL COMMENT 'The slot',
     attempt     INT NOT NULL COMMENT '1, or more after a crash or a failure',
     due_to      DATETIME(6) COMMENT 'skipped and missed: the last slot of the stretch that due_at begins',
-    slots       BIGINT NOT NULL DEFAULT 1 COMMENT 'skipped and missed: how many slots the stretch has; 10000 is that many or more',
+    slots       BIGINT NOT NULL DEFAULT 1 COMMENT 'skipped and missed: how many slots the stretch has; of those found at once, 10000 at the most are counted',
     cause       VARCHAR(8) NOT NULL DEFAULT 'slot' COMMENT 'Why it is run: slot, hand (run now), backfill or chain',
     by_run      BIGINT COMMENT 'Of the first attempt of a chain: the run that started it; NULL: none',
     lane        VARCHAR(300) NOT NULL DEFAULT 'default' COMMENT 'Of the schedule, when the run was made',

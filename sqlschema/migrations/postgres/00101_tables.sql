@@ -190,7 +190,7 @@ COMMENT ON COLUMN {prefix}run.schedule IS 'Name of the schedule; the row stays w
 COMMENT ON COLUMN {prefix}run.due_at IS 'The slot';
 COMMENT ON COLUMN {prefix}run.attempt IS '1, or more after a crash or a failure';
 COMMENT ON COLUMN {prefix}run.due_to IS 'skipped and missed: the last slot of the stretch that due_at begins';
-COMMENT ON COLUMN {prefix}run.slots IS 'skipped and missed: how many slots the stretch has; 10000 is that many or more';
+COMMENT ON COLUMN {prefix}run.slots IS 'skipped and missed: how many slots the stretch has; of those found at once, 10000 at the most are counted';
 COMMENT ON COLUMN {prefix}run.cause IS 'Why it is run: slot, hand (run now), backfill or chain';
 COMMENT ON COLUMN {prefix}run.by_run IS 'Of the first attempt of a chain: the run that started it; NULL: none';
 COMMENT ON COLUMN {prefix}run.lane IS 'Of the schedule, when the run was made';

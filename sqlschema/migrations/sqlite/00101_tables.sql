@@ -92,7 +92,7 @@ CREATE TABLE {prefix}run ( -- What became of each slot: one row for each attempt
     due_at      TEXT NOT NULL, -- The slot
     attempt     INTEGER NOT NULL, -- 1, or more after a crash or a failure
     due_to      TEXT, -- skipped and missed: the last slot of the stretch that due_at begins
-    slots       INTEGER NOT NULL DEFAULT 1, -- skipped and missed: how many slots the stretch has; 10000 is that many or more
+    slots       INTEGER NOT NULL DEFAULT 1, -- skipped and missed: how many slots the stretch has; of those found at once, 10000 at the most are counted
     cause       TEXT NOT NULL DEFAULT 'slot', -- Why it is run: slot, hand (run now), backfill or chain
     by_run      INTEGER, -- Of the first attempt of a chain: the run that started it; NULL: none
     lane        TEXT NOT NULL DEFAULT 'default', -- Of the schedule, when the run was made
