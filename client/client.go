@@ -37,6 +37,7 @@ type Options struct {
 	Timeout    time.Duration // of one try, not counting the time it waits for jobs; default: 1 minute
 	Tries      int           // tries of a request at most; default: 6, within about 5 seconds
 	Delay      time.Duration // before the second try; doubles with each further try; default: 200ms
+	MaxAnswer  int64         // bytes of an answer; a longer one is an error; default: 1.5 GiB, for the largest payload
 }
 
 // A Client is a client of one daemon. It is safe for concurrent use.
@@ -49,7 +50,7 @@ const (
 	prefix      = "/api/v1"
 	longestWait = 30 * time.Second // between tries, whatever Retry-After says
 	maxProblem  = 64 << 10         // bytes of an error that are read
-	maxAnswer   = 3 << 29          // bytes of an answer that are read: the largest payload has 1 GiB, and a third more in base64
+	maxAnswer   = 3 << 29          // of MaxAnswer: the largest payload has 1 GiB, and a third more in base64
 )
 
 // New returns a client of the daemon at an address such as http://127.0.0.1:8686. It sends nothing.
@@ -61,11 +62,13 @@ func New(baseURL string, opt Options) (*Client, error) {
 	opt.Timeout = cmp.Or(opt.Timeout, time.Minute)
 	opt.Tries = max(1, cmp.Or(opt.Tries, 6))
 	opt.Delay = cmp.Or(opt.Delay, 200*time.Millisecond)
+	opt.MaxAnswer = cmp.Or(opt.MaxAnswer, maxAnswer)
 	if opt.HTTPClient == nil {
 		opt.HTTPClient = &http.Client{CheckRedirect: sameOrigin}
 		if usual, ok := http.DefaultTransport.(*http.Transport); ok {
 			own := usual.Clone()
 			own.MaxIdleConnsPerHost = 32 // there is one host
+			own.MaxResponseHeaderBytes = maxProblem
 			opt.HTTPClient.Transport = own
 		}
 	}
@@ -74,6 +77,9 @@ func New(baseURL string, opt Options) (*Client, error) {
 
 // errElsewhere begins the errors of redirects that are not followed.
 var errElsewhere = errors.New("it redirects")
+
+// errTooLong is an answer that is not read to its end.
+var errTooLong = errors.New("the answer is too long")
 
 // sameOrigin refuses to follow a redirect to another host, or from https to http: it would get the token. It also
 // refuses one that makes a change into a question, as those to a page for signing in do: the answer would look
@@ -174,13 +180,13 @@ func (c *Client) try(ctx context.Context, r *call, body []byte) (after time.Dura
 		if answer.StatusCode >= 300 {
 			return retryAfter(answer), readProblem(r, answer)
 		}
-		err = decode(answer.Body, r.out)
+		err = decode(answer.Body, r.out, c.opt.MaxAnswer)
 	}
 	if err != nil {
 		err = fmt.Errorf("client: %s %s: %w", r.method, r.path, err)
 	}
 	var untrusted *tls.CertificateVerificationError
-	if ctx.Err() != nil || errors.Is(err, errElsewhere) || errors.As(err, &untrusted) {
+	if ctx.Err() != nil || errors.Is(err, errElsewhere) || errors.Is(err, errTooLong) || errors.As(err, &untrusted) {
 		return -1, err
 	}
 	return 0, err
@@ -208,15 +214,20 @@ func encode(v any) ([]byte, error) {
 }
 
 // decode reads an answer. It ignores unknown fields, which come from a newer daemon.
-func decode(body io.Reader, out any) error {
-	if out == nil {
-		_, err := io.Copy(io.Discard, body)
+func decode(body io.Reader, out any, most int64) error {
+	limited := &io.LimitedReader{R: body, N: most + 1}
+	tooLong := func(err error) error {
+		if err == nil && limited.N == 0 {
+			return fmt.Errorf("%w: it has more than %d bytes", errTooLong, most)
+		}
 		return err
 	}
-	text, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
-	if err == nil && len(text) > maxAnswer {
-		err = errors.New("the answer is too long")
+	if out == nil {
+		_, err := io.Copy(io.Discard, limited)
+		return tooLong(err)
 	}
+	text, err := io.ReadAll(limited)
+	err = tooLong(err)
 	if raw, ok := out.(*[]byte); ok {
 		*raw = text
 		return err

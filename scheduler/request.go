@@ -18,6 +18,9 @@ import (
 // requestTimeout limits requests of schedules without a timeout.
 const requestTimeout = 5 * time.Minute
 
+// mostAnswered is how much of an answer is read, of which the run keeps the beginning and the end.
+const mostAnswered = 256 << 20
+
 // client sends the requests of all schedules. A redirect counts as a failure, because the endpoint
 // that the schedule names has not done the work.
 var client = &http.Client{
@@ -28,6 +31,8 @@ var client = &http.Client{
 		MaxIdleConnsPerHost: 16,
 		IdleConnTimeout:     time.Minute,
 		TLSHandshakeTimeout: 10 * time.Second,
+
+		MaxResponseHeaderBytes: 64 << 10, // also of a proxy
 	},
 }
 
@@ -77,8 +82,10 @@ func (s *Scheduler) send(ctx context.Context, e *execution, method, target strin
 		return -1, withoutURL(err)
 	}
 	defer answer.Body.Close()
-	_, err = io.Copy(out, answer.Body)
+	n, err := io.Copy(out, io.LimitReader(answer.Body, mostAnswered+1))
 	switch {
+	case n > mostAnswered:
+		err = fmt.Errorf("the answer has more than %d MiB, so the rest was not read", mostAnswered>>20)
 	case answer.StatusCode/100 == 3:
 		to, _, _ := strings.Cut(answer.Header.Get("Location"), "?")
 		err = fmt.Errorf("status %s, to %s: redirects are not followed", answer.Status, to)

@@ -405,6 +405,9 @@ func isDaemon(rawURL string) bool {
 	return strings.HasPrefix(rawURL, "https://") || strings.HasPrefix(rawURL, "http://")
 }
 
+// maxAnswer is how much of a daemon's answer a command reads.
+const maxAnswer = 256 << 20
+
 // clientOf returns a client of a daemon, with the token that the environment has.
 func (p *program) clientOf(rawURL string) (*client.Client, error) {
 	token := p.getenv("DBCRON_TOKEN")
@@ -412,7 +415,7 @@ func (p *program) clientOf(rawURL string) (*client.Client, error) {
 	if err == nil && u.Scheme == "http" && token != "" && !p.allowHTTP && !isHere(u.Hostname()) {
 		return nil, usagef("with http:// everybody on the way to %s can read the token: use https://, or add --allow-http", u.Host)
 	}
-	c, err := client.New(rawURL, client.Options{Token: token})
+	c, err := client.New(rawURL, client.Options{Token: token, MaxAnswer: maxAnswer})
 	if err != nil {
 		return nil, usagef("%s", strings.TrimPrefix(err.Error(), "client: "))
 	}

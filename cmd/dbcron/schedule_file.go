@@ -70,9 +70,9 @@ func (f *scheduleFile) load(stdin io.Reader) (err error) {
 	var data []byte
 	f.read = f.stamp() // before reading: a later change is found at the next check
 	if f.path == "-" {
-		data, err = io.ReadAll(stdin)
+		data, err = readSome(stdin, "standard input")
 	} else {
-		data, err = os.ReadFile(f.path)
+		data, err = readFile(f.path)
 	}
 	if err != nil {
 		return err
@@ -97,6 +97,26 @@ func (f *scheduleFile) load(stdin io.Reader) (err error) {
 		f.given = given
 	}
 	return err
+}
+
+// mostOfFile is how much a file of schedules may have.
+const mostOfFile = 16 << 20
+
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return readSome(file, path)
+}
+
+func readSome(from io.Reader, name string) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(from, mostOfFile+1))
+	if err == nil && len(data) > mostOfFile {
+		err = usagef("%s: it has more than %d MiB, so it is no file of schedules", name, mostOfFile>>20)
+	}
+	return data, err
 }
 
 func (f *scheduleFile) nameSource() error {

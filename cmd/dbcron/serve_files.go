@@ -72,7 +72,7 @@ func (f *scheduleFile) differs() bool {
 	if now := f.stamp(); now == nil || !sameStamp(now, f.read) {
 		return false // see stable
 	}
-	data, err := os.ReadFile(f.path)
+	data, err := readFile(f.path)
 	return err == nil && health.Digest(data, f.zone) != f.digest
 }
 

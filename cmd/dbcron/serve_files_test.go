@@ -204,3 +204,11 @@ func TestOneBadFileHarmsNoOther(t *testing.T) {
 		is("a folder is away", "four@new one@good three@good two@zlast")
 	})
 }
+
+// A file of schedules without end is read up to a bound, and refused.
+func TestAFileWithoutEnd(t *testing.T) {
+	f := &scheduleFile{kind: "crontab", path: "/dev/zero"}
+	if err := f.load(nil); err == nil || !strings.Contains(err.Error(), "/dev/zero: it has more than 16 MiB") {
+		t.Error(err)
+	}
+}

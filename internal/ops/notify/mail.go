@@ -64,6 +64,28 @@ func (s Mail) filled() (Mail, error) {
 	return s, nil
 }
 
+// mostSaid is how much a mail server may say while it takes a message, with its certificates.
+const mostSaid = 256 << 10
+
+// A listener reads no more than mostSaid from a mail server: its lines, and their number, have no end of their own.
+type listener struct {
+	net.Conn
+	said int
+}
+
+var errSaid = fmt.Errorf("it said more than %d KiB, so nothing more is read", mostSaid>>10)
+
+// Read is that of the connection, up to the bound.
+func (l *listener) Read(p []byte) (int, error) {
+	left := mostSaid - l.said
+	if left == 0 {
+		return 0, errSaid
+	}
+	n, err := l.Conn.Read(p[:min(len(p), left)])
+	l.said += n
+	return n, err
+}
+
 // send sends a message to the address of its target.
 func (s *Mail) send(ctx context.Context, m *Message, id string) error {
 	to := strings.TrimPrefix(m.Target, "mailto:")
@@ -72,6 +94,7 @@ func (s *Mail) send(ctx context.Context, m *Message, id string) error {
 		return fmt.Errorf("the mail server at %s cannot be reached: %w", net.JoinHostPort(s.host, s.port), push.WithoutAddresses(err))
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	conn = &listener{Conn: conn}
 	if s.tls {
 		conn = tls.Client(conn, s.config())
 	}
