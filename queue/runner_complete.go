@@ -64,6 +64,10 @@ func (d *Delivery) CompleteTx(ctx context.Context, tx dialect.Execer) error {
 	if err == nil {
 		err = end.Release(ctx, on)
 	}
+	if outdated := run.db.Dialect.Outdated; err != nil && outdated != nil && outdated(err) {
+		return fmt.Errorf("the transaction began, at REPEATABLE READ, before others changed a row that completing the job changes, "+
+			"and is rolled back. Begin it after the long part of the work, or use READ COMMITTED: %w", err)
+	}
 	if err == nil {
 		run.mu.Lock()
 		defer run.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/dialect/mysql"
 	"github.com/dbcron/dbcron/internal/sqlconn"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
@@ -350,8 +351,45 @@ func TestCompleteTxOfAnOldSnapshot(t *testing.T) {
 		start(t, w)
 		enqueue(t, c, Job{Kind: "long"})
 		err := received(t, "it has tried", result)
-		if snapshots := db.Dialect.Returning != nil; snapshots == (err == nil) || err != nil && !strings.Contains(err.Error(), "use READ COMMITTED") {
+		snapshots := db.Dialect.Returning != nil || snapshotIsolation(t, db) == "ON"
+		if snapshots == (err == nil) || err != nil && !strings.Contains(err.Error(), "use READ COMMITTED") {
 			t.Errorf("got %v", err)
 		}
 	}, (*testing.T).Parallel)
+}
+
+// snapshotIsolation is MariaDB's setting of that name, which is ON by default from 11.6.2 on; "" where there is none.
+func snapshotIsolation(t *testing.T, db *dbtest.DB) string {
+	t.Helper()
+	if db.Dialect.Name != mysql.Dialect.Name {
+		return ""
+	}
+	var name, value string
+	err := db.Pool().QueryRowContext(t.Context(), "SHOW SESSION VARIABLES LIKE 'innodb_snapshot_isolation'").Scan(&name, &value)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// The procedures of the SQL prompt turn the session's snapshot isolation off while they run, and leave it as it was: also if they fail.
+func TestPromptLeavesSnapshotIsolation(t *testing.T) {
+	dbtest.SkipGated(t, "it has no procedures")
+	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
+		was := snapshotIsolation(t, db)
+		db.Pool().SetMaxOpenConns(1)
+		for _, call := range []string{
+			"CALL dbcron_take('nobody', 60, NULL)", "CALL dbcron_enqueue('mail', 'x', '{}', @id)", "CALL dbcron_take('mail', 60, NULL)",
+			"CALL dbcron_extend(@dbcron_job, @dbcron_token, 60, @extended)", "CALL dbcron_complete(@dbcron_job, @dbcron_token, '1', @done)",
+			"CALL dbcron_enqueue('mail', '', '{}', @id)", "CALL dbcron_complete(1, 'x', 'no JSON', @done)", "CALL dbcron_fail(1, 'x', '', -1, 0, @became)",
+		} {
+			rows, err := db.Pool().QueryContext(t.Context(), call)
+			if err == nil {
+				must(t, rows.Close())
+			}
+			if got := snapshotIsolation(t, db); got != was {
+				t.Errorf("after %s (%v) it is %s, want %s", call, err, got, was)
+			}
+		}
+	})
 }

@@ -109,6 +109,7 @@ var Dialect = &sqlrun.Dialect{
 			readOnly(err) || halfCommitted(err) || noPrimary(err) || cutShort(err) || unanswered(err)
 	},
 	Full:        full,
+	Outdated:    numbered(1020), // MariaDB with innodb_snapshot_isolation
 	LockTimeout: numbered(1205, 3572),
 	Briefly:     briefly,
 	ReadOnly:    readOnly,

@@ -127,6 +127,7 @@ type Dialect struct {
 	Denied      func(error) bool // the user lacks a right
 	Unknown     func(error) bool // the server lacks a language, function or feature
 	Retryable   func(error) bool // the transaction should be run again
+	Outdated    func(error) bool // the transaction's snapshot is older than a row that it changes; nil on engines that cannot say so
 	LockTimeout func(error) bool // another transaction has held a row's lock for too long; nil on engines with one writer
 	Unavailable func(error) bool // the server is unreachable or not ready: try to connect again
 	Full        func(error) bool // it lets nobody in, since the user, the database or the server has as many connections as it may

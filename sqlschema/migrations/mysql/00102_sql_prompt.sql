@@ -26,6 +26,24 @@ BEGIN
 END
 -- +goose StatementEnd
 
+DROP PROCEDURE IF EXISTS {prefix}sql_snapshot;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}sql_snapshot(INOUT was INT)
+    NO SQL SQL SECURITY DEFINER
+    COMMENT 'Turns snapshot isolation off if was is NULL, and sets it; else turns it to was, and sets was to NULL. MariaDB from 11.6.2 on'
+BEGIN
+    -- With it, a statement fails (1020) that has waited for a row which others have changed: also at READ COMMITTED, and also for
+    -- rows that the transaction has never read, such as counts.
+    /*M!110602 IF was IS NULL THEN
+        SET was = @@innodb_snapshot_isolation;
+        SET SESSION innodb_snapshot_isolation = 0;
+    ELSE
+        SET SESSION innodb_snapshot_isolation = was;
+        SET was = NULL;
+    END IF; */
+END
+-- +goose StatementEnd
+
 DROP PROCEDURE IF EXISTS {prefix}sql_name;
 -- +goose StatementBegin
 CREATE PROCEDURE {prefix}sql_name(IN word TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT wrong VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
@@ -251,6 +269,7 @@ CREATE PROCEDURE {prefix}complete(IN p_job BIGINT, IN p_token VARCHAR(1000) CHAR
     COMMENT 'Says that a job that was taken is done; p_done 0: it is not ours any more'
 BEGIN
     DECLARE v_own INT DEFAULT 0;
+    DECLARE v_snapshot INT;
     DECLARE v_queue, v_block INT;
     DECLARE v_keep VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE v_us BIGINT;
@@ -258,6 +277,9 @@ BEGIN
     BEGIN
         IF v_own = 1 THEN
             ROLLBACK;
+        END IF;
+        IF v_snapshot IS NOT NULL THEN
+            CALL {prefix}sql_snapshot(v_snapshot);
         END IF;
         RESIGNAL;
     END;
@@ -268,6 +290,7 @@ BEGIN
     IF LENGTH(p_result) > 1048576 THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}complete: result: it is longer than 1 MiB';
     END IF;
+    CALL {prefix}sql_snapshot(v_snapshot);
     CALL {prefix}sql_begin(0, v_own);
     CALL {prefix}sql_mine(p_job, p_token, v_queue, v_block);
     IF v_queue IS NOT NULL THEN
@@ -287,6 +310,9 @@ BEGIN
     IF v_own = 1 THEN
         COMMIT;
     END IF;
+    IF v_snapshot IS NOT NULL THEN
+        CALL {prefix}sql_snapshot(v_snapshot);
+    END IF;
 END
 -- +goose StatementEnd
 
@@ -297,6 +323,7 @@ CREATE PROCEDURE {prefix}fail(IN p_job BIGINT, IN p_token VARCHAR(1000) CHARACTE
     COMMENT 'Says that a job that was taken has failed, and what becomes of it: delayed or dead; NULL: it is not ours any more'
 BEGIN
     DECLARE v_own INT DEFAULT 0;
+    DECLARE v_snapshot INT;
     DECLARE v_queue, v_block INT;
     DECLARE v_attempt, v_most INT;
     DECLARE v_retry, v_max, v_key_retry VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
@@ -306,12 +333,16 @@ BEGIN
         IF v_own = 1 THEN
             ROLLBACK;
         END IF;
+        IF v_snapshot IS NOT NULL THEN
+            CALL {prefix}sql_snapshot(v_snapshot);
+        END IF;
         RESIGNAL;
     END;
     SET p_became = NULL, p_error = LEFT(COALESCE(p_error, ''), 4000);
     IF p_retry_in NOT BETWEEN 0 AND 3153600000 THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}fail: retry_in: it is not 0 to 3153600000 seconds';
     END IF;
+    CALL {prefix}sql_snapshot(v_snapshot);
     CALL {prefix}sql_begin(0, v_own);
     CALL {prefix}sql_mine(p_job, p_token, v_queue, v_block);
     IF v_queue IS NOT NULL THEN
@@ -346,6 +377,9 @@ BEGIN
     IF v_own = 1 THEN
         COMMIT;
     END IF;
+    IF v_snapshot IS NOT NULL THEN
+        CALL {prefix}sql_snapshot(v_snapshot);
+    END IF;
 END
 -- +goose StatementEnd
 
@@ -356,15 +390,20 @@ CREATE PROCEDURE {prefix}give_back(IN p_job BIGINT, IN p_token VARCHAR(1000) CHA
     COMMENT 'Leaves a job that was taken to others; p_given 0: it is not ours any more'
 BEGIN
     DECLARE v_own INT DEFAULT 0;
+    DECLARE v_snapshot INT;
     DECLARE v_queue, v_block INT;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
         IF v_own = 1 THEN
             ROLLBACK;
         END IF;
+        IF v_snapshot IS NOT NULL THEN
+            CALL {prefix}sql_snapshot(v_snapshot);
+        END IF;
         RESIGNAL;
     END;
     SET p_given = 0;
+    CALL {prefix}sql_snapshot(v_snapshot);
     CALL {prefix}sql_begin(0, v_own);
     CALL {prefix}sql_mine(p_job, p_token, v_queue, v_block);
     IF v_queue IS NOT NULL THEN
@@ -374,6 +413,9 @@ BEGIN
     END IF;
     IF v_own = 1 THEN
         COMMIT;
+    END IF;
+    IF v_snapshot IS NOT NULL THEN
+        CALL {prefix}sql_snapshot(v_snapshot);
     END IF;
 END
 -- +goose StatementEnd
@@ -385,11 +427,15 @@ CREATE PROCEDURE {prefix}extend(IN p_job BIGINT, IN p_token VARCHAR(1000) CHARAC
     COMMENT 'Renews the lease of a job that was taken; p_extended 0: it is not ours any more'
 BEGIN
     DECLARE v_own INT DEFAULT 0;
+    DECLARE v_snapshot INT;
     DECLARE v_queue, v_block INT;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
         IF v_own = 1 THEN
             ROLLBACK;
+        END IF;
+        IF v_snapshot IS NOT NULL THEN
+            CALL {prefix}sql_snapshot(v_snapshot);
         END IF;
         RESIGNAL;
     END;
@@ -397,6 +443,7 @@ BEGIN
     IF COALESCE(p_lease, 30) NOT BETWEEN 1 AND 43200 THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}extend: lease: it is not 1 to 43200 seconds';
     END IF;
+    CALL {prefix}sql_snapshot(v_snapshot);
     CALL {prefix}sql_begin(0, v_own);
     CALL {prefix}sql_mine(p_job, p_token, v_queue, v_block);
     IF v_queue IS NOT NULL THEN
@@ -405,6 +452,9 @@ BEGIN
     END IF;
     IF v_own = 1 THEN
         COMMIT;
+    END IF;
+    IF v_snapshot IS NOT NULL THEN
+        CALL {prefix}sql_snapshot(v_snapshot);
     END IF;
 END
 -- +goose StatementEnd
@@ -416,6 +466,7 @@ CREATE PROCEDURE {prefix}take(IN p_queue VARCHAR(1000) CHARACTER SET utf8mb4 COL
     COMMENT 'Takes a job of a queue whose block no worker has for so many seconds, and returns it as a row'
 take: BEGIN
     DECLARE v_own, v_end, v_crashes, v_max_crashes, v_n INT DEFAULT 0;
+    DECLARE v_snapshot INT;
     DECLARE v_queue, v_block, v_priority, v_attempts INT;
     DECLARE v_job, v_fence BIGINT;
     DECLARE v_state, v_ordered, v_fifo, v_held, v_was VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
@@ -445,6 +496,9 @@ take: BEGIN
         IF v_own = 1 THEN
             ROLLBACK;
         END IF;
+        IF v_snapshot IS NOT NULL THEN
+            CALL {prefix}sql_snapshot(v_snapshot);
+        END IF;
         RESIGNAL;
     END;
 
@@ -454,6 +508,7 @@ take: BEGIN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}take: kinds: they are not a JSON array of texts';
     END IF;
     SET @{name}job = NULL, @{name}token = NULL;
+    CALL {prefix}sql_snapshot(v_snapshot);
     CALL {prefix}sql_begin(1, v_own);
     SET v_until = TIMESTAMPADD(MICROSECOND, COALESCE(p_lease, 30) * 1000000, UTC_TIMESTAMP(6));
     SET p_queue = IF(COALESCE(LENGTH(p_queue), 0) = 0, 'default', p_queue);
@@ -571,6 +626,9 @@ take: BEGIN
             INSERT INTO {prefix}node (name, state, expire_at, version) VALUES (v_token, 'live', v_until, 'SQL prompt');
             CLOSE v_blocks;
             COMMIT;
+            IF v_snapshot IS NOT NULL THEN
+                CALL {prefix}sql_snapshot(v_snapshot);
+            END IF;
             SET @{name}job = v_job, @{name}token = v_token; -- for the calls that follow
             SELECT x.id AS job, v_token AS token, x.kind, x.payload, x.payload_bin, x.job_key, x.attempt, COALESCE(x.max_attempts, q.max_attempts) AS max_attempts, v_until AS expire_at
             FROM {prefix}job_running AS x JOIN {prefix}queue AS q ON q.queue_id = x.queue_id WHERE x.queue_id = v_queue AND x.divided = v_block AND x.id = v_job AND x.lock_by = v_token;
@@ -579,6 +637,9 @@ take: BEGIN
         CLOSE v_blocks;
     END IF;
     COMMIT; -- of what were workers that are lost by now
+    IF v_snapshot IS NOT NULL THEN
+        CALL {prefix}sql_snapshot(v_snapshot);
+    END IF;
     SELECT NULL AS job, NULL AS token, NULL AS kind, NULL AS payload, NULL AS payload_bin, NULL AS job_key, NULL AS attempt, NULL AS max_attempts, NULL AS expire_at FROM (SELECT 1 AS one) AS none WHERE 1 = 0;
 END
 -- +goose StatementEnd
@@ -937,17 +998,25 @@ CREATE PROCEDURE {prefix}enqueue_with(
     COMMENT 'Enqueues a job and sets p_id to its id, or the id of the one that has its unique key. Not for triggers: see enqueue_within'
 BEGIN
     DECLARE v_own INT DEFAULT 0;
+    DECLARE v_snapshot INT;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
         IF v_own = 1 THEN
             ROLLBACK;
         END IF;
+        IF v_snapshot IS NOT NULL THEN
+            CALL {prefix}sql_snapshot(v_snapshot);
+        END IF;
         RESIGNAL;
     END;
+    CALL {prefix}sql_snapshot(v_snapshot);
     CALL {prefix}sql_begin(0, v_own);
     CALL {prefix}enqueue_within(p_queue, p_kind, p_payload, p_key, p_run_at, p_unique, p_unique_for, p_priority, p_attempts, p_timeout, p_tenant, p_unique_until, p_debounce, p_cost, p_id);
     IF v_own = 1 THEN
         COMMIT;
+    END IF;
+    IF v_snapshot IS NOT NULL THEN
+        CALL {prefix}sql_snapshot(v_snapshot);
     END IF;
 END
 -- +goose StatementEnd
@@ -1032,6 +1101,7 @@ DROP PROCEDURE IF EXISTS {prefix}enqueue;
 DROP PROCEDURE IF EXISTS {prefix}enqueue_with;
 DROP PROCEDURE IF EXISTS {prefix}enqueue_within;
 DROP PROCEDURE IF EXISTS {prefix}sql_begin;
+DROP PROCEDURE IF EXISTS {prefix}sql_snapshot;
 DROP PROCEDURE IF EXISTS {prefix}sql_name;
 DROP PROCEDURE IF EXISTS {prefix}sql_divided;
 DROP PROCEDURE IF EXISTS {prefix}acquire;
