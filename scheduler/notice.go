@@ -26,7 +26,7 @@ func Targets(text string) ([]string, error) { return address.ParseTargets(text) 
 
 // An incident is a problem of a schedule.
 type incident struct {
-	problem string // failed, timeout, lost, missed, late or given-up
+	problem string // failed, timeout, lost, missed, late, slow or given-up
 	detail  string
 	run     int64 // 0: none
 	due     time.Time
@@ -149,8 +149,17 @@ func (s *Scheduler) noteRest(ctx context.Context) error {
 // NoteLate records that no daemon claims a schedule whose slot is due. It does not change the record
 // of a schedule that is known to be in trouble.
 func NoteLate(ctx context.Context, tx *dialect.Session, s *Schedule, why string) error {
+	return noteNew(ctx, tx, s, incident{problem: "late", detail: why, due: s.Due})
+}
+
+// NoteSlow records that a run takes longer than is usual, like NoteLate. It does not name the run: its own good end is the recovery.
+func NoteSlow(ctx context.Context, tx *dialect.Session, s *Schedule, r *Run, why string) error {
+	return noteNew(ctx, tx, s, incident{problem: "slow", detail: why, due: r.Due})
+}
+
+func noteNew(ctx context.Context, tx *dialect.Session, s *Schedule, m incident) error {
 	var rows noteRows
-	rows.add(s, incident{problem: "late", detail: why, due: s.Due})
+	rows.add(s, m)
 	if len(rows) == 0 {
 		return nil
 	}
@@ -168,7 +177,7 @@ var (
 		FROM `+incidents+`
 		WHERE NOT EXISTS (SELECT 1 FROM {prefix}notice AS n WHERE n.subject = 'schedule' AND n.name = who) {ignore_duplicate name}`)
 
-	// noteAgain counts failures. It asks for another report only if the trouble got worse, and
+	// noteAgain counts failures. It asks for another report only if the trouble got worse, as when a run fails that was slow, and
 	// discards a recovery that was not reported yet. MySQL sets columns in this order.
 	noteAgain = sqlrun.PerDialect("scheduler.note-again", func(d *sqlrun.Dialect) string {
 		condition, also := "", ""
@@ -177,11 +186,11 @@ var (
 			also = " AND n.name = ANY (CAST(:rows.who AS TEXT[]))"
 		}
 		return d.UpdateFrom("{prefix}notice", []string{"subject", "name"}, `
+			tell_at = CASE WHEN picked.afresh = 1 OR {prefix}notice.problem = 'slow' AND picked.what <> 'slow' THEN {now}
+				WHEN told_at IS NOT NULL AND well_at IS NOT NULL THEN NULL ELSE tell_at END,
 			problem = picked.what, detail = picked.said, target = picked.whom,
 			run_id = CASE WHEN picked.ran = 0 THEN run_id ELSE picked.ran END, due_at = COALESCE({time picked.slot}, due_at),
-			times = times + 1, last_at = {now},
-			tell_at = CASE WHEN picked.afresh = 1 THEN {now} WHEN told_at IS NOT NULL AND well_at IS NOT NULL THEN NULL ELSE tell_at END,
-			well_at = NULL`, condition, `
+			times = times + 1, last_at = {now}, well_at = NULL`, condition, `
 			SELECT n.subject, n.name, what, said, whom, ran, slot, afresh FROM `+incidents+`
 			{join_by_key {prefix}notice AS n} ON n.subject = 'schedule' AND n.name = record.who`+also+` LIMIT 10000 {skip_locked}`)
 	})

@@ -22,7 +22,7 @@ type NotificationData struct {
 type Trouble struct {
 	Subject string  `json:"subject" enum:"schedule,queue" doc:"What has the problem."`
 	Name    string  `json:"name" doc:"The name of the schedule or the queue."`
-	Problem string  `json:"problem" enum:"failed,timeout,lost,missed,late,given-up,dead,behind" doc:"What is wrong with a schedule, up to given-up, or with a queue."`
+	Problem string  `json:"problem" enum:"failed,timeout,lost,missed,late,slow,given-up,dead,behind" doc:"What is wrong with a schedule, up to given-up, or with a queue."`
 	Detail  string  `json:"detail,omitempty" doc:"The problem in words."`
 	Run     string  `json:"run_id,omitempty" doc:"The id of the run that failed."`
 	Due     Instant `json:"due,omitzero" doc:"The slot that failed."`

@@ -324,7 +324,7 @@ CREATE TABLE dbcron_node (
 CREATE TABLE dbcron_notice (
   subject varchar(8) NOT NULL COMMENT 'schedule; dead (letters of a queue); behind (a queue whose oldest job waits too long)',
   name varchar(200) NOT NULL COMMENT 'Name of the schedule or the queue',
-  problem varchar(16) NOT NULL COMMENT 'failed, timeout, lost, missed, late or given-up; dead or behind',
+  problem varchar(16) NOT NULL COMMENT 'failed, timeout, lost, missed, late, slow or given-up; dead or behind',
   detail text NOT NULL COMMENT 'The reason in words',
   target text NOT NULL COMMENT 'Who is notified, separated by blanks; empty: as the daemons say',
   run_id bigint NOT NULL COMMENT 'The newest run that failed; 0: none',

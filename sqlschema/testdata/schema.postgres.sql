@@ -326,7 +326,7 @@ CREATE TABLE dbcron_node (
 CREATE TABLE dbcron_notice (
     subject character varying(8) COLLATE "C" NOT NULL -- schedule; dead (letters of a queue); behind (a queue whose oldest job waits too long)
     name character varying(200) COLLATE "C" NOT NULL -- Name of the schedule or the queue
-    problem character varying(16) COLLATE "C" NOT NULL -- failed, timeout, lost, missed, late or given-up; dead or behind
+    problem character varying(16) COLLATE "C" NOT NULL -- failed, timeout, lost, missed, late, slow or given-up; dead or behind
     detail text COLLATE "C" NOT NULL -- The reason in words
     target text COLLATE "C" NOT NULL -- Who is notified, separated by blanks; empty: as the daemons say
     run_id bigint NOT NULL -- The newest run that failed; 0: none

@@ -335,7 +335,7 @@ CREATE TABLE dbcron_node ( -- The processes that take part. What a worker holds 
 CREATE TABLE dbcron_notice ( -- Current problems and who was notified: a row from the first failure until the recovery was sent
     subject  TEXT NOT NULL, -- schedule; dead (letters of a queue); behind (a queue whose oldest job waits too long)
     name     TEXT NOT NULL, -- Name of the schedule or the queue
-    problem  TEXT NOT NULL, -- failed, timeout, lost, missed, late or given-up; dead or behind
+    problem  TEXT NOT NULL, -- failed, timeout, lost, missed, late, slow or given-up; dead or behind
     detail   TEXT NOT NULL, -- The reason in words
     target   TEXT NOT NULL, -- Who is notified, separated by blanks; empty: as the daemons say
     run_id   INTEGER NOT NULL, -- The newest run that failed; 0: none

@@ -201,6 +201,10 @@ func (e *scheduleExplainer) ofOpen(open []scheduler.Run) {
 				c.Why += fmt.Sprintf("; %s skipped meanwhile", plain.Plural(n, "slot was", "slots were"))
 				c.Do = endIt(r.ID)
 			}
+			if why := slowness(&e.Schedule, r, e.runs, e.at.Now); why != "" {
+				c.Why += ", longer than usual: " + why
+				c.Do = endIt(r.ID)
+			}
 			if r.Error != "" {
 				c.Why, c.Do = c.Why+": "+plain.Line(r.Error, 300), endUnheeding(r, &e.Schedule)
 			}

@@ -124,7 +124,8 @@ func Lateness(s *scheduler.Planned, now time.Time) string {
 }
 
 // OfRuns finds the slots of the last day that failed, by schedule: the last attempt at a slot counts, and none after which it was
-// tried again. It is not bad if a later slot was ok. It also finds work that does not end, and what follows from that.
+// tried again. It is not bad if a later slot was ok. It also finds work that does not end, or takes longer than
+// usual, and what follows from that.
 func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, err error) {
 	runs, _, err := scheduler.RecentRuns(ctx, db, scheduler.RunFilter{States: []string{"failed", "timeout", "lost"}, Limit: 200})
 	if err != nil {
@@ -166,7 +167,7 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 	if err != nil {
 		return nil, err
 	}
-	skipping, err := ofSkipping(ctx, db, now)
+	skipping, err := ofHanging(ctx, db, now)
 	if err != nil {
 		return nil, err
 	}
@@ -276,6 +277,15 @@ func endUnheeding(r *scheduler.Run, s *scheduler.Schedule) string {
 
 // fewSkipped is from how many slots on that a run has had skipped that is a problem.
 const fewSkipped = 3
+
+// ofHanging finds schedules that skip slots because of a run, and other runs that take longer than usual.
+func ofHanging(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, err error) {
+	if all, err = ofSkipping(ctx, db, now); err != nil {
+		return nil, err
+	}
+	slow, err := ofSlow(ctx, db, now, all)
+	return append(all, slow...), err
+}
 
 // ofSkipping finds schedules several slots of which were skipped because of a run that is still under way.
 func ofSkipping(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, err error) {

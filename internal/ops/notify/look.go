@@ -31,10 +31,10 @@ func (n *Notifier) mayLook(ctx context.Context) (bool, error) {
 	return rows == 1, err
 }
 
-// look finds what no transaction could record: recoveries, late schedules, and troubles of queues. If two
+// look finds what no transaction could record: recoveries, late schedules, slow runs, and troubles of queues. If two
 // daemons look at once, the statements of the second change nothing.
 func (n *Notifier) look(ctx context.Context) error {
-	for _, part := range []func(context.Context) error{n.lookForRecovered, n.lookForLate, n.lookAtQueues} {
+	for _, part := range []func(context.Context) error{n.lookForRecovered, n.lookForLate, n.lookForSlow, n.lookAtQueues} {
 		if err := part(ctx); err != nil {
 			return err
 		}
@@ -78,6 +78,20 @@ func (n *Notifier) lookForLate(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (n *Notifier) lookForSlow(ctx context.Context) error {
+	now, err := scheduler.Clock(ctx, n.db)
+	if err != nil {
+		return err
+	}
+	slow, err := health.SlowRuns(ctx, n.db, now)
+	for i := range slow {
+		if err := scheduler.NoteSlow(ctx, &n.db.Session, &slow[i].Schedule, &slow[i].Run, slow[i].Why); err != nil {
+			return err
+		}
+	}
+	return err
 }
 
 // A known is what the table notice says of a queue.

@@ -61,8 +61,8 @@ func (m *Message) addRecovered(x Trouble) {
 // words says what is wrong, after the name.
 var words = map[string]string{
 	"failed": "failed", "timeout": "ran out of time", "lost": "was lost", "missed": "was missed", "late": "is late",
-	"given-up": "was given up",
-	"dead":     "has dead letters", "behind": "is behind",
+	"slow": "takes longer than usual", "given-up": "was given up",
+	"dead": "has dead letters", "behind": "is behind",
 }
 
 // what describes the trouble in a few words. It makes invisible characters in names visible.

@@ -161,6 +161,54 @@ func TestAMailServerComesBack(t *testing.T) {
 	})
 }
 
+// A run that takes longer than usual is told, and so is its end: that it is well, or that it failed after all.
+func TestASlowRunIsTold(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		n := notifier(t, db, Options{Targets: []string{"ops@example.org"}})
+		add(t, db, "nightly", "false", "")
+		tell := func(want ...string) {
+			t.Helper()
+			db.Advance(t, 2*time.Minute)
+			must(t, n.look(t.Context()))
+			must(t, n.gather(t.Context(), false))
+			var got []string
+			for _, m := range messages(t, db) {
+				got = append(got, m.Subject())
+			}
+			if len(got) != len(want) {
+				t.Fatalf("got %q", got)
+			}
+			for i := range got {
+				if !strings.HasPrefix(got[i], want[i]) {
+					t.Errorf("got %q, want %q", got[i], want[i])
+				}
+			}
+		}
+		hang := func() {
+			t.Helper()
+			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, started_at, next_exec, claim, exec_by)
+				VALUES ('nightly', {now}, 1, 'running', {now}, {now + 100000000000}, 'c', 'vm:1:x')`, nil)
+			db.Do(t, `UPDATE {prefix}schedule SET spec = '@every 1h' WHERE name = 'nightly'`, nil)
+		}
+		hang()
+		tell()
+		db.Advance(t, 30*time.Minute)
+		const slow, well, failed = "[dbcron] nightly takes longer than usual: run 1 has been under way for ", "[dbcron] nightly is well again", "[dbcron] nightly failed"
+		tell(slow)
+		tell(slow)
+		db.Do(t, `UPDATE {prefix}run SET state = 'ok', finished_at = {now}, next_exec = NULL, claim = NULL`, nil)
+		tell(slow, well)
+		hang()
+		db.Advance(t, 40*time.Minute)
+		const again = "[dbcron] nightly takes longer than usual: run 2 "
+		tell(slow, well, again)
+		db.Do(t, `DELETE FROM {prefix}run WHERE state = 'running'`, nil)
+		ask(t, db, "nightly")
+		runAll(t, db)
+		tell(slow, well, again, failed)
+	})
+}
+
 // Two daemons that look at once tell each thing once.
 func TestTwoDaemonsTellOnce(t *testing.T) {
 	t.Parallel()

@@ -652,7 +652,7 @@ CREATE TABLE IF NOT EXISTS {prefix}audit (
 CREATE TABLE IF NOT EXISTS {prefix}notice (
     subject  VARCHAR(8) NOT NULL COMMENT 'schedule; dead (letters of a queue); behind (a queue whose oldest job waits too long)',
     name     VARCHAR(200) NOT NULL COMMENT 'Name of the schedule or the queue',
-    problem  VARCHAR(16) NOT NULL COMMENT 'failed, timeout, lost, missed, late or given-up; dead or behind',
+    problem  VARCHAR(16) NOT NULL COMMENT 'failed, timeout, lost, missed, late, slow or given-up; dead or behind',
     detail   TEXT NOT NULL COMMENT 'The reason in words',
     target   TEXT NOT NULL COMMENT 'Who is notified, separated by blanks; empty: as the daemons say',
     run_id   BIGINT NOT NULL COMMENT 'The newest run that failed; 0: none',

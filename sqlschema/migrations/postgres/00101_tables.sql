@@ -1077,7 +1077,7 @@ CREATE INDEX {name}notice_tell ON {prefix}notice (tell_at);
 COMMENT ON TABLE {prefix}notice IS 'Current problems and who was notified: a row from the first failure until the recovery was sent';
 COMMENT ON COLUMN {prefix}notice.subject IS 'schedule; dead (letters of a queue); behind (a queue whose oldest job waits too long)';
 COMMENT ON COLUMN {prefix}notice.name IS 'Name of the schedule or the queue';
-COMMENT ON COLUMN {prefix}notice.problem IS 'failed, timeout, lost, missed, late or given-up; dead or behind';
+COMMENT ON COLUMN {prefix}notice.problem IS 'failed, timeout, lost, missed, late, slow or given-up; dead or behind';
 COMMENT ON COLUMN {prefix}notice.detail IS 'The reason in words';
 COMMENT ON COLUMN {prefix}notice.target IS 'Who is notified, separated by blanks; empty: as the daemons say';
 COMMENT ON COLUMN {prefix}notice.run_id IS 'The newest run that failed; 0: none';
