@@ -223,6 +223,10 @@ func check(ctx context.Context, db *sqlrun.DB) ([]sqlrun.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
+	hidden, err := rowSecurity(ctx, db)
+	if err != nil {
+		return nil, err
+	}
 	pooler, err := poolerFinding(ctx, db.Pool())
 	return append([]sqlrun.Finding{
 		{
@@ -239,7 +243,7 @@ func check(ctx context.Context, db *sqlrun.DB) ([]sqlrun.Finding, error) {
 			Subject: "isolation", OK: true,
 			Detail: fmt.Sprintf("session default %q; dbcron's transactions ask for read committed themselves", isolation),
 		},
-	}, pooler...), err
+	}, append(hidden, pooler...)...), err
 }
 
 // searchPathFinding reports whether there is a schema for the tables. home is the one that they are in or would

@@ -174,6 +174,9 @@ type Finding struct {
 	readOnly bool // it says whether the server takes writes
 }
 
+// RowSecurity is the subject of a finding: what the tables hold cannot be judged then.
+const RowSecurity = "row security"
+
 // Findings checks everything that the SQL relies on.
 func (db *DB) Findings(ctx context.Context) ([]Finding, error) {
 	found, _, err := db.look(ctx)

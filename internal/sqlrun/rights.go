@@ -1,6 +1,7 @@
 package sqlrun
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -55,6 +56,15 @@ func (r Rights) Add(s *Stmt, d *Dialect) {
 			}
 		}
 	}
+}
+
+// Tables lists the tables that the program's statements name, without the prefix.
+func Tables(d *Dialect) []string {
+	all := Rights{}
+	for _, s := range Statements() {
+		all.Add(s, d)
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 // Hold adds rights on a table.

@@ -59,10 +59,14 @@ func OfDatabase(ctx context.Context, db *dialect.DB, as string) (all []Check, us
 	if err != nil {
 		all = append(all, broken("settings", Failed, err, "let this user read the server's settings"))
 	}
-	takesWrites := true
+	takesWrites, shown := true, true
 	for _, f := range found {
+		shown = shown && (f.OK || f.Subject != sqlrun.RowSecurity)
 		takesWrites = takesWrites && (f.OK || f.Subject != "writable")
 		all = append(all, checkOf(f, Failed))
+	}
+	if !shown { // the tables look as if they were empty
+		return append(all, ofClock(ctx, db)), false
 	}
 	waits, err := db.TableLockWaits(ctx) // before what may have to wait itself
 	if err != nil {
