@@ -1,10 +1,13 @@
 package plain
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dbcron/dbcron/internal/pattern"
 )
 
 // LongestDuration is the longest duration that ParseDuration accepts.
@@ -26,25 +29,33 @@ func ParseDuration(text string) (time.Duration, error) {
 		if !found {
 			continue
 		}
-		n, err := strconv.ParseUint(count, 10, 16)
-		if err != nil {
+		n, err := strconv.ParseUint(count, 10, 64)
+		if err != nil && !errors.Is(err, strconv.ErrRange) { // with which it is the largest number
 			return 0, notDuration(text)
 		}
-		n = min(n, uint64(2*LongestDuration/unit.is)) // anything larger is refused anyway
-		total, rest = total+time.Duration(n)*unit.is, after
+		n = min(n, uint64(LongestDuration/unit.is)+1) // anything larger is refused anyway
+		total, rest = min(total+time.Duration(n)*unit.is, LongestDuration+1), after
 	}
 	if rest != "" {
 		d, err := time.ParseDuration(rest)
-		if err != nil || rest[0] == '+' || rest[0] == '-' {
+		switch {
+		case rest[0] == '+' || rest[0] == '-':
+			return 0, notDuration(text)
+		case err != nil && tooLong().MatchString(rest):
+			d = LongestDuration + 1
+		case err != nil:
 			return 0, notDuration(text)
 		}
-		total += min(d, 2*LongestDuration)
+		total += min(d, LongestDuration+1)
 	}
 	if total > LongestDuration {
 		return 0, fmt.Errorf("%q is longer than 100 years", text)
 	}
 	return total, nil
 }
+
+// tooLong matches what package time refuses only because it is too long: 292 years or more.
+var tooLong = pattern.Lazy(`^(?:[0-9]+(?:\.[0-9]*)?(?:ns|us|µs|ms|s|m|h))+$`)
 
 func notDuration(text string) error {
 	return fmt.Errorf("%q is not a duration; write for example 500ms, 90s, 1h30m or 30d", text)

@@ -1,6 +1,7 @@
 package plain
 
 import (
+	"strconv"
 	"testing"
 	"time"
 
@@ -24,6 +25,22 @@ func TestParseDuration(t *testing.T) {
 	} {
 		if got, err := ParseDuration(text); err == nil {
 			t.Errorf("%q: got %v, want an error", text, got)
+		}
+	}
+}
+
+// What is too long is called that, however long it is: also what no number holds.
+func TestParseDurationTooLong(t *testing.T) {
+	for _, text := range []string{
+		"36501d", "106751d", "106752d", "65536d", "99999999999999999999d", "30501w", "2562048h", "99999999999999999999s", "1d9999999999999h", "9e9h",
+	} {
+		_, err := ParseDuration(text)
+		want := strconv.Quote(text) + " is longer than 100 years"
+		if text == "9e9h" {
+			want = strconv.Quote(text) + " is not a duration; write for example 500ms, 90s, 1h30m or 30d"
+		}
+		if err == nil || err.Error() != want {
+			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
