@@ -18,9 +18,9 @@ var (
 	calendar  = lazy(`^(?:(?:mon|tue|wed|thu|fri|sat|sun)\S*\s+)?\S+-\S+-\S+\s+[0-9*/]+:[0-9*/]+`)
 )
 
-// lazy returns a function that returns a compiled expression, which only an error needs.
+// lazy is pattern.Lazy: this package imports none of ours.
 func lazy(expression string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) }) //nolint:forbidigo // it is pattern.Lazy
 }
 
 // advice returns what to write instead of a spec that does not have five fields, as the end of an error; "" if it is of no tool that is

@@ -125,6 +125,30 @@ func (s *Schedule) nextSlot(after time.Time) (time.Time, bool) {
 	return slot.Add(-seg.offset), ok
 }
 
+// Skipped returns how many times of a spec with a fixed time of day are one slot at the end of a gap, at the most, between two instants:
+// those that the clocks skip, and that end itself. It is 0 where they skip none, for other specs, and under the rule [Wall].
+func (s *Schedule) Skipped(from, until time.Time) (most int) {
+	if s.dst != Vixie || !s.spec.fixed {
+		return 0
+	}
+	for seg := segmentAt(from, s.loc); !seg.end.IsZero() && seg.end.Before(until); {
+		next := segmentAt(seg.end, s.loc)
+		old, now := seg.end.Add(seg.offset), seg.end.Add(next.offset)
+		if gap := now.Sub(old); gap > 0 && gap <= maxShift {
+			n := 0
+			at, ok := s.spec.next(justBefore(old))
+			if ok && at.Before(now) {
+				for ; ok && !at.After(now); at, ok = s.spec.next(at) {
+					n++
+				}
+			}
+			most = max(most, n)
+		}
+		seg = next
+	}
+	return most
+}
+
 // justBefore makes a search for times strictly after its argument include t.
 func justBefore(t time.Time) time.Time { return t.Add(-time.Nanosecond) }
 

@@ -257,3 +257,34 @@ func checkRefusal(t *testing.T, subject string, err error, want string) {
 		t.Errorf("%.60q: the message has %d bytes", subject, len(err.Error()))
 	}
 }
+
+// The times that clocks skip at once are one slot, with that at which they go on. Debian's cron 3.0pl1-162 ran 0-59/15 2 four times at 03:00, and 0 2,3 twice.
+func TestSkipped(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		spec, zone, dst string
+		want            int
+	}{
+		{"0-59/15 2 * * *", "America/New_York", "vixie", 4},
+		{"0 2,3 * * *", "America/New_York", "vixie", 2}, // one of which is 03:00 itself
+		{"0 0-23 * * *", "America/New_York", "vixie", 2},
+		{"30 2 * * *", "America/New_York", "vixie", 1},
+		{"*/15 2 * * *", "America/New_York", "vixie", 0},
+		{"0-59/15 2 * * *", "America/New_York", "wall", 0},
+		{"0-59/15 2 * * *", "UTC", "vixie", 0},
+		{"0-59/15 3 * * *", "America/New_York", "vixie", 0},
+		{"0-59/15 2 * * 1", "America/New_York", "vixie", 0}, // clocks jump on Sundays
+		{"0,30 2 * * 0", "Europe/Berlin", "vixie", 2},
+		{"@daily", "America/Havana", "vixie", 1},
+		{"@every 1h", "America/New_York", "vixie", 0},
+	} {
+		s, err := cronspec.New(c.spec, c.zone, c.dst)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Skipped(from, from.AddDate(8, 0, 0)); got != c.want {
+			t.Errorf("%s in %s (%s): %d, not %d", c.spec, c.zone, c.dst, got, c.want)
+		}
+	}
+}

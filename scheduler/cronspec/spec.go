@@ -91,6 +91,9 @@ func (s Spec) Reboot() bool { return s.text == reboot }
 // Every returns the interval of an @every spec, and 0 for all others.
 func (s Spec) Every() time.Duration { return s.every }
 
+// EitherDay reports whether both day fields are set, so that a day is one of the spec's if it is in either.
+func (s Spec) EitherDay() bool { return s.cron != nil && (s.cron.Dom|s.cron.Dow)&starBit == 0 }
+
 func parse(text string) (Spec, error) {
 	if err := checkText(text); err != nil {
 		return Spec{}, err

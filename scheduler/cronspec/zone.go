@@ -12,11 +12,11 @@ import (
 type DST string
 
 const (
-	// Vixie is cron's own rule, and the default. A spec with a fixed time of day
-	// (neither minute nor hour begins with *) runs exactly once across a change: a
-	// skipped time runs when the gap ends, and a repeated time runs the first time it
-	// is shown. Other specs follow the wall clock, and so does every spec when the
-	// clocks change by more than three hours.
+	// Vixie is the rule of vixie cron, and the default. A spec with a fixed time of day
+	// (neither minute nor hour begins with *) runs exactly once across a change: what is
+	// skipped runs once when the gap ends, and a repeated time runs the first time it
+	// is shown. Debian's cron 3.0pl1-162 runs a line as often as it has times in the gap.
+	// Other specs follow the wall clock, and so does every spec when the clocks change by more than three hours.
 	Vixie DST = "vixie"
 
 	// Wall means that slots are exactly the instants at which the wall clock shows
