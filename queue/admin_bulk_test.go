@@ -465,3 +465,33 @@ func TestBulkCancelWhatWasRead(t *testing.T) {
 		wantHolder(t, c, Job{Kind: "x", Unique: "k"}, next)
 	})
 }
+
+// Jobs that are cancelled or deleted go by as many in a transaction as one may lock: a commit may take long.
+func TestBulkBatches(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		c := client(t, db, Options{Blocks: 1})
+		for _, test := range []struct {
+			what  admin.BulkAction
+			state admin.State
+		}{{admin.BulkCancel, admin.StateReady}, {admin.BulkCancel, admin.StateDelayed}, {admin.BulkDelete, admin.StateDead}} {
+			enqueueMany(t, c, many(store.Chunk, func(_ int, j *Job) {
+				if test.state == admin.StateDelayed {
+					j.Delay = time.Hour
+				}
+			}))
+			if test.state == admin.StateDead {
+				die(t, db)
+			}
+			batches := 0
+			_, err := adminOf(c).Bulk(t.Context(), test.what, admin.Filter{State: test.state}, admin.BulkOptions{Progress: func(r admin.BulkResult) {
+				if r.Done > 0 && r.Done <= store.Chunk {
+					batches++
+				}
+			}})
+			must(t, err)
+			if empty(t, db); batches > 2 { // and what is left after a full one
+				t.Errorf("%d %s jobs went in %d batches", store.Chunk, test.state, batches)
+			}
+		}
+	})
+}

@@ -83,7 +83,7 @@ func TestDebounceDue(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
 		first := wantFresh(t, c, debounced(1))
-		byHand(t, db, "UPDATE {prefix}job_unique SET wait_until = "+ago)
+		byHand(t, db, "UPDATE {prefix}job_unique SET wait_until = "+ago, "UPDATE {prefix}queue_block SET state = 'LEASED'")
 		second := wantFresh(t, c, debounced(2))
 		info(t, c, first, admin.StateDelayed)
 		byHand(t, db, "DELETE FROM {prefix}job_delayed WHERE id = "+fmt.Sprint(second))
@@ -97,6 +97,46 @@ func TestDebounceDue(t *testing.T) {
 			t.Errorf("%d keys are in use", n)
 		}
 	})
+}
+
+// Where no job begins, one whose longest wait is over is replaced, too, by one that is due at once: of all changes the newest is done.
+func TestDebounceBehind(t *testing.T) {
+	for name, behind := range map[string]string{
+		"paused":    "UPDATE {prefix}queue SET state = 'paused'",
+		"no worker": "UPDATE {prefix}queue_block SET state = 'FREE'",
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, db *dbtest.DB) {
+				c := client(t, db, Options{Blocks: 2})
+				edit(t, c, impatient)
+				if name == "paused" {
+					byHand(t, db, "UPDATE {prefix}queue_block SET state = 'LEASED'")
+				}
+				byHand(t, db, behind)
+				for n := range 10 {
+					wantFresh(t, c, debounced(n))
+					byHand(t, db, "UPDATE {prefix}job_unique SET wait_until = "+ago)
+				}
+				wantRows(t, db, "behind", "SELECT COUNT(*) FROM {prefix}job_delayed WHERE run_at < {now}", "1")
+				if t.Failed() {
+					return
+				}
+				byHand(t, db, "UPDATE {prefix}queue SET state = 'active'", "UPDATE {prefix}queue_block SET state = 'FREE'")
+				var done []string
+				w := worker(t, c, WorkerOptions{Concurrency: 1})
+				handle(t, w, "x", func(_ context.Context, d *Delivery) error {
+					done = append(done, string(d.Payload))
+					return nil
+				})
+				stop := start(t, w)
+				empty(t, db)
+				stop()
+				if !slices.Equal(done, []string{"9"}) {
+					t.Errorf("of ten changes those were done: %q", done)
+				}
+			})
+		})
+	}
 }
 
 // A job is replaced as well when it was moved to another block, or queue; another job with its id is not.

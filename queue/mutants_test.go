@@ -388,6 +388,8 @@ var mutants = append(deaf(), []mutant{
 	{store.WhereDelayed, "b.queue_id = :queue", always, "TestDebounceStatements" + onSQLite},
 	{store.WhereDelayed, "j.queue_id = :queue AND ", "", "TestDebounceStatements" + onSQLite},
 	{store.WhereDelayed, "j.divided = b.divided AND ", "", "TestDebounceStatements" + onSQLite},
+	{store.UnservedQueues, "q.state = 'paused'", "1 = 0", "TestDebounceBehind/paused" + onSQLite},
+	{store.UnservedQueues, "b.state = 'LEASED'", always, "TestDebounceBehind/no_worker" + onSQLite},
 	{store.PassOnKeys, "{prefix}job_unique.job = picked.holder", "", "TestKeyStatements" + onSQLite},
 	{store.PassOnKeys, "wait_until = {time picked.wait_us}", "wait_until = wait_until", "TestDebounceDue" + onSQLite},
 	{store.SeenKeyHolders, "u.queue_id = record.queue AND ", "", "TestKeyStatements" + onSQLite},

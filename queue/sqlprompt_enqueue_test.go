@@ -178,6 +178,12 @@ func TestPromptDebounce(t *testing.T) {
 		fifth := wantFresh(t, c, inGo)
 		wantLeft("after the prompt, in Go", fifth)
 		byHand(t, db, "UPDATE {prefix}job_unique SET wait_until = "+ago)
+		behind, err := p.with(t.Context(), again) // nobody serves the queue
+		must(t, err)
+		wantLeft("of a queue that is behind", behind)
+		wantRows(t, db, "it is due", "SELECT id FROM {prefix}job_delayed WHERE run_at < {now}", fmt.Sprint(behind))
+		byHand(t, db, "UPDATE {prefix}queue_block SET state = 'LEASED'")
+		fifth = behind
 		sixth, err := p.with(t.Context(), again)
 		must(t, err)
 		wantLeft("after one whose turn has come", fifth, sixth)

@@ -61,12 +61,12 @@ type BulkResult struct {
 }
 
 const (
-	// bulkBatch is the number of jobs per transaction: small enough that nobody waits for it
-	// for long.
-	bulkBatch = 200
+	// retryBatch is the number of jobs per transaction that retries some: it writes several rows for each.
+	retryBatch = 200
 
-	// countBatch is the number of jobs that a dry run reads at once.
-	countBatch = 1000
+	// bulkBatch is that of others, as large as what a worker deletes in one: a commit may take as long as a disk likes, and nobody waits
+	// for long for locks of so many. A dry run reads as many at once.
+	bulkBatch = store.Chunk
 )
 
 // Bulk retries, cancels or deletes the jobs that a filter selects; if the filter names no state,
@@ -98,8 +98,8 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 		return r, err
 	}
 	left, looked, batch := f.Limit, 0, bulkBatch
-	if opt.DryRun {
-		batch = countBatch
+	if what == BulkRetry && !opt.DryRun {
+		batch = retryBatch
 	}
 	for _, divided := range places {
 		after, more := max(f.After, 0), divided >= opt.From.Block // sentinels come before it

@@ -28,6 +28,12 @@ var (
 		SELECT b.divided, record.job FROM {records jobs: job int} JOIN {prefix}queue_block AS b ON b.queue_id = :queue
 		WHERE (SELECT j.id FROM {prefix}job_delayed AS j WHERE j.queue_id = :queue AND j.divided = b.divided AND j.id = record.job) IS NOT NULL`)
 
+	// UnservedQueues are those of some queues of which no worker begins jobs: they are paused, or nobody has a block. What a worker does
+	// meanwhile makes no difference to what is right: see replace.
+	UnservedQueues = sqlrun.SQL("queue.unserved-queues", `
+		SELECT q.queue_id FROM {prefix}queue AS q WHERE {in q.queue_id :queues} AND (q.state = 'paused'
+			OR NOT EXISTS (SELECT 1 FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id AND b.state = 'LEASED'))`)
+
 	// PassOnKeys gives locked keys to the jobs that have replaced their holders.
 	PassOnKeys = sqlrun.PerDialect("queue.pass-on-keys", func(d *sqlrun.Dialect) string {
 		return d.UpdateFrom("{prefix}job_unique", []string{"queue_id", "unique_key"}, "job = picked.taker, wait_until = {time picked.wait_us}",
@@ -44,14 +50,31 @@ type replacement struct {
 }
 
 // replace deletes the jobs that others replace, whose keys are locked. One whose turn has come, or that waits no more, stays as it
-// is: a steady stream would otherwise replace each one that is due, and none would begin.
+// is: a steady stream would otherwise replace each one that is due, and none would begin. Where none begins anyway, it is replaced: by one
+// that is due as well.
 func replace(ctx context.Context, tx *sqlrun.Session, all []replacement) error {
 	if len(all) == 0 {
 		return nil
 	}
 	rows, queues := make([]sqlrun.Args, len(all)), map[int]map[int64]*replacement{}
+	late := map[int64]bool{} // queues of which a job's turn has come
 	for i := range all {
-		if r := &all[i]; r.until > TimeOf(r.by.ID).UnixMicro() {
+		if r := &all[i]; r.until <= TimeOf(r.by.ID).UnixMicro() {
+			late[int64(r.by.Queue)] = true
+		}
+	}
+	unserved := map[int64]bool{}
+	if len(late) > 0 {
+		ids, err := sqlrun.Select(ctx, tx, UnservedQueues, sqlrun.Args{"queues": slices.Sorted(maps.Keys(late))}, ScanID)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			unserved[id] = true
+		}
+	}
+	for i := range all {
+		if r := &all[i]; r.until > TimeOf(r.by.ID).UnixMicro() || unserved[int64(r.by.Queue)] {
 			if queues[r.by.Queue] == nil {
 				queues[r.by.Queue] = map[int64]*replacement{}
 			}

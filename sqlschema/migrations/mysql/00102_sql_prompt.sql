@@ -930,9 +930,9 @@ enqueuing: BEGIN
                     SELECT job, pending = 'no' AND COALESCE(free_at <= UTC_TIMESTAMP(6), 0) INTO v_job, v_over FROM {prefix}job_unique
                     WHERE queue_id = v_queue AND unique_key = p_unique LOCK IN SHARE MODE;
                     IF v_job IS NOT NULL AND v_over = 0 AND v_until IS NOT NULL THEN
-                        -- It replaces a job that waits. One whose turn has come stays, and has its key no more. It is where the
-                        -- hash says, as a rule; elsewhere a DELETE would lock the gap in which it is not.
-                        IF v_until > v_at THEN
+                        -- It replaces a job that waits. One whose turn has come stays, and has its key no more, unless no job of the queue begins. It is
+                        -- where the hash says, as a rule; elsewhere a DELETE would lock the gap in which it is not.
+                        IF v_until > v_at OR v_state = 'paused' OR NOT EXISTS (SELECT 1 FROM {prefix}queue_block WHERE queue_id = v_queue AND state = 'LEASED') THEN
                             CALL {prefix}sql_divided(COALESCE(p_key, v_job), v_first, v_blocks, v_block);
                             DELETE FROM {prefix}job_delayed WHERE queue_id = v_queue AND divided = v_block AND id = v_job AND unique_key = p_unique;
                             SET v_made = ROW_COUNT(), v_block = NULL;
@@ -970,7 +970,7 @@ enqueuing: BEGIN
         CALL {prefix}sql_divided(COALESCE(p_key, p_id), v_first, v_blocks, v_block);
         -- A taken id is no error: another one is drawn.
         SET v_taken = 0;
-        IF p_run_at > v_at THEN
+        IF p_run_at > v_at OR v_wait IS NOT NULL THEN
             INSERT INTO {prefix}job_delayed (queue_id, divided, priority, id, kind, job_key, payload, error, run_at, unique_key, unique_until, max_attempts, timeout, tenant, cost)
             VALUES (v_queue, v_block, COALESCE(p_priority, 2), p_id, p_kind, p_key, p_payload, '', p_run_at, p_unique, p_unique_until, NULLIF(p_attempts, 0), NULLIF(FLOOR(p_timeout * 1000000), 0), p_tenant, NULLIF(NULLIF(p_cost, 0), 1));
         ELSE

@@ -586,8 +586,9 @@ BEGIN
                 FROM {prefix}job_unique AS u WHERE u.queue_id = q.queue_id AND u.unique_key = unique_key FOR SHARE;
                 CONTINUE WHEN NOT FOUND; -- it was freed meanwhile
                 IF NOT other.over AND wait IS NOT NULL AND other.wait_until IS NOT NULL THEN
-                    -- It replaces a job that waits. One whose turn has come stays, and has its key no more.
-                    DELETE FROM {prefix}job_delayed AS j USING {prefix}queue_block AS b WHERE b.queue_id = q.queue_id AND other.wait_until > at
+                    -- It replaces a job that waits. One whose turn has come stays, and has its key no more, unless no job of the queue begins.
+                    DELETE FROM {prefix}job_delayed AS j USING {prefix}queue_block AS b WHERE b.queue_id = q.queue_id
+                        AND (other.wait_until > at OR q.state = 'paused' OR NOT EXISTS (SELECT 1 FROM {prefix}queue_block AS s WHERE s.queue_id = q.queue_id AND s.state = 'LEASED'))
                         AND j.queue_id = b.queue_id AND j.divided = b.divided AND j.id = other.job AND j.unique_key = unique_key;
                     IF FOUND THEN
                         wait := other.wait_until;
@@ -610,7 +611,7 @@ BEGIN
 
         -- A taken id is no error, which would end the caller's transaction: another one is
         -- drawn.
-        IF run_at > at THEN
+        IF run_at > at OR wait IS NOT NULL THEN
             INSERT INTO {prefix}job_delayed (queue_id, divided, priority, id, kind, job_key, payload, run_at, unique_key, unique_until, max_attempts, timeout, tenant, cost)
             VALUES (q.queue_id, g.first, COALESCE(priority, 2), id, kind, key, payload, run_at, unique_key, unique_until, NULLIF(attempts, 0), NULLIF(us, 0), tenant, NULLIF(NULLIF(cost, 0), 1)) ON CONFLICT DO NOTHING;
         ELSE
