@@ -69,3 +69,22 @@ func TestColumnsWithOtherNames(t *testing.T) {
 		t.Errorf("words.md names %v, and the tables of settings have %v", told, want)
 	}
 }
+
+// README.md names the versions of the programs that bench/peers measures.
+func TestVersionsOfPeers(t *testing.T) {
+	module, err := os.ReadFile("../bench/peers/go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "## Other programs")
+	for _, peer := range []string{"riverqueue/river", "hibiken/asynq", "go-redsync/redsync/v4", "nats-io/nats-server/v2"} {
+		version := regexp.MustCompile(regexp.QuoteMeta(peer) + ` v([0-9.]+)`).FindStringSubmatch(string(module))
+		if version == nil || !strings.Contains(table, version[1]) {
+			t.Errorf("%s is of version %v, which README.md does not name", peer, version)
+		}
+	}
+}
