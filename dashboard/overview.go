@@ -157,6 +157,7 @@ func (d *Dashboard) overview(ctx context.Context, r *request) (*view, error) {
 		{"Endpoints", d.wrongEndpoints},
 		{"Daemons", d.wrongDaemons},
 		{"Files of schedules", d.wrongFiles},
+		{"Rows", d.wrongRows},
 		{"Tokens", d.wrongTokens},
 	} {
 		if err := part.read(ctx, r, data); err != nil {
@@ -304,6 +305,13 @@ func (d *Dashboard) wrongQueues(ctx context.Context, r *request, data *overviewD
 // wrongFiles finds schedule files that were not imported, or differ between daemons.
 func (d *Dashboard) wrongFiles(ctx context.Context, _ *request, data *overviewData) error {
 	all, _, err := health.OfFiles(ctx, d.db)
+	data.found(all)
+	return err
+}
+
+// wrongRows finds rows that somebody has written and that mean nothing.
+func (d *Dashboard) wrongRows(ctx context.Context, _ *request, data *overviewData) error {
+	all, err := health.OfRows(ctx, d.db, d.admin)
 	data.found(all)
 	return err
 }

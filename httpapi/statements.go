@@ -43,8 +43,11 @@ var (
 	anyToken = sqlrun.SQL("httpapi.any-token", `SELECT CASE WHEN EXISTS (SELECT 1 FROM {prefix}token) THEN 1 ELSE 0 END`)
 
 	listTokens = sqlrun.SQL("httpapi.list-tokens", `
-		SELECT name, scopes, {us created_at}, COALESCE({us expires_at}, 0), COALESCE({us revoked_at}, 0), COALESCE({us last_used_at}, 0),
-			COALESCE(CASE WHEN old_until > {now} THEN {us old_until} END, 0), CASE WHEN expires_at <= {now} THEN 1 ELSE 0 END
+		SELECT name, scopes, `+sqlrun.Seen("created_at")+`,
+			`+sqlrun.Seen("expires_at")+`,
+			`+sqlrun.Seen("revoked_at")+`,
+			`+sqlrun.Seen("last_used_at")+`,
+			CASE WHEN old_until > {now} THEN `+sqlrun.Seen("old_until")+` ELSE 0 END, CASE WHEN expires_at <= {now} THEN 1 ELSE 0 END
 		FROM {prefix}token ORDER BY name`)
 
 	// revokeToken keeps the time of the first revocation.

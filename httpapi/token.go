@@ -76,6 +76,9 @@ type Token struct {
 	Used    time.Time // last use, to a minute; zero: never
 	Old     time.Time // until when the previous secret is valid; zero: it is not
 	State   string    // TokenGood, TokenExpired or TokenRevoked, by the database's clock
+
+	// Wrong says what is wrong with its row, if somebody has written one that means nothing: the column and the problem.
+	Wrong string
 }
 
 // States of a token.
@@ -267,8 +270,13 @@ func (t *Tokens) List(ctx context.Context) ([]Token, error) {
 		var scopes string
 		var us [5]int64
 		var expired bool
-		err = rows.Scan(&one.Name, &scopes, &us[0], &us[1], &us[2], &us[3], &us[4], &expired)
-		one.Scopes = splitScopes(scopes)
+		var row sqlrun.Reading
+		err = rows.Scan(row.Into("name", &one.Name), row.Into("scopes", &scopes), row.Instant("created_at", &us[0]), row.Instant("expires_at", &us[1]),
+			row.Instant("revoked_at", &us[2]), row.Instant("last_used_at", &us[3]), row.Instant("old_until", &us[4]), &expired)
+		if one.Scopes = splitScopes(scopes); len(one.Scopes) == 0 {
+			row.Note("scopes", fmt.Sprintf("%.40q has none of %s", scopes, joinScopes(Scopes)))
+		}
+		one.Wrong = row.Wrong
 		for i, to := range []*time.Time{&one.Created, &one.Expires, &one.Revoked, &one.Used, &one.Old} {
 			if us[i] != 0 {
 				*to = time.UnixMicro(us[i]).UTC()

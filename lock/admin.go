@@ -47,6 +47,9 @@ type Info struct {
 	ForcedWhy string
 	Changed   time.Time
 
+	// Wrong says what is wrong with its row, if somebody has written one that means nothing: the column and the problem.
+	Wrong string
+
 	session string
 }
 
@@ -81,10 +84,17 @@ func scanQueued(rows *sql.Rows) (Info, error) { return scanInfoAnd(rows, new(str
 func scanInfoAnd(rows *sql.Rows, more ...any) (i Info, err error) {
 	var state string
 	var since, until, released, forced, changed, now int64
+	var row sqlrun.Reading
 	err = rows.Scan(append([]any{
-		&i.Name, &i.Slot, &state, &i.By, &since, &until, &released, &i.Fence, &i.Extends, &i.Takeovers,
-		&i.Meta, &i.session, &i.ForcedBy, &forced, &i.ForcedWhy, &changed, &now,
+		row.Into("name", &i.Name), row.Into("slot", &i.Slot), row.Into("state", &state), row.Into("lock_by", &i.By), row.Instant("lock_at", &since),
+		row.Instant("expire_at", &until), row.Instant("released_at", &released), row.Into("fence", &i.Fence), row.Into("extends", &i.Extends),
+		row.Into("takeovers", &i.Takeovers), row.Into("meta", &i.Meta), row.Into("session", &i.session), row.Into("forced_by", &i.ForcedBy),
+		row.Instant("forced_at", &forced), row.Into("forced_why", &i.ForcedWhy), row.Instant("update_time", &changed), &now,
 	}, more...)...)
+	if !slices.Contains([]string{"POOL", "CLOSED", "FREE", "LOCK", "EXTEND"}, state) {
+		row.Note("state", fmt.Sprintf("%.40q is none of FREE, LOCK, EXTEND, POOL, CLOSED", state))
+	}
+	i.Wrong = row.Wrong
 	i.Since, i.Until, i.Released = instantOf(since), instantOf(until), instantOf(released)
 	i.Forced, i.Changed = instantOf(forced), instantOf(changed)
 	i.Left = max(0, time.Duration(until-now)*time.Microsecond)

@@ -264,11 +264,12 @@ const grant = `
 			meta = :meta, session = :session, {next fence}, update_time = {now}, expire_at = {now + :ttl}`
 
 // fields are what scanInfo reads.
-const fields = `name, slot, state, lock_by, COALESCE({us lock_at}, 0), COALESCE({us expire_at}, 0),
-			COALESCE({us released_at}, 0), fence, extends, takeovers, meta, session,
-			forced_by, COALESCE({us forced_at}, 0), forced_why, {us update_time}, {us {now}}`
+var fields = `name, slot, state, lock_by, ` + sqlrun.Seen("lock_at") + `,
+			` + sqlrun.Seen("expire_at") + `,
+			` + sqlrun.Seen("released_at") + `, fence, extends, takeovers, meta, session,
+			forced_by, ` + sqlrun.Seen("forced_at") + `, forced_why, ` + sqlrun.Seen("update_time") + `, {us {now}}`
 
-const columns = `
+var columns = `
 		SELECT ` + fields + `
 		FROM {prefix}lock`
 

@@ -52,7 +52,10 @@ func (s *source) address(ctx context.Context, jobs []Job, rows []jobRow) error {
 					return err
 				}
 			}
-			name = r.queue(j.Kind)
+			if name = r.queue(j.Kind); sqlrun.CheckName(name) != nil { // it was written by hand
+				return ofMany(i, len(jobs), invalid("queue", "the route of kind %q leads to the queue %q: %v; correct it: dbcron route set",
+					j.Kind, name, sqlrun.CheckName(name)))
+			}
 		}
 		if q == nil || q.Name != name {
 			if q = known[name]; q == nil {

@@ -120,9 +120,9 @@ func TestSharesOfTenants(t *testing.T) {
 				t.Errorf("got %s, want %s", got, want)
 			}
 		}
-		is("[{q a 3} {q b 5}]")
+		is("[{q a 3 } {q b 5 }]")
 		must(t, a.DeleteShare(t.Context(), "q", "a"))
-		is("[{q b 5}]")
+		is("[{q b 5 }]")
 		want(t, "deleting what is not there", a.DeleteShare(t.Context(), "q", "a"), ErrNotFound)
 		want(t, "a share in no queue", a.SetShare(t.Context(), "none", "a", 1), ErrNotFound)
 		want(t, "no share", a.SetShare(t.Context(), "q", "a", 0), ErrInvalid)

@@ -130,7 +130,7 @@ func (h *holder) lookForNew(ctx context.Context, waits bool) (found int, err err
 		q.lookWait = h.pace(q, blocks, waits)
 		q.look = at.Add(q.lookWait)
 		for _, b := range q.blocks {
-			if b.Reads.Dirty || b.Serving || b.Leaving || q.set.State != "active" {
+			if b.Reads.Dirty || b.Serving || b.Leaving || !q.set.Active() {
 				continue
 			}
 			row := lookRow{b.at(), b.Reads.Cursor()}

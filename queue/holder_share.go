@@ -196,7 +196,7 @@ func (h *holder) colleagues(ctx context.Context, q *workQueue) ([]share.Worker, 
 func (h *holder) meet(q *workQueue, set *store.Queue) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	resumed := q.set.State != "active" && set.State == "active"
+	resumed := !q.set.Active() && set.Active()
 	q.set = set
 	q.shareOut(set.Shares)
 	q.recheck()

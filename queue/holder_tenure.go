@@ -106,7 +106,7 @@ func (h *holder) heedSteps() {
 // A blockHost is the worker as one of its blocks sees it. mu is held.
 type blockHost struct{ b *tenure }
 
-func (h blockHost) Active() bool { return h.b.q.set.State == "active" }
+func (h blockHost) Active() bool { return h.b.q.set.Active() }
 
 func (h blockHost) Gate(kind string) *limit.Limiter { return h.b.q.limiterOf(kind) }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -90,6 +91,12 @@ func (c *Client) PublishTx(ctx context.Context, tx dialect.Execer, topic string,
 	return c.publish(ctx, c.callers(tx), topic, job)
 }
 
+// subscribes reports whether a subscription can be meant that may have been written by hand. One that names no queue gets no copy,
+// so that the others get theirs.
+func subscribes(queue string) bool {
+	return sqlrun.CheckName(queue) == nil && jobfield.CheckTarget(queue) == nil
+}
+
 func (c *Client) publish(ctx context.Context, in *source, topic string, job Job) (p Published, wake func(), err error) {
 	switch {
 	case sqlrun.CheckName(topic) != nil:
@@ -101,6 +108,7 @@ func (c *Client) publish(ctx context.Context, in *source, topic string, job Job)
 		func(rows *sql.Rows) (name string, err error) {
 			return name, rows.Scan(&name)
 		})
+	queues = slices.DeleteFunc(queues, func(name string) bool { return !subscribes(name) })
 	if err != nil || len(queues) == 0 {
 		if err == nil {
 			err = job.Check()

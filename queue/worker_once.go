@@ -103,7 +103,7 @@ func (w *Worker) engaged() bool {
 // left reports whether the tables have a job that could begin, here or elsewhere.
 func (w *Worker) left(ctx context.Context) (bool, error) {
 	w.mu.Lock()
-	queues, name := slices.DeleteFunc(slices.Clone(w.queues), func(q *workQueue) bool { return q.set.State != "active" }), w.lease.node
+	queues, name := slices.DeleteFunc(slices.Clone(w.queues), func(q *workQueue) bool { return !q.set.Active() }), w.lease.node
 	var kinds []string // of the kinds that it handles
 	ask := make([]*sqlrun.Stmt, len(queues))
 	picks := w.choice.selective

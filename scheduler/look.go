@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -55,8 +56,8 @@ var (
 		WHERE r.state = 'running' GROUP BY r.exec_by ORDER BY r.exec_by`)
 
 	listNodes = sqlrun.SQL("scheduler.list-nodes", `
-		SELECT name, version, state, COALESCE({us expire_at}, 0), {us started_at}, CASE WHEN state = 'live' AND expire_at > {now} THEN 1 ELSE 0 END,
-			COALESCE({us drained_at}, 0), drained_by, tags, problem
+		SELECT name, version, state, `+sqlrun.Seen("expire_at")+`, `+sqlrun.Seen("started_at")+`, CASE WHEN state = 'live' AND expire_at > {now} THEN 1 ELSE 0 END,
+			`+sqlrun.Seen("drained_at")+`, drained_by, tags, problem
 		FROM {prefix}node WHERE name > :after ORDER BY name LIMIT :limit`)
 )
 
@@ -257,6 +258,9 @@ type Node struct {
 	DrainedBy string
 	Tags      string // of the schedules that it runs, comma-separated; "": none
 	Problem   string // what fails in it now, in its own words; "": nothing that it knows of
+
+	// Wrong says what is wrong with its row, if somebody has written one that means nothing: the column and the problem.
+	Wrong string
 }
 
 // Process returns what the names of a process's parts begin with: host:pid, to which each adds a random part. [Drain] takes it, too.
@@ -303,7 +307,13 @@ func Processes(nodes []Node) (all []Node) {
 func Nodes(ctx context.Context, db *dialect.DB, after string, limit int) ([]Node, error) {
 	return sqlrun.Select(ctx, &db.Session, listNodes, sqlrun.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (n Node, err error) {
 		var until, started, drained int64
-		err = rows.Scan(&n.Name, &n.Version, &n.State, &until, &started, &n.Live, &drained, &n.DrainedBy, &n.Tags, &n.Problem)
+		var row sqlrun.Reading
+		err = rows.Scan(row.Into("name", &n.Name), row.Into("version", &n.Version), row.Into("state", &n.State), row.Instant("expire_at", &until),
+			row.Instant("started_at", &started), &n.Live, row.Instant("drained_at", &drained), row.Into("drained_by", &n.DrainedBy), row.Into("tags", &n.Tags), row.Into("problem", &n.Problem))
+		if n.State != "live" && n.State != "lost" && n.State != "gone" {
+			row.Note("state", fmt.Sprintf("%.40q is none of live, lost, gone", n.State))
+		}
+		n.Wrong = row.Wrong
 		n.Until, n.Started, n.Drained = instantOf(until), instantOf(started), instantOf(drained)
 		return n, err
 	})

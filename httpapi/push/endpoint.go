@@ -226,7 +226,11 @@ func (s *Endpoints) Delete(ctx context.Context, name string) error {
 // scanEndpoint reads a row, which may have been written by hand; check reports what is wrong with it.
 func scanEndpoint(rows *sql.Rows) (e Endpoint, err error) {
 	var limit, most, timeout string
-	err = rows.Scan(&e.id, &e.Queue, &e.state, &limit, &most, &e.share, &e.tries, &e.URL, &e.Format, &e.Concurrency, &e.Batch, &timeout, &e.Secret, &e.OldSecret)
+	var row sqlrun.Reading // what is unread is 0, which is invalid
+	err = rows.Scan(&e.id, row.Into("name", &e.Queue), row.Into("state", &e.state), row.Into("timeout", &limit), row.Into("max_timeout", &most),
+		row.Into("origin_share", &e.share), row.Into("max_attempts", &e.tries), row.Into("url", &e.URL), row.Into("format", &e.Format),
+		row.Into("concurrency", &e.Concurrency), row.Into("batch", &e.Batch), row.Into("timeout", &timeout),
+		row.Into("secret", &e.Secret), row.Into("old_secret", &e.OldSecret))
 	if err != nil {
 		return e, err
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
 // Stored returns the settings that are columns. Statements have these. An instant is NULL in the table if there is
@@ -80,12 +82,61 @@ func Load[T any](all []Setting[T], to *T, texts []string) (bad error) {
 	return bad
 }
 
+// Read sets all values from the texts of the columns of a row that a person may have written, notes each column whose
+// text or value means nothing, and gives that the default.
+func Read[T any](all []Setting[T], to *T, texts []string, row *sqlrun.Reading) {
+	for i := range all {
+		s, problem := &all[i], ""
+		switch err := s.load(to, texts[i]); {
+		case slices.Contains(row.Of, s.column): // it is noted
+			problem = "unread"
+		case err != nil:
+			problem = err.Error()
+		case s.Kind == Flag && texts[i] != "yes" && texts[i] != "no":
+			problem = fmt.Sprintf("%q is neither yes nor no", texts[i])
+		default:
+			problem = s.Problem(to)
+		}
+		if problem == "" {
+			continue
+		}
+		if !slices.Contains(row.Of, s.column) {
+			row.Note(s.column, problem)
+		}
+		_ = s.Set(to, s.Usual) // a test checks that defaults are valid
+	}
+}
+
+// Two returns two values of a setting that differ, as people write them.
+func (s *Setting[T]) Two() (one, other string) {
+	switch s.Kind {
+	case Duration:
+		return "1s", "2s"
+	case Flag:
+		return "true", "false"
+	case Word, Priority:
+		return s.Words[0], s.Words[1]
+	case Count, Size:
+		return "1", "2"
+	}
+	return "", none
+}
+
 // Places returns where the columns of a row go, and the texts for [Load].
 func Places[T any](all []Setting[T]) (places []any, texts []string) {
 	texts = make([]string, len(all))
 	places = make([]any, len(all))
 	for i := range texts {
 		places[i] = &texts[i]
+	}
+	return places, texts
+}
+
+// PlacesOf is Places for [Read].
+func PlacesOf[T any](all []Setting[T], row *sqlrun.Reading) (places []any, texts []string) {
+	places, texts = Places(all)
+	for i := range places {
+		places[i] = row.Into(all[i].column, &texts[i])
 	}
 	return places, texts
 }

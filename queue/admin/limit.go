@@ -3,8 +3,8 @@ package admin
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
@@ -32,6 +32,10 @@ type Limit struct {
 	Rate  int           // maximum number that begin in Per; 0: unlimited
 	Per   time.Duration // default: 1s
 	Burst int           // maximum number that begin at once after a pause; default and minimum: those of 0.1s
+
+	// Wrong says what is wrong with its row, if somebody has written one that means nothing: the column and the problem. None of
+	// the jobs that it is about begins until that is repaired.
+	Wrong string
 }
 
 // EachTenant stands for each tenant that has no limit of its own. A tenant of that name can have none.
@@ -72,7 +76,7 @@ func (c *Client) editLimit(ctx context.Context, which Limit, change func(*Limit)
 			}
 		}
 		change(&is)
-		is.Queue, is.Kind, is.Tenant = queue, which.Kind, which.Tenant
+		is.Queue, is.Kind, is.Tenant, is.Wrong = queue, which.Kind, which.Tenant, ""
 		after = store.Limit(is)
 		if err := after.Check(); err != nil {
 			return err
@@ -136,10 +140,11 @@ func (c *Client) LimitsOf(ctx context.Context, queue string) ([]LimitInfo, error
 }
 
 func scanLimit(rows *sql.Rows) (l LimitInfo, err error) {
-	var per, by string
+	var by string
 	var is store.Limit
-	err = rows.Scan(&is.Queue, &is.Kind, &is.Tenant, &is.Running, &is.Rate, &per, &is.Burst, &by, &l.Waiting, &l.Permits)
-	err = errors.Join(err, is.Parse(per))
+	reading := is.Reading()
+	err = rows.Scan(slices.Concat([]any{&is.Queue}, reading.Places(), []any{&by, &l.Waiting, &l.Permits})...)
+	reading.Done()
 	l.Limit = Limit(is)
 	return l, err
 }

@@ -270,7 +270,7 @@ type limitUse struct {
 // hold returns the hold of those that are at the limit, if it is reached.
 func (u *limitUse) hold() []Hold {
 	h := Hold{Limit: Limit(u.Limit), Permits: u.permits}
-	if u.Running > 0 && u.permits >= u.Running {
+	if u.Wrong != "" || u.Running > 0 && u.permits >= u.Running {
 		return []Hold{h}
 	}
 	if u.Rate > 0 {
@@ -318,11 +318,10 @@ func (c *Client) limitsOn(ctx context.Context, q *store.Queue, jobs []nextJob) (
 func (c *Client) addLimits(ctx context.Context, q *store.Queue, l *limitsOn, names []string) error {
 	args := sqlrun.Args{"queue": q.ID, "names": names}
 	_, err := sqlrun.Select(ctx, &c.db.Session, store.LimitUse, args, func(rows *sql.Rows) (u limitUse, err error) {
-		var per string
-		if err = rows.Scan(&u.Kind, &u.Tenant, &u.Running, &u.Rate, &per, &u.Burst, &u.now, &u.drawn, &u.ahead, &u.permits); err == nil {
-			u.Queue = q.Name
-			err = u.Parse(per)
-		}
+		reading := u.Reading()
+		err = rows.Scan(append(reading.Places(), &u.now, &u.drawn, &u.ahead, &u.permits)...)
+		u.Queue = q.Name
+		reading.Done()
 		if u.Tenant == "" {
 			l.byKind[u.Kind] = &u
 		} else {

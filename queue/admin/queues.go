@@ -54,6 +54,10 @@ type Queue struct {
 	Notify string
 
 	Blocks int // how many blocks its jobs are divided into; see [Client.Resize]
+
+	// Wrong says what is wrong with its row, if somebody has written one that means nothing: the column and the problem.
+	// Its jobs wait until that is repaired, and producers go on.
+	Wrong string
 }
 
 // A Setting is one of the settings of queues: a flag of dbcron queue set, and a field of the API.
@@ -88,11 +92,32 @@ func change(is store.Settings, by func(*Queue)) (store.Settings, error) {
 	q := Queue(is)
 	by(&q)
 	after := store.Settings(q)
+	after.Wrong = ""
 	return after, after.Check()
 }
 
+// repairs returns an error unless a change sets each setting whose column means nothing: otherwise the default would
+// become the setting of a queue for which somebody wanted another one.
+func repairs(q *store.Queue, by func(*Queue)) error {
+	for i, column := range q.Bad {
+		s := setting.Named(settings, column)
+		if s == nil {
+			continue
+		}
+		one, other := Queue(q.Settings), Queue(q.Settings)
+		first, second := s.Two()
+		_, _ = s.Set(&one, first), s.Set(&other, second)
+		by(&one)
+		by(&other)
+		if s.Text(&one) != s.Text(&other) {
+			return store.Invalid(column, "the table has a value that means nothing, so set this, too: %s", q.Why[i])
+		}
+	}
+	return nil
+}
+
 // Edit changes a queue's settings, and creates the queue if there is none. Workers and producers
-// apply them within seconds. It does not change Name and Blocks: see [Client.Resize].
+// apply them within seconds. It does not change Name and Blocks: see [Client.Resize]. by may be called more than once.
 func (c *Client) Edit(ctx context.Context, name string, by func(*Queue)) (Queue, error) {
 	if _, err := c.read(ctx, name); errors.Is(err, ErrNotFound) {
 		fresh, err := change(store.Defaults(name), by)
@@ -121,6 +146,9 @@ func (c *Client) Edit(ctx context.Context, name string, by func(*Queue)) (Queue,
 		found, err := store.SelectQueues(ctx, tx, store.GetQueue, sqlrun.Args{"name": name})
 		if err != nil || len(found) == 0 {
 			return orNone(err, name)
+		}
+		if err := repairs(found[0], by); err != nil {
+			return err
 		}
 		if after, err = change(found[0].Settings, by); err != nil {
 			return err

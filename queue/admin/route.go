@@ -16,6 +16,10 @@ const OtherKinds = store.RestOfKinds
 type Route struct {
 	Kind  string // or OtherKinds
 	Queue string
+
+	// Wrong says what is wrong with its row, if somebody has written one that means nothing: the column and the problem. Jobs of the
+	// kind that name no queue are refused until that is repaired.
+	Wrong string
 }
 
 // Routes lists routes, ordered by kind, after a given kind.

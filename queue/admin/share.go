@@ -14,6 +14,10 @@ type Share struct {
 	Queue  string
 	Tenant string
 	Weight int // 1 to 1000
+
+	// Wrong says what is wrong with its row, if somebody has written one that means nothing: the column and the problem. A
+	// weight that is no number counts as 1 until that is repaired, and one beyond the bounds as the bound.
+	Wrong string
 }
 
 // SetShare gives a tenant of an existing queue a share. It has an effect while the queue is fair: workers apply it
@@ -61,8 +65,13 @@ func (c *Client) DeleteShare(ctx context.Context, queue, tenant string) error {
 func (c *Client) Shares(ctx context.Context, queue, after string, limit int) ([]Share, error) {
 	args := sqlrun.Args{"name": queue, "after": after, "limit": limit}
 	return sqlrun.Select(ctx, &c.db.Session, store.ListShares, args, func(rows *sql.Rows) (Share, error) {
-		s := Share{Queue: queue}
-		return s, rows.Scan(&s.Tenant, &s.Weight)
+		var s store.Share
+		var row sqlrun.Reading
+		err := rows.Scan(s.Places(&row)...)
+		if len(row.Of) == 0 && (s.Weight < 1 || s.Weight > store.MaxWeight) {
+			row.Note("weight", fmt.Sprintf("%d is not 1 to %d", s.Weight, store.MaxWeight))
+		}
+		return Share{queue, s.Tenant, s.Weight, row.Wrong}, err
 	})
 }
 

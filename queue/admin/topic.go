@@ -1,9 +1,11 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -13,6 +15,10 @@ import (
 type Subscription struct {
 	Topic string
 	Queue string
+
+	// Wrong says what is wrong with its row, if somebody has written one that means nothing: the column and the problem. Nothing is
+	// enqueued for it.
+	Wrong string
 }
 
 // Subscriptions lists subscriptions, ordered by topic and queue, after a given one and up to
@@ -23,6 +29,15 @@ func (c *Client) Subscriptions(ctx context.Context, after Subscription, limit in
 	}
 	args := sqlrun.Args{"topic": after.Topic, "subscriber": after.Queue, "limit": limit}
 	return sqlrun.Select(ctx, &c.db.Session, store.ListSubscriptions, args, func(rows *sql.Rows) (s Subscription, err error) {
-		return s, rows.Scan(&s.Topic, &s.Queue)
+		var row sqlrun.Reading
+		err = rows.Scan(row.Into("topic", &s.Topic), row.Into("queue", &s.Queue))
+		if err := sqlrun.CheckName(s.Topic); err != nil {
+			row.Note("topic", err.Error())
+		}
+		if err := cmp.Or(sqlrun.CheckName(s.Queue), jobfield.CheckTarget(s.Queue)); err != nil {
+			row.Note("queue", err.Error())
+		}
+		s.Wrong = row.Wrong
+		return s, err
 	})
 }

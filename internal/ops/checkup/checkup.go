@@ -44,6 +44,14 @@ func Work(ctx context.Context, db *dialect.DB) (rows []health.Check) {
 			}
 			return fine, wrong, err
 		}},
+		{"rows", func() (string, []health.Problem, error) {
+			c, err := admin.New(db, admin.Options{})
+			if err != nil {
+				return "", nil, err
+			}
+			wrong, err := health.OfRows(ctx, db, c)
+			return "", wrong, err
+		}},
 		{"queues", func() (string, []health.Problem, error) { return examineQueues(ctx, db, now) }},
 		{"endpoints", func() (string, []health.Problem, error) {
 			wrong, answered, err := health.OfEndpoints(ctx, db, now)
@@ -115,6 +123,12 @@ func examineTokens(ctx context.Context, db *dialect.DB, now time.Time) (rows []h
 		return nil // whoever may not read tokens has none to renew
 	}
 	for _, t := range tokens {
+		if t.Wrong != "" {
+			rows = append(rows, warning(
+				"tokens", fmt.Sprintf("the row of token %s is wrong: %s", plain.Clean(t.Name), plain.Cut(t.Wrong, 200)),
+				"make another one: dbcron token create; then: dbcron token revoke "+plain.Clean(t.Name),
+			))
+		}
 		if t.ExpiresSoon(now) {
 			rows = append(rows, warning(
 				"tokens", fmt.Sprintf("token %s expires in %s", plain.Clean(t.Name), plain.Span(t.Expires.Sub(now))),

@@ -22,6 +22,7 @@ func All(ctx context.Context, db *dialect.DB, c *admin.Client, now time.Time) (a
 			wrong, _, err := OfFiles(ctx, db)
 			return wrong, err
 		},
+		func() ([]Problem, error) { return OfRows(ctx, db, c) },
 		func() ([]Problem, error) {
 			_, _, wrong, err := AllQueues(ctx, db, c, now)
 			return wrong, err

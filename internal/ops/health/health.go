@@ -58,6 +58,7 @@ const (
 	Endpoints Subject = "endpoints"
 	Processes Subject = "processes"
 	Files     Subject = "files"
+	Rows      Subject = "rows" // of tables that a person may write
 )
 
 // What describes the problem in a few words. It makes invisible characters in the name visible.

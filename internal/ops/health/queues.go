@@ -150,7 +150,7 @@ func OfQueues(ctx context.Context, db *dialect.DB, c *admin.Client, depths []Dep
 	flows := Flows(minutes, now)
 	for i := range depths {
 		q := &depths[i]
-		if q.State == "deleted" {
+		if q.State == "deleted" || q.Wrong != "" { // OfRows tells of the latter
 			continue
 		}
 		p := Problem{Of: Queues, Name: q.Name}
@@ -379,7 +379,7 @@ func jobs(n, limit int) string {
 }
 
 // Behind reports whether jobs of an active queue have waited for a minute that a worker could begin.
-func (d *Depth) Behind() bool { return d.State == "active" && d.Lag >= behindAfter }
+func (d *Depth) Behind() bool { return d.State == "active" && d.Wrong == "" && d.Lag >= behindAfter }
 
 // Outlook describes the backlog of a queue, the rates at which jobs come and go, and when it is
 // empty if the last ten minutes continue.

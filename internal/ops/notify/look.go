@@ -49,7 +49,8 @@ func (n *Notifier) lookForRecovered(ctx context.Context) error {
 		times int64
 	}
 	found, err := sqlrun.Select(ctx, &n.db.Session, recovered, sqlrun.Args{"limit": maxRecovered}, func(rows *sql.Rows) (r row, err error) {
-		return r, rows.Scan(&r.name, &r.times)
+		var row sqlrun.Reading
+		return r, rows.Scan(row.Into("name", &r.name), row.Into("times", &r.times))
 	})
 	for _, r := range found {
 		if _, err := n.db.Exec(ctx, well, sqlrun.Args{"subject": "schedule", "name": r.name, "times": r.times}); err != nil {
@@ -109,7 +110,8 @@ func (n *Notifier) lookAtQueues(ctx context.Context) error {
 	all := map[subjectOf]known{}
 	_, err := sqlrun.Select(ctx, &n.db.Session, ofQueues, nil, func(rows *sql.Rows) (of subjectOf, err error) {
 		is := known{there: true}
-		err = rows.Scan(&of.subject, &of.name, &is.times, &is.target, &is.isWell, &is.told)
+		var row sqlrun.Reading // written by hand, perhaps
+		err = rows.Scan(row.Into("subject", &of.subject), row.Into("name", &of.name), row.Into("times", &is.times), row.Into("target", &is.target), &is.isWell, &is.told)
 		all[of] = is
 		return of, err
 	})
@@ -165,7 +167,7 @@ func (n *Notifier) lookAtQueue(ctx context.Context, q *admin.Queue, dead, behind
 		return err
 	}
 	d, lags := &depths[0], int64(0)
-	if q.State == "active" && d.Ready > 0 && d.Lag >= n.opt.QueueAge {
+	if q.State == "active" && q.Wrong == "" && d.Ready > 0 && d.Lag >= n.opt.QueueAge {
 		lags = 1
 	}
 	err = n.noteQueue(ctx, "dead", q, plain.Count(d.Dead, countTo)+" dead letters", int64(d.Dead), dead)

@@ -31,8 +31,12 @@ var (
 
 	// pending locks what is to be told. :defaults = 0 omits what has no targets of its own.
 	pending = sqlrun.SQL("notify.pending", `
-		SELECT subject, name, problem, detail, target, run_id, COALESCE({us due_at}, 0), times, {us begun_at}, {us last_at},
-			{us tell_at}, COALESCE({us told_at}, 0), COALESCE({us well_at}, 0), told_to, {us {now}}
+		SELECT subject, name, problem, detail, target, run_id, `+sqlrun.Seen("due_at")+`, times,
+			`+sqlrun.Seen("begun_at")+`,
+			`+sqlrun.Seen("last_at")+`,
+			`+sqlrun.Seen("tell_at")+`,
+			`+sqlrun.Seen("told_at")+`,
+			`+sqlrun.Seen("well_at")+`, told_to, {us {now}}
 		FROM {prefix}notice WHERE tell_at IS NOT NULL AND ({int :defaults} = 1 OR target <> '' OR told_to <> '')
 		ORDER BY tell_at LIMIT :limit {locked}`)
 

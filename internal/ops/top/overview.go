@@ -37,7 +37,11 @@ func (l *Look) overview(ctx context.Context, s *screen) error {
 	if err != nil {
 		return err
 	}
-	all := slices.Concat(wrong, failed, l.wrong, pushed, lost, files)
+	written, err := health.OfRows(ctx, l.db, l.queues)
+	if err != nil {
+		return err
+	}
+	all := slices.Concat(wrong, failed, written, l.wrong, pushed, lost, files)
 	known, err := health.Acknowledged(ctx, l.db, l.now)
 	if err != nil {
 		return err
@@ -95,7 +99,7 @@ func (l *Look) problem(s *screen, p *health.Problem) {
 	switch {
 	case p.Of == health.Queues, p.Of == health.Endpoints:
 		into = place{queueView, p.Name}
-	case p.Of != health.Processes:
+	case p.Of != health.Processes && p.Of != health.Rows:
 		into = place{runsView, p.Name}
 	}
 	s.add(kindOf(p), into, "%s", line)

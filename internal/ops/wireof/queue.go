@@ -13,6 +13,12 @@ import (
 func Queue(q *admin.Queue) wire.Queue {
 	w := wire.Queue{Name: q.Name, State: q.State, Reason: q.Reason, Blocks: q.Blocks}
 	setting.Show(admin.Settings(), q, "", &w)
+	if q.Wrong != "" { // its jobs wait, as if somebody had paused it
+		w.Reason = "its row in the database is wrong: " + q.Wrong
+		if w.State != "deleted" {
+			w.State = "paused"
+		}
+	}
 	return w
 }
 

@@ -6,4 +6,6 @@ import (
 )
 
 // Share returns a tenant's share.
-func Share(s *admin.Share) wire.Share { return wire.Share(*s) }
+func Share(s *admin.Share) wire.Share {
+	return wire.Share{Queue: s.Queue, Tenant: s.Tenant, Weight: s.Weight}
+}

@@ -226,7 +226,10 @@ func (l *Limiter) Unused() (tokens, refused int) {
 
 // vacant returns the number of unused permits. mu is held.
 func (l *Limiter) vacant() int {
-	if l.limit.Running == 0 {
+	switch {
+	case l.limit.Wrong != "":
+		return 0
+	case l.limit.Running == 0:
 		return store.MaxRunning
 	}
 	return max(0, l.room-l.active)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dbcron/dbcron/internal/instant"
@@ -91,12 +92,12 @@ func (k *Keeper) Draw(ctx context.Context, d *Drawing) error {
 	err := k.worker.DB().ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
 		var now, drawn int64
 		var ahead int
-		var per string
 		d.limit = store.Limit{Queue: d.Queue.Name, Kind: d.Kind}
+		reading := d.limit.Reading()
 		args := sqlrun.Args{"queue": d.Queue.ID, "kind": d.Kind}
-		err := tx.Get(ctx, store.LockLimit, args, &now, &drawn, &ahead, &d.limit.Rate, &per, &d.limit.Burst)
-		if err == nil {
-			err = d.limit.Parse(per)
+		err := tx.Get(ctx, store.LockLimit, args, append([]any{&now, &drawn, &ahead}, reading.RatePlaces()...)...)
+		if reading.Done(); err == nil && d.limit.Wrong != "" { // it was written since the worker has read it
+			err = fmt.Errorf("limit of queue %q and kind %q: %s", d.limit.Queue, d.limit.Kind, d.limit.Wrong)
 		}
 		if errors.Is(err, sql.ErrNoRows) || err == nil && d.limit.Rate == 0 {
 			d.limit, d.Got, d.Again, d.after = store.Limit{}, d.Want, 0, d.drawnTo

@@ -78,7 +78,7 @@ func (q *Queue) Tenant(name string) *Limiter {
 		return l
 	}
 	is := q.tenants.limitOf(name)
-	if is.Running == 0 && is.Rate == 0 {
+	if is.Running == 0 && is.Rate == 0 && is.Wrong == "" {
 		return nil
 	}
 	l = &Limiter{Queue: q, Tenant: name, keeper: q.keeper, limit: is, permits: map[int]permit{}, keep: store.MaxRunning}

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -56,6 +55,7 @@ type Limit struct {
 	Rate    int
 	Per     time.Duration
 	Burst   int
+	Wrong   string
 }
 
 // EachTenant stands for each tenant that has no limit of its own: see Limit.Tenant.
@@ -118,13 +118,14 @@ type LimitRow struct {
 func ReadLimits(ctx context.Context, on *sqlrun.Session, names map[int]string) ([]LimitRow, error) {
 	args := sqlrun.Args{"queues": IDList(slices.Sorted(maps.Keys(names)))}
 	return sqlrun.Select(ctx, on, LimitsOf, args, func(rows *sql.Rows) (l LimitRow, err error) {
-		var per string
 		var waits bool
-		if err = rows.Scan(&l.QueueID, &l.Kind, &l.Tenant, &l.Running, &l.Rate, &per, &l.Burst, &l.WaitingBy, &waits); !waits {
+		reading := l.Reading()
+		if err = rows.Scan(slices.Concat([]any{&l.QueueID}, reading.Places(), []any{&l.WaitingBy, &waits})...); !waits {
 			l.WaitingBy = ""
 		}
 		l.Queue = names[l.QueueID]
-		return l, errors.Join(err, l.Parse(per))
+		reading.Done()
+		return l, err
 	})
 }
 
@@ -137,14 +138,53 @@ func IDList(queues []int) []int64 {
 	return ids
 }
 
-// Parse parses rate_per, which may have been written by hand.
-func (l *Limit) Parse(per string) (err error) {
-	if l.Per, err = plain.ParseDuration(per); err == nil && l.Rate > 0 && l.Per < time.Millisecond {
-		err = Invalid("rate_per", "%q is shorter than 1ms", per)
+// A LimitReading reads the columns of a limit, which may have been written by hand. What is wrong with them is in
+// [Limit.Wrong]: such a limit lets no job begin, since nobody knows how many were meant.
+type LimitReading struct {
+	of  *Limit
+	row sqlrun.Reading
+	per string
+}
+
+// Reading reads a row into the limit: give Scan the places, and then call Done.
+func (l *Limit) Reading() *LimitReading { return &LimitReading{of: l} }
+
+// Places are those of kind, tenant, max_running, rate, rate_per and burst.
+func (r *LimitReading) Places() []any {
+	l, row := r.of, &r.row
+	return append([]any{row.Into("kind", &l.Kind), row.Into("tenant", &l.Tenant), row.Into("max_running", &l.Running)}, r.RatePlaces()...)
+}
+
+// RatePlaces are those of rate, rate_per and burst.
+func (r *LimitReading) RatePlaces() []any {
+	return []any{r.row.Into("rate", &r.of.Rate), r.row.Into("rate_per", &r.per), r.row.Into("burst", &r.of.Burst)}
+}
+
+// Done sets the rest of the limit.
+func (r *LimitReading) Done() {
+	l, row := r.of, &r.row
+	var err error
+	switch l.Per, err = plain.ParseDuration(r.per); {
+	case slices.Contains(row.Of, "rate_per"):
+	case err != nil:
+		row.Note("rate_per", err.Error())
+	case l.Rate > 0 && l.Per < time.Millisecond:
+		row.Note("rate_per", fmt.Sprintf("%q is shorter than 1ms", r.per))
 	}
-	if err != nil {
-		err = fmt.Errorf("limit of queue %q and kind %q: %w", l.Queue, l.Kind, err)
+	switch {
+	case l.Running < 0 || l.Running > MaxRunning:
+		row.Note("max_running", fmt.Sprintf("%d is not 1 to %d", l.Running, MaxRunning))
+	case l.Rate < 0:
+		row.Note("rate", fmt.Sprintf("%d is negative", l.Rate))
 	}
 	l.Rate, l.Burst, l.Per = min(l.Rate, plain.MaxRate), min(max(l.Burst, 1), plain.MaxRate), min(l.Per, plain.MaxRatePer)
-	return err
+	l.Wrong = row.Wrong
+}
+
+// Applied returns the limit as workers apply it.
+func (l Limit) Applied() Limit {
+	if l.Wrong != "" {
+		l.Running, l.Rate = 0, 0
+	}
+	return l
 }

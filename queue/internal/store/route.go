@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -27,12 +28,22 @@ const RestOfKinds = "*"
 type Route struct {
 	Kind  string // or RestOfKinds
 	Queue string
+	Wrong string
 }
 
 // ReadRoutes lists routes by kind, those after a given kind.
 func ReadRoutes(ctx context.Context, on *sqlrun.Session, after string, limit int) ([]Route, error) {
 	return sqlrun.Select(ctx, on, ListRoutes, sqlrun.Args{"after": after, "limit": limit}, func(rows *sql.Rows) (r Route, err error) {
-		return r, rows.Scan(&r.Kind, &r.Queue)
+		var row sqlrun.Reading
+		err = rows.Scan(row.Into("kind", &r.Kind), row.Into("queue", &r.Queue))
+		if err := sqlrun.CheckName(r.Kind); err != nil {
+			row.Note("kind", err.Error())
+		}
+		if err := cmp.Or(sqlrun.CheckName(r.Queue), jobfield.CheckTarget(r.Queue)); err != nil {
+			row.Note("queue", err.Error())
+		}
+		r.Wrong = row.Wrong
+		return r, err
 	})
 }
 
@@ -55,5 +66,10 @@ func RoutesByKind(ctx context.Context, on *sqlrun.Session) (map[string]string, e
 
 // RouteOf returns the queue for jobs of a kind by these routes.
 func RouteOf(all map[string]string, kind string) string {
-	return cmp.Or(all[kind], all[RestOfKinds], DefaultQueue)
+	for _, kind := range []string{kind, RestOfKinds} {
+		if queue, is := all[kind]; is {
+			return queue
+		}
+	}
+	return DefaultQueue
 }

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -36,6 +37,7 @@ type Settings struct {
 	Fair          bool
 	Notify        string
 	Blocks        int
+	Wrong         string
 }
 
 // A Queue is a stored queue.
@@ -43,6 +45,7 @@ type Queue struct {
 	Settings
 	ID          int
 	Ordered     bool            // it has ordering keys
+	Bad, Why    []string        // the columns that mean nothing, and what is wrong with each; Wrong is about the first
 	Generations []Generation    // of its blocks, in order
 	Shares      map[string]int  // of its tenants, as workers of a fair queue read them
 	At          instant.Instant // when it was read
@@ -114,24 +117,47 @@ var stored = setting.Stored(Table)
 // maxNumber is the greatest number in settings.
 const maxNumber = 1_000_000
 
+// scanQueue reads a row, which may have been written by hand: what is wrong with it is in the result, and no error. Such
+// a queue has the defaults for what means nothing, and keeps what it was perhaps to keep. Its jobs wait, see [Queue.Active].
 func scanQueue(rows *sql.Rows) (*Queue, error) {
 	q := Queue{Generations: make([]Generation, 1)}
 	g := &q.Generations[0]
+	var row sqlrun.Reading
 	var ordered string
-	places, texts := setting.Places(stored)
-	places = append([]any{&q.ID, &q.Name, &q.State, &q.Reason, &ordered}, places...)
+	places, texts := setting.PlacesOf(stored, &row)
+	places = append([]any{&q.ID, row.Into("name", &q.Name), row.Into("state", &q.State), row.Into("reason", &q.Reason), row.Into("ordered", &ordered)}, places...)
 	err := rows.Scan(append(places, &g.Number, &g.First, &g.Blocks, &g.From, &g.FIFO)...)
-	if err == nil {
-		err = setting.Load(stored, &q.Settings, texts)
-	}
-	if err != nil {
-		err = fmt.Errorf("queue %q: %w", q.Name, err)
-	}
 	q.Blocks, q.FIFO = g.Blocks, g.FIFO
 	g.From += ResizeAfter.Microseconds()
-	q.Ordered = ordered == "yes" || q.FIFO
+	q.Ordered = ordered != "no" || q.FIFO
+	setting.Read(stored, &q.Settings, texts, &row)
+	for _, column := range row.Of {
+		switch column {
+		case "keep_dead":
+			q.KeepDead = -1
+		case "keep_done":
+			q.KeepDone = plain.LongestDuration
+		}
+	}
+	if name := sqlrun.CheckName(q.Name); name != nil {
+		row.Note("name", name.Error())
+	}
+	if ordered != "no" && ordered != "yes" {
+		row.Note("ordered", fmt.Sprintf("%q is neither yes nor no", ordered))
+	}
+	if q.Bad, q.Why = row.Of, row.Why; q.ID < 1 {
+		row.Note("queue_id", fmt.Sprintf("%d is not 1 or more", q.ID))
+	}
+	var invalid *InvalidError
+	if errors.As(q.Check(), &invalid) { // also of columns that contradict one another
+		row.Note(invalid.Field, invalid.Problem)
+	}
+	q.Wrong = row.Wrong
 	return &q, err
 }
+
+// Active reports whether jobs of the queue may begin. Those of one whose row is wrong wait until it is repaired.
+func (q *Queue) Active() bool { return q.State == "active" && q.Wrong == "" }
 
 // SelectQueues reads queues with a statement that returns a row for each generation of their
 // blocks.
@@ -218,16 +244,16 @@ func MakeQueues(ctx context.Context, tx *sqlrun.Session, names []string, n int, 
 	if _, err := tx.Exec(ctx, CreateQueues, sqlrun.Args{"rows": queues}); err != nil {
 		return err
 	}
-	blockless, err := sqlrun.Select(ctx, tx, LockQueues, sqlrun.Args{"names": names}, func(rows *sql.Rows) (id int, err error) {
-		var blocks int
-		if err = rows.Scan(&id, &blocks); blocks > 0 {
-			id = 0
+	var blockless []int
+	_, err := sqlrun.Select(ctx, tx, LockQueues, sqlrun.Args{"names": names}, func(rows *sql.Rows) (none struct{}, err error) {
+		var id, blocks int
+		if err = rows.Scan(&id, &blocks); err == nil && blocks == 0 {
+			blockless = append(blockless, id)
 		}
-		return id, err
+		return none, err
 	})
 	if err != nil {
 		return err
 	}
-	blockless = slices.DeleteFunc(blockless, func(id int) bool { return id == 0 })
 	return NewBlocks(ctx, tx, blockless, 0, n, 1, fifo)
 }

@@ -40,7 +40,8 @@ func ReadShares(ctx context.Context, on *sqlrun.Session, queues []int) (map[int]
 	_, err := sqlrun.Select(ctx, on, SharesOf, sqlrun.Args{"queues": IDList(queues)}, func(rows *sql.Rows) (none struct{}, err error) {
 		var queue int
 		var s Share
-		if err = rows.Scan(&queue, &s.Tenant, &s.Weight); err == nil {
+		var row sqlrun.Reading
+		if err = rows.Scan(append([]any{&queue}, s.Places(&row)...)...); err == nil {
 			if all[queue] == nil {
 				all[queue] = map[string]int{}
 			}
@@ -49,4 +50,9 @@ func ReadShares(ctx context.Context, on *sqlrun.Session, queues []int) (map[int]
 		return none, err
 	})
 	return all, err
+}
+
+// Places are where the columns tenant and weight of a row go, which may have been written by hand.
+func (s *Share) Places(row *sqlrun.Reading) []any {
+	return []any{row.Into("tenant", &s.Tenant), row.Into("weight", &s.Weight)}
 }
