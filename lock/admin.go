@@ -86,7 +86,8 @@ func scanInfoAnd(rows *sql.Rows, more ...any) (i Info, err error) {
 	var since, until, released, forced, changed, now int64
 	var row sqlrun.Reading
 	err = rows.Scan(append([]any{
-		row.Into("name", &i.Name), row.Into("slot", &i.Slot), row.Into("state", &state), row.Into("lock_by", &i.By), row.Instant("lock_at", &since),
+		row.Into("name", &i.Name), row.Into("slot", &i.Slot), row.Into("state", &state), row.Into("lock_by", &i.By),
+		row.Instant("lock_at", &since),
 		row.Instant("expire_at", &until), row.Instant("released_at", &released), row.Into("fence", &i.Fence), row.Into("extends", &i.Extends),
 		row.Into("takeovers", &i.Takeovers), row.Into("meta", &i.Meta), row.Into("session", &i.session), row.Into("forced_by", &i.ForcedBy),
 		row.Instant("forced_at", &forced), row.Into("forced_why", &i.ForcedWhy), row.Instant("update_time", &changed), &now,

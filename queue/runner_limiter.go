@@ -89,12 +89,12 @@ func (run *runner) meetLimits(q *workQueue, rows []store.LimitRow) {
 		switch {
 		case r.Tenant == "":
 			there[r.Kind] = true
-			run.setLimit(q, r.Kind, r.Limit.Applied())
+			run.setLimit(q, r.Kind, r.Applied())
 		case r.Kind != "": // written by hand
 		case r.Tenant == store.EachTenant:
-			each = r.Limit.Applied()
+			each = r.Applied()
 		default:
-			named[r.Tenant] = r.Limit.Applied()
+			named[r.Tenant] = r.Applied()
 		}
 	}
 	if run.limits.SetTenants(q.limits, each, named) {

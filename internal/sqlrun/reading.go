@@ -37,7 +37,8 @@ func (r *Reading) Instant(column string, to *int64) any {
 // Seen reads a column with an instant of a row that a person may have written: µs since 1970, 0 for NULL, and -1 for what is
 // no instant from 1970 to 9999. The engine would refuse the whole list for one that is infinite.
 func Seen(column string) string {
-	return `COALESCE(CASE WHEN ` + column + ` >= {time 0} AND ` + column + ` < {time 253402214400000000} THEN {us ` + column + `} END, CASE WHEN ` + column + ` IS NULL THEN 0 ELSE -1 END)`
+	return `COALESCE(CASE WHEN ` + column + ` >= {time 0} AND ` + column + ` < {time 253402214400000000} THEN {us ` + column + `} END,
+			CASE WHEN ` + column + ` IS NULL THEN 0 ELSE -1 END)`
 }
 
 // An instantPlace is where an instant goes.

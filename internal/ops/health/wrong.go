@@ -117,8 +117,9 @@ func wrongShares(ctx context.Context, db *dialect.DB, c *admin.Client, found fun
 		}
 		for _, s := range shares {
 			found(wrongRow{
-				table: "queue_share", key: []string{"queue_id", s.Queue, "tenant", s.Tenant}, wrong: s.Wrong, then: "the tenant has the nearest weight from 1 to 1000 until it is repaired",
-				do: fmt.Sprintf("set what is meant, such as: dbcron share set %s %s 1", argument(s.Queue), argument(s.Tenant)),
+				table: "queue_share", key: []string{"queue_id", s.Queue, "tenant", s.Tenant}, wrong: s.Wrong,
+				then: "the tenant has the nearest weight from 1 to 1000 until it is repaired",
+				do:   fmt.Sprintf("set what is meant, such as: dbcron share set %s %s 1", argument(s.Queue), argument(s.Tenant)),
 			})
 		}
 	}
@@ -129,8 +130,9 @@ func wrongRoutes(ctx context.Context, _ *dialect.DB, c *admin.Client, found func
 	routes, err := c.Routes(ctx, "", maxRows)
 	for _, r := range routes {
 		found(wrongRow{
-			table: "route", key: []string{"kind", r.Kind}, wrong: r.Wrong, then: "jobs of the kind that name no queue are refused until it is repaired",
-			do: fmt.Sprintf("set what is meant, such as: dbcron route set %s default", argument(r.Kind)),
+			table: "route", key: []string{"kind", r.Kind}, wrong: r.Wrong,
+			then: "jobs of the kind that name no queue are refused until it is repaired",
+			do:   fmt.Sprintf("set what is meant, such as: dbcron route set %s default", argument(r.Kind)),
 		})
 	}
 	return err
@@ -140,8 +142,9 @@ func wrongSubscriptions(ctx context.Context, _ *dialect.DB, c *admin.Client, fou
 	all, err := c.Subscriptions(ctx, admin.Subscription{}, maxRows)
 	for _, s := range all {
 		found(wrongRow{
-			table: "topic_queue", key: []string{"topic", s.Topic, "queue", s.Queue}, wrong: s.Wrong, then: "it gets no copies, and the topic's other queues get theirs",
-			do: fmt.Sprintf("remove it: dbcron topic unsubscribe %s %s", argument(s.Topic), argument(s.Queue)),
+			table: "topic_queue", key: []string{"topic", s.Topic, "queue", s.Queue}, wrong: s.Wrong,
+			then: "it gets no copies, and the topic's other queues get theirs",
+			do:   fmt.Sprintf("remove it: dbcron topic unsubscribe %s %s", argument(s.Topic), argument(s.Queue)),
 		})
 	}
 	return err
@@ -156,8 +159,9 @@ func wrongLocks(ctx context.Context, db *dialect.DB, _ *admin.Client, found func
 	for i := range all {
 		l := &all[i]
 		found(wrongRow{
-			table: "lock", key: []string{"name", l.Name, "slot", fmt.Sprint(l.Slot)}, wrong: l.Wrong, then: "it may be that nobody gets it until it is repaired",
-			do: fmt.Sprintf("free it once nobody works under it: dbcron lock release %s --slot %d --force --reason 'its row is wrong'", argument(l.Name), l.Slot),
+			table: "lock", key: []string{"name", l.Name, "slot", fmt.Sprint(l.Slot)}, wrong: l.Wrong,
+			then: "it may be that nobody gets it until it is repaired",
+			do:   fmt.Sprintf("free it once nobody works under it: dbcron lock release %s --slot %d --force --reason 'its row is wrong'", argument(l.Name), l.Slot),
 		})
 	}
 	return err

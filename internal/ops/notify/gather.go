@@ -138,7 +138,8 @@ func (n *Notifier) gatherIn(ctx context.Context, tx *sqlrun.Session, wait bool) 
 	all, err := sqlrun.Select(ctx, tx, pending, sqlrun.Args{"defaults": defaults, "limit": maxPending},
 		func(rows *sql.Rows) (x notice, err error) {
 			var row sqlrun.Reading // what is unread of a row that was written by hand is left out of its message
-			return x, rows.Scan(row.Into("subject", &x.Subject), row.Into("name", &x.Name), row.Into("problem", &x.Problem), row.Into("detail", &x.Detail),
+			return x, rows.Scan(row.Into("subject", &x.Subject), row.Into("name", &x.Name), row.Into("problem", &x.Problem),
+				row.Into("detail", &x.Detail),
 				row.Into("target", &x.target), row.Into("run_id", &x.Run), row.Instant("due_at", &x.Due), row.Into("times", &x.Times),
 				row.Instant("begun_at", &x.Begun), row.Instant("last_at", &x.Last), row.Instant("tell_at", &x.tell), row.Instant("told_at", &x.told),
 				row.Instant("well_at", &x.well), row.Into("told_to", &x.toldTo), &now)
