@@ -88,8 +88,8 @@ func write(t *testing.T, db *dbtest.DB) (all []written) {
 	for _, p := range tablesOfPeople {
 		for _, column := range columnsOf(t, db, p.table) {
 			for _, value := range nonsense {
-				if p.table == "queue" && column == "queue_id" && value == "2147483647" {
-					continue // other tables have the queue's number, so nobody changes it; this one is in the bounds
+				if p.table == "queue" && column == "queue_id" && len(value) > 9 {
+					continue // MySQL and SQLite go on from the greatest number, so nobody could make a queue any more
 				}
 				n++
 				w := written{p.table, column, value, n}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -145,8 +146,8 @@ func scanQueue(rows *sql.Rows) (*Queue, error) {
 	if ordered != "no" && ordered != "yes" {
 		row.Note("ordered", fmt.Sprintf("%q is neither yes nor no", ordered))
 	}
-	if q.Bad, q.Why = row.Of, row.Why; q.ID < 1 {
-		row.Note("queue_id", fmt.Sprintf("%d is not 1 or more", q.ID))
+	if q.Bad, q.Why = row.Of, row.Why; q.ID < 1 || q.ID >= math.MaxInt32 {
+		row.Note("queue_id", fmt.Sprintf("%d is not 1 to %d", q.ID, math.MaxInt32-1))
 	}
 	var invalid *InvalidError
 	if errors.As(q.Check(), &invalid) { // also of columns that contradict one another
