@@ -141,7 +141,8 @@ func (a *API) on(db *dialect.DB) (err error) {
 	opt := a.opt
 	a.db, a.tokens, a.endpoints = db, NewTokens(db), push.NewEndpoints(db)
 	if a.queues, err = queue.New(db, queue.Options{
-		Node: opt.Node, Version: a.opt.Version, Logger: a.log,
+		RetryFor: -1, // who asks is told at once, and can ask again
+		Node:     opt.Node, Version: a.opt.Version, Logger: a.log,
 		Doorbell: opt.Doorbell, LeaseLost: opt.LeaseLost,
 	}); err != nil {
 		return err

@@ -193,11 +193,8 @@ func checkAll(jobs []Job) error {
 	return nil
 }
 
-// unbounded is how long to retry for a caller whose context has no deadline.
-const unbounded = time.Minute
-
 // insist repeats do while the database cannot be reached, and so nothing has changed. It gives up
-// when ctx ends, or after unbounded if ctx has no deadline.
+// when ctx ends, or after Options.RetryFor if ctx has no deadline.
 func (c *Client) insist(ctx context.Context, do func() error) error {
 	began := instant.Now()
 	_, bounded := ctx.Deadline()
@@ -212,7 +209,7 @@ func (c *Client) insist(ctx context.Context, do func() error) error {
 				err = notSent(fmt.Errorf("%w: %w", err, last))
 			}
 			return err
-		case !bounded && since(began) >= unbounded:
+		case !bounded && since(began) >= c.opt.RetryFor:
 			return notSent(err)
 		}
 		if last == nil || ctx.Err() == nil { // otherwise err only says that the caller has left

@@ -179,7 +179,7 @@ func (s *sender) requeue(part []*sending, err error) {
 		}
 		switch {
 		case one.gone:
-		case !one.bounded && at.Sub(one.failed) >= unbounded:
+		case !one.bounded && at.Sub(one.failed) >= s.client.opt.RetryFor:
 			one.err = notSent(err)
 			close(one.done)
 		default:

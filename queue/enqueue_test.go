@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -406,6 +407,29 @@ func enqueueFaults(t *testing.T, db *dbtest.DB, name string, jobs []Job, says er
 			}
 		}
 	}
+}
+
+// A caller that would rather be told than wait, such as the HTTP API, is told after the first try: without a deadline the others try for a minute.
+func TestRetryForNoTime(t *testing.T) {
+	memory(t, func(t *testing.T, db *dbtest.DB) {
+		enqueue(t, client(t, db, Options{}), Job{Kind: "first"})
+		var tries atomic.Int64
+		broken := db.Broken(t, &dbtest.Fault{Random: func() (bool, bool) { tries.Add(1); return true, false }})
+		c := client(t, broken, Options{RetryFor: -1})
+		for name, call := range map[string]func() error{
+			"Enqueue":     func() error { _, err := c.Enqueue(t.Context(), Job{Kind: "one"}); return err },
+			"unique":      func() error { _, err := c.Enqueue(t.Context(), Job{Kind: "one", Unique: "k"}); return err },
+			"EnqueueMany": func() error { _, err := c.EnqueueMany(t.Context(), []Job{{Kind: "one"}, {Kind: "two"}}); return err },
+		} {
+			tries.Store(0)
+			if err := call(); err == nil || errors.Is(err, ErrUnknownOutcome) || tries.Load() > 3 {
+				t.Errorf("%s: %v, after %d round trips", name, err, tries.Load())
+			}
+		}
+		if n := rowsOf(t, db); n != 1 {
+			t.Errorf("%d jobs are there", n)
+		}
+	})
 }
 
 // A transaction may make the queue, and enqueue its first job with a key, also where

@@ -1,6 +1,8 @@
 package queue
 
 import (
+	"time"
+
 	"cmp"
 	"context"
 	"errors"
@@ -123,7 +125,11 @@ func (c *Client) create(ctx context.Context, name string, n int) error {
 
 // Options adjusts a Client. The zero value is ready to use.
 type Options struct {
-	Node   string       // the readable part of this process's name in the tables; default: the host's name
+	Node string // the readable part of this process's name in the tables; default: the host's name
+	// RetryFor is how long a call of Enqueue, EnqueueMany and their like is retried while the database cannot be reached, or takes no
+	// writes, and nothing has been enqueued, if its context has no deadline; default: a minute; negative: not at all.
+	RetryFor time.Duration
+
 	Blocks int          // of queues that it creates: how many workers can share one; default: 16
 	Logger *slog.Logger // default: slog.Default()
 
