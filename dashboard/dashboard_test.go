@@ -70,8 +70,9 @@ func TestPages(t *testing.T) {
 		s.get(link("jobs", "queue", "mail", "where", "$.n = "+big)).has(fmt.Sprint(w.ready)).lacks(fmt.Sprint(w.strange))
 		s.get(link("jobs", "queue", "mail", "where", "nonsense")).has("banner warn")
 		s.get(link("job", "queue", "mail", "id", w.ready)).has(`<span class="j-number">`+big+`</span>`, `"a<b>\u202e"`, "0 of 10", "Why it waits", "No worker serves its queue. What to do: start a worker")
-		s.get(link("job", "queue", "mail", "id", w.dead)).has("550 no such user &lt;b&gt;ada", "Retry", "Delete")
-		s.get(link("schedule", "name", "backup")).has("<span>every day at 03:30</span>", "CE", "Europe/Berlin", "Its last run failed: ", `class="bar s-failed"`)
+		s.get(link("job", "queue", "mail", "id", w.dead)).has("550 no such user &lt;b&gt;ada", "Retry", "Delete").lacks(`</span><span class="when">`, `</span><span class="why">`)
+		s.get(link("schedule", "name", "backup")).has("<span>every day at 03:30</span>", "CE", "Europe/Berlin", "Its last run failed: ",
+			`class="bar s-failed"`, `<span class="state s-failing">failing</span></h1>`)
 		s.get(link("schedule", "name", "idle")).has("No daemon is at work. What to do: start one: dbcron serve")
 		s.get(link("schedules", "from", "backup")).has(">backup<")
 		s.get(link("run", "id", w.run)).has("dumping", "⟨U+001B⟩[31m", "1m 30s", "host:1:x")

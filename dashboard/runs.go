@@ -38,7 +38,7 @@ func (d *Dashboard) listRuns(ctx context.Context, r *request) (*view, error) {
 	}
 	data.Before = f.Before
 	if data.Runs, data.More, err = scheduler.RecentRuns(ctx, d.db, f); err == nil {
-		data.Lines, err = health.FirstLines(ctx, d.db, data.Runs)
+		data.Lines, err = health.LastLines(ctx, d.db, data.Runs)
 	}
 	return &view{template: "runs.html", title: "Runs", section: "runs", data: data}, err
 }

@@ -96,8 +96,9 @@ type scheduleData struct {
 	Slots    []time.Time
 	Strip    strip
 	Runs     []scheduler.Run
-	Lines    map[int64]string // the first line of what each has written
+	Lines    map[int64]string // the last line of what each has written
 	Why      []string         // why it runs or does not
+	Failing  bool             // its last run that counts failed
 	Open     int              // number of runs that have not ended
 	Settings []setRow
 	Edit     *scheduleForm // nil: it comes from a file
@@ -124,10 +125,11 @@ func (d *Dashboard) showSchedule(ctx context.Context, r *request) (*view, error)
 	for i := range runs {
 		data.Open += boolInt(runs[i].Finished.IsZero() && (runs[i].State == "running" || runs[i].State == "waiting" || runs[i].State == "retry"))
 	}
+	data.Failing = failing(runs)
 	if r.hide {
 		data.Shown = ""
 	}
-	if data.Lines, err = health.FirstLines(ctx, d.db, data.Runs); err != nil {
+	if data.Lines, err = health.LastLines(ctx, d.db, data.Runs); err != nil {
 		return nil, err
 	}
 	e, err := health.Explain(ctx, d.db, name, 1, r.hide)
@@ -142,6 +144,19 @@ func (d *Dashboard) showSchedule(ctx context.Context, r *request) (*view, error)
 		}
 	}
 	return &view{template: "schedule.html", title: "Schedule " + plain.Clean(name), section: "schedules", data: data}, nil
+}
+
+// failing reports whether the last one of some runs, the newest first, that succeeded or failed has failed.
+func failing(runs []scheduler.Run) bool {
+	for i := range runs {
+		switch runs[i].State {
+		case "failed", "timeout", "lost":
+			return true
+		case "ok":
+			return false
+		}
+	}
+	return false
 }
 
 // zoneOf returns the schedule's time zone.

@@ -33,6 +33,7 @@ type runRow struct {
 	State    string       `table:"state"`
 	Exit     *int         `table:"exit code"`
 	Seconds  string       `table:"seconds"`
+	Host     string       `table:"host"`
 	Error    string       `table:"error"`
 	Output   string       `table:"output"`
 }
@@ -40,7 +41,10 @@ type runRow struct {
 func newRunRow(r *wire.Run) runRow {
 	row := runRow{
 		ID: r.ID, Schedule: r.Schedule, Due: r.Due, Slots: r.Slots, Attempt: r.Attempt, Cause: r.Cause, State: r.State,
-		Exit: r.ExitCode, Seconds: "-", Error: r.Error, Output: r.Output,
+		Exit: r.ExitCode, Seconds: "-", Host: "-", Error: r.Error, Output: plain.LastLine(r.Output, 1000),
+	}
+	if r.By != "" {
+		row.Host, _, _ = strings.Cut(r.By, ":")
 	}
 	if r.Took != nil {
 		row.Seconds = fmt.Sprintf("%.3f", *r.Took)
@@ -72,8 +76,8 @@ the two, or whose slot came then if they never began. A time is such as 2026-11-
 the clocks of this host, 2026-11-20T18:00:00Z, a day, or how long ago: 12h, 7d.
 
 CAUSE is why it ran: slot, hand (schedule run), backfill, or chain (--on-success or
---on-failure of another). Only the beginning of ERROR and OUTPUT is shown: see
-dbcron schedule output, or use -o json.`,
+--on-failure of another). HOST is where it ran. Of ERROR the beginning is shown, and of
+OUTPUT the last line: see dbcron schedule output, or use -o json.`,
 		example: `  dbcron schedule history
   dbcron schedule history backup -n 5 -o json
   dbcron schedule history --since 12h --state failed,timeout,lost

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -29,6 +30,7 @@ type notifyFlags struct {
 	smtp, from   string
 	passwordFile string
 	secretFile   string
+	link         string
 }
 
 func (f *notifyFlags) register(c *cobra.Command) {
@@ -44,6 +46,7 @@ func (f *notifyFlags) register(c *cobra.Command) {
 	flags.StringVar(&f.passwordFile, "smtp-password-file", "",
 		"`file` with that user's password (default: "+config.VariableSMTPPassword+" has it)")
 	flags.StringVar(&f.from, "mail-from", "", "`address` that mail comes from (default: dbcron@ and the host's name)")
+	flags.StringVar(&f.link, "notify-link", "", "`URL` of the dashboard as readers of notifications reach it, for links in them")
 	flags.StringVar(&f.secretFile, "notify-secret-file", "", "`file` with the secret, whsec_…, that signs webhooks (default: "+
 		config.VariableNotifySecret+" has it)")
 }
@@ -52,6 +55,9 @@ func (f *notifyFlags) register(c *cobra.Command) {
 func (f *notifyFlags) check() error {
 	if f.every <= 0 || f.limit <= 0 || f.queueAge <= 0 {
 		return usagef("--notify-every, --notify-limit and --notify-queue-age must be more than 0")
+	}
+	if u, err := url.Parse(f.link); f.link != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+		return usagef("--notify-link %q: use a URL such as https://cron.example.com/", f.link)
 	}
 	for _, target := range f.targets {
 		if _, err := notify.CheckTargets([]string{target}); err != nil {
@@ -87,7 +93,7 @@ func (p *program) newNotifier(db *dialect.DB, f *notifyFlags, hosts *push.Hosts,
 	}
 	n, err := notify.New(db, notify.Options{
 		Targets: f.targets, Every: f.every, Limit: f.limit, QueueAge: f.queueAge,
-		Mail: notify.Mail{Server: f.smtp, Password: password, From: f.from}, Secret: secret, Hosts: hosts,
+		Mail: notify.Mail{Server: f.smtp, Password: password, From: f.from}, Secret: secret, Hosts: hosts, Link: f.link,
 		Env: like.Env, Dir: like.Dir, Node: like.Node, Version: version, Doorbell: like.Doorbell, Logger: log,
 	})
 	if err != nil {

@@ -111,6 +111,12 @@ func Line(s string, width int) string {
 	return line
 }
 
+// LastLine is Line of the last line that has a text: of what a command has written, the one that says how it went.
+func LastLine(s string, width int) string {
+	s = strings.TrimSpace(s)
+	return Line(s[strings.LastIndexByte(s, '\n')+1:], width)
+}
+
 // Harmless returns text that is safe for a terminal.
 func Harmless(s string) string {
 	return strings.Map(func(r rune) rune {

@@ -272,7 +272,7 @@ func (e *scheduleExplainer) ofLast(ctx context.Context) error {
 	if last == nil || !bad(last) {
 		return nil
 	}
-	lines, err := lastLines(ctx, e.db, []int64{last.ID})
+	lines, err := LastLines(ctx, e.db, []scheduler.Run{*last})
 	e.add(Cause{Why: "its last run failed: " + failure(last, lines[last.ID]), Do: lookAt(last, lines[last.ID], &e.Schedule)})
 	return err
 }

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
-	"github.com/dbcron/dbcron/internal/plain"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler"
 )
@@ -19,9 +18,6 @@ var (
 		FROM {prefix}schedule AS s WHERE s.name IN (:names)`)
 
 	runsByID = sqlrun.SQL("health.runs-by-id", `SELECT `+runColumns+`, '' FROM {prefix}run WHERE id IN (:ids)`)
-
-	// linesOf reads the beginning of outputs, of which a line is shown.
-	linesOf = sqlrun.SQL("health.first-lines", `SELECT id, SUBSTR(output, 1, 300) FROM {prefix}run WHERE id IN (:ids) AND output <> ''`)
 )
 
 // LastRuns returns the newest run of each of some schedules that has had one, without its output.
@@ -45,24 +41,6 @@ func LastRuns(ctx context.Context, db *dialect.DB, schedules []scheduler.Schedul
 		last[runs[i].Schedule] = runs[i]
 	}
 	return last, err
-}
-
-// FirstLines returns the first line with a text of what runs have written, by their ids. Runs that have written nothing are left out.
-func FirstLines(ctx context.Context, db *dialect.DB, runs []scheduler.Run) (map[int64]string, error) {
-	ids, lines := []int64{0}, map[int64]string{}
-	for i := range runs {
-		ids = append(ids, runs[i].ID)
-	}
-	_, err := sqlrun.Select(ctx, &db.Session, linesOf, sqlrun.Args{"ids": ids}, func(rows *sql.Rows) (none struct{}, err error) {
-		var id int64
-		var text string
-		err = rows.Scan(&id, &text)
-		if line := plain.Line(text, 160); line != "" {
-			lines[id] = line
-		}
-		return none, err
-	})
-	return lines, err
 }
 
 // IsLate reports whether the slot of an active schedule should have been claimed.

@@ -25,7 +25,7 @@ func TestLists(t *testing.T) {
 			slot     time.Duration
 			attempt  int
 			output   string
-		}{{"a", 2, 1, "one"}, {"a", 2, 2, "\n\n two\nlines"}, {"a", 1, 9, ""}, {"A", 1, 1, "\x1b[31m"}, {"gone", 5, 1, "gone"}} {
+		}{{"a", 2, 1, "one"}, {"a", 2, 2, "\n\n two\nlines\n \n"}, {"a", 1, 9, ""}, {"A", 1, 1, "\x1b[31m"}, {"gone", 5, 1, "gone"}} {
 			db.Do(t, `INSERT INTO {prefix}run (schedule, due_at, attempt, state, error, output) VALUES (:schedule, {time :at}, :attempt, 'ok', :nth, :output)`, sqlrun.Args{
 				"schedule": run.schedule, "at": at.Add(run.slot * time.Hour).UnixMicro(), "attempt": run.attempt, "nth": fmt.Sprint(i), "output": run.output,
 			})
@@ -37,9 +37,9 @@ func TestLists(t *testing.T) {
 		}
 		runs, err := NewestRuns(t.Context(), db.DB, "a", 10)
 		dbtest.Must(t, err)
-		lines, err := FirstLines(t.Context(), db.DB, append(runs, last["A"]))
+		lines, err := LastLines(t.Context(), db.DB, append(runs, last["A"]))
 		dbtest.Must(t, err)
-		want := map[int64]string{runs[0].ID: "two …", runs[1].ID: "one", last["A"].ID: " [31m"}
+		want := map[int64]string{runs[0].ID: "lines", runs[1].ID: "one", last["A"].ID: " [31m"}
 		if !maps.Equal(lines, want) {
 			t.Errorf("got %v, want %v", lines, want)
 		}

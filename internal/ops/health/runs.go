@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -119,15 +118,17 @@ func RunsOfSlot(ctx context.Context, db *dialect.DB, of *scheduler.Run, from, li
 	return selectRuns(ctx, db, runsOfSlot, sqlrun.Args{"name": of.Schedule, "due": of.Due.UnixMicro(), "from": from, "limit": limit})
 }
 
-// lastLines returns the last line of what runs have written, by their ids. Runs that have written nothing are left out.
-func lastLines(ctx context.Context, db *dialect.DB, ids []int64) (map[int64]string, error) {
-	lines := map[int64]string{}
-	_, err := sqlrun.Select(ctx, &db.Session, lastLinesOf, sqlrun.Args{"ids": append([]int64{0}, ids...)}, func(rows *sql.Rows) (none struct{}, err error) {
+// LastLines returns the last line of what runs have written, by their ids. Runs that have written nothing are left out.
+func LastLines(ctx context.Context, db *dialect.DB, runs []scheduler.Run) (map[int64]string, error) {
+	ids, lines := []int64{0}, map[int64]string{} // a list has at least one
+	for i := range runs {
+		ids = append(ids, runs[i].ID)
+	}
+	_, err := sqlrun.Select(ctx, &db.Session, lastLinesOf, sqlrun.Args{"ids": ids}, func(rows *sql.Rows) (none struct{}, err error) {
 		var id int64
 		var text string
 		err = rows.Scan(&id, &text)
-		text = strings.TrimSpace(text)
-		if line := plain.Line(text[strings.LastIndexByte(text, '\n')+1:], 160); line != "" {
+		if line := plain.LastLine(text, 160); line != "" {
 			lines[id] = line
 		}
 		return none, err

@@ -172,11 +172,11 @@ func OfRuns(ctx context.Context, db *dialect.DB, now time.Time) (all []Problem, 
 		return nil, err
 	}
 	all = slices.Concat(all, unheeding, suspects, replaced, skipping)
-	var ids []int64
+	var last []scheduler.Run
 	for _, name := range names[:min(len(names), Most)] {
-		ids = append(ids, by[name].last.ID)
+		last = append(last, by[name].last)
 	}
-	lines, err := lastLines(ctx, db, ids)
+	lines, err := LastLines(ctx, db, last)
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"time"
 
@@ -30,7 +31,9 @@ type Trouble struct {
 	Last    int64  `json:"last"`
 	Well    int64  `json:"well,omitempty"` // when it recovered
 
-	output string
+	output, host, command string         // of the run and its schedule, read when the message is sent
+	zone                  *time.Location // of the schedule
+	link                  string         // to the page about it
 }
 
 // A Message is what one target is told: the payload of a job.
@@ -115,6 +118,14 @@ func firstNames(all []Trouble, of int) string {
 
 func stamp(us int64) string { return time.UnixMicro(us).UTC().Format("2006-01-02 15:04:05 UTC") }
 
+// local is stamp on the clocks of the schedule's zone, too.
+func (x *Trouble) local(us int64) string {
+	if x.zone == nil || x.zone == time.UTC {
+		return stamp(us)
+	}
+	return time.UnixMicro(us).In(x.zone).Format("2006-01-02 15:04:05 MST") + ", " + stamp(us)
+}
+
 // Text returns the message for people.
 func (m *Message) Text() string {
 	if m.Test {
@@ -148,7 +159,12 @@ func (x *Trouble) write(b *strings.Builder) {
 	}
 	b.WriteString("\n")
 	if x.Due != 0 {
-		fmt.Fprintf(b, "  slot       %s\n", stamp(x.Due))
+		fmt.Fprintf(b, "  slot       %s\n", x.local(x.Due))
+	}
+	for _, line := range [][2]string{{"host", x.host}, {"command", x.command}, {"page", x.link}} {
+		if line[1] != "" {
+			fmt.Fprintf(b, "  %-10s %s\n", line[0], line[1])
+		}
 	}
 	if x.Subject == "schedule" && x.Times > 1 {
 		fmt.Fprintf(b, "  failures   %d since %s\n", x.Times, stamp(x.Begun))
@@ -160,7 +176,7 @@ func (x *Trouble) write(b *strings.Builder) {
 	case x.Run != 0:
 		fmt.Fprintf(b, "  more       dbcron schedule output %d\n", x.Run)
 	case x.Subject == "schedule":
-		fmt.Fprintf(b, "  more       dbcron schedule explain\n")
+		fmt.Fprintf(b, "  more       dbcron schedule explain %s\n", plain.Clean(x.Name))
 	default:
 		fmt.Fprintf(b, "  more       dbcron queue show, dbcron job list --state dead\n")
 	}
@@ -176,10 +192,13 @@ func (x *Trouble) write(b *strings.Builder) {
 	b.WriteString("\n")
 }
 
-// read adds the output of the first runs. They may have left the history.
+// read adds what the tables say of the first troubles: where a run was, what it ran and has written. It may have left the history.
 func (n *Notifier) read(ctx context.Context, m *Message) error {
 	for i := range m.Troubles[:min(len(m.Troubles), outputsOf)] {
 		x := &m.Troubles[i]
+		if err := n.readSchedule(ctx, x); err != nil {
+			return err
+		}
 		if x.Run == 0 {
 			continue
 		}
@@ -191,8 +210,36 @@ func (n *Notifier) read(ctx context.Context, m *Message) error {
 			return err
 		}
 		x.output = excerpt(plain.Clean(run.Output))
+		host, _, _ := strings.Cut(run.By, ":")
+		x.host = plain.Cut(host, 100)
 	}
 	return nil
+}
+
+// readSchedule adds what a schedule runs, in which zone, and where its page is, or the queue's.
+func (n *Notifier) readSchedule(ctx context.Context, x *Trouble) error {
+	page := strings.TrimSuffix(n.opt.Link, "/")
+	switch {
+	case page == "":
+	case x.Run != 0:
+		x.link = fmt.Sprintf("%s/run?id=%d", page, x.Run)
+	case x.Subject == "schedule":
+		x.link = page + "/schedule?name=" + url.QueryEscape(x.Name)
+	default:
+		x.link = page + "/queue?name=" + url.QueryEscape(x.Name)
+	}
+	if x.Subject != "schedule" {
+		return nil
+	}
+	s, err := scheduler.Get(ctx, n.db, x.Name)
+	if errors.Is(err, scheduler.ErrNotFound) {
+		return nil
+	}
+	x.command = plain.Line(s.Command, 200)
+	if plan, bad := s.Slots(); bad == nil {
+		x.zone = plan.Location()
+	}
+	return err
 }
 
 // excerpt returns the head and tail of a long text.

@@ -50,6 +50,7 @@ type Options struct {
 	QueueAge time.Duration // a queue is in trouble when its oldest job has waited for so long; default: 10m
 
 	Mail   Mail
+	Link   string      // URL of the dashboard, for links in messages; "": there are none
 	Secret string      // signs webhooks as Standard Webhooks defines; "": they are not signed
 	Hosts  *push.Hosts // allowed hosts of webhooks; nil: the whole internet
 

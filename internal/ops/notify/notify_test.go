@@ -52,8 +52,11 @@ func is(t *testing.T, what string, got, want []string) {
 func TestToldOnceAtFailureAndOnceAtRecovery(t *testing.T) {
 	clocked(t, func(t *testing.T, db *dbtest.DB) {
 		server := newMailServer(t, nil, "")
-		n := notifier(t, db, Options{Targets: []string{"ops@example.org"}, Mail: Mail{Server: server.URL(), From: "dbcron@example.com"}})
+		n := notifier(t, db, Options{
+			Targets: []string{"ops@example.org"}, Mail: Mail{Server: server.URL(), From: "dbcron@example.com"}, Link: "https://cron.example.com/",
+		})
 		add(t, db, "sicherung", "echo fünf Bänder; exit 3", "")
+		db.Do(t, `UPDATE {prefix}schedule SET time_zone = 'Asia/Tokyo' WHERE name = 'sicherung'`, nil)
 		fail := func() {
 			t.Helper()
 			db.Advance(t, time.Minute)
@@ -70,6 +73,12 @@ func TestToldOnceAtFailureAndOnceAtRecovery(t *testing.T) {
 		if subject != "[dbcron] sicherung failed: exit code 3" || !strings.Contains(body, "    fünf Bänder\n") ||
 			!strings.Contains(body, "dbcron schedule output ") {
 			t.Errorf("subject %q, body %q", subject, body)
+		}
+		// What whoever is woken needs first: where, what, when on the clocks there, and where to look.
+		for _, line := range []string{"  host       ", "  command    echo fünf Bänder; exit 3\n", " JST, ", "  page       https://cron.example.com/run?id="} {
+			if !strings.Contains(body, line) {
+				t.Errorf("no %q in %q", line, body)
+			}
 		}
 		if header.Get("Auto-Submitted") != "auto-generated" || !strings.HasSuffix(header.Get("Message-ID"), "@example.com>") {
 			t.Errorf("header %q", header)
