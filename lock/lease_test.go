@@ -20,6 +20,13 @@ func TestTheContextEndsBeforeTheLease(t *testing.T) {
 		sent := instant.Now()
 		le := l.mustTake(t, "x")
 		want(t, "at first", le.Check(), nil)
+		if left := le.Left(); left > 2*time.Second { // a slow machine only has less
+			t.Errorf("the context ends in %v, and the lease a margin of 1s later", left)
+		}
+		want(t, "a renewal", le.Extend(t.Context()), nil)
+		if left := le.Left(); left > 2*time.Second {
+			t.Errorf("after a renewal the context ends in %v", left)
+		}
 		want(t, "its end", ended(t, le.Context()), ErrLost)
 		if held := instant.Now().Sub(sent); held < 2*time.Second {
 			t.Errorf("it ended after %v", held)

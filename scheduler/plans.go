@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
@@ -120,4 +121,38 @@ func plannedOf(spec, zone, dst string) string { return spec + " " + zone + " " +
 func (s *Scheduler) unplanChanged(ctx context.Context) error {
 	_, err := s.db.Exec(ctx, unplan, sqlrun.Args{"limit": batch})
 	return err
+}
+
+// backSlack is how much later than the present a row may have been written without the clock having gone back: servers of a cluster may
+// differ by less.
+const backSlack = 2 * time.Second
+
+// noteClock looks at the database's clock, once when it is first seen and whenever it has gone back. Schedules with an interval are then
+// planned anew from its present time. Otherwise they would stand still until it shows again what it has shown.
+func (s *Scheduler) noteClock(ctx context.Context, now int64) (moved bool, err error) {
+	back := time.Duration(s.clockAt-now) * time.Microsecond
+	if s.clockAt != 0 && back <= backSlack {
+		s.clockAt = max(s.clockAt, now)
+		return false, nil
+	}
+	var all, n int64
+	for first := true; first || n == batch; first = false {
+		if n, err = s.db.Exec(ctx, unplanAhead, sqlrun.Args{"limit": batch, "slack": backSlack.Microseconds()}); err != nil {
+			return false, err
+		}
+		all += n
+	}
+	if s.clockAt != 0 {
+		s.opt.Logger.Error("the database's clock went back: what was planned or leased for later waits until it shows that time again, "+
+			"except schedules with @every; see dbcron doctor", "by", back, "planned_anew", all)
+	} else if all > 0 {
+		s.opt.Logger.Warn("the database's clock went back while no daemon ran: schedules with @every are planned anew", "planned_anew", all)
+	}
+	s.clockAt = now
+	if all > 0 {
+		s.mu.Lock()
+		s.since = 0 // they may be due before what was found first
+		s.mu.Unlock()
+	}
+	return all > 0, nil
 }

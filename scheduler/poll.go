@@ -109,6 +109,9 @@ func (s *Scheduler) step(ctx, working context.Context) (time.Duration, error) {
 	if len(found) < len(lanes) {
 		return 0, fmt.Errorf("a look at %d lanes returned %d rows: something hides rows from this session, such as a limit of rows", len(lanes), len(found))
 	}
+	if moved, err := s.noteClock(ctx, found[0].now); err != nil || moved {
+		return 0, err
+	}
 	if s.noteDrained(found) {
 		return s.opt.Poll, nil
 	}

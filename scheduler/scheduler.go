@@ -137,6 +137,7 @@ type Scheduler struct {
 	boots     bool            // a schedule has @reboot; under mu
 	booted    bool            // the check after the host's start was made; used by the poller only
 	bootHeld  instant.Instant // since when others have locked one of its schedules; 0: they have not
+	clockAt   int64           // the latest time that the database's clock has shown since it went back last, in µs; used by the poller only
 	drained   bool            // as last seen: it claims nothing; used by the poller only
 	stopping  stopping
 	aborted   chan struct{}

@@ -78,6 +78,15 @@ var (
 			`SELECT id FROM {prefix}schedule WHERE stale = 1 AND state = 'active' AND due_at > {now} LIMIT :limit {skip_locked}`)
 	})
 
+	// unplanAhead removes the slot from schedules with an interval that were last changed at a time that has yet to come: the database's
+	// clock went back, and their slot is further off than one interval. Slots of other specs are times of day: one that has been had is
+	// not had again, so those wait.
+	unplanAhead = sqlrun.PerDialect("scheduler.unplan-ahead", func(d *sqlrun.Dialect) string {
+		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `next_exec = NULL, update_time = {now}`, "",
+			`SELECT id FROM {prefix}schedule WHERE state = 'active' AND LOWER(spec) LIKE '@every %' AND update_time > {now + :slack} AND due_at > {now}
+			LIMIT :limit {skip_locked}`)
+	})
+
 	// putOff and putOffRun postpone a schedule or a run that could not be claimed, and record why.
 	// Its slot stays the same. If somebody has claimed or changed the row since, its next_exec
 	// differs, and it is left alone.

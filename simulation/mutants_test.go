@@ -170,6 +170,10 @@ var mutants = []mutant{
 		"		le.sent = sent\n", "		le.sent = instant.MarkNow(le.ctx)\n", "TestALeaseCountsFromTheQuestion", 0,
 	},
 	{
+		"the context of a lock ends with its lease, and not before", "lock", "lock/keeper.go",
+		"le.sent.At.Add(le.opt.TTL - le.opt.Margin)", "le.sent.At.Add(le.opt.TTL)", "TestTheContextEndsBeforeTheLease", 0,
+	},
+	{
 		"a guard lets a late holder pass", "lock", "lock/lease.go",
 		"	if held == 0 {\n		return le.lose()", "	if held < 0 {\n		return le.lose()", "register", 200,
 	},

@@ -432,6 +432,26 @@ var situations = []situation{
 		ended(`DELETE FROM {prefix}job_delayed`),
 	},
 	{
+		"clock that went back",
+		func(s *stage) {
+			s.clock = true
+			s.daemon()
+			s.schedule("nightly", "--spec", "0 3 * * *")
+			dbcron(s.T, s.db, "lock", "run", "report", "--ttl", "10s", "--", "true")
+			s.db.Do(s.T, `UPDATE {prefix}schedule SET update_time = {now + 3500000000}, due_at = {now + 3600000000}, next_exec = {now + 3600000000}`, nil)
+			s.db.Do(s.T, `UPDATE {prefix}lock SET state = 'LOCK', released_at = NULL, update_time = {now + 3500000000}, expire_at = {now + 3510000000}`, nil)
+			if out := dbcron(s.T, s.db, "schedule", "explain", "nightly"); strings.Contains(out, "nothing is wrong") {
+				s.Errorf("explain says that nothing is wrong:\n%s", out)
+			}
+		},
+		"the database's clock went back by 58m …s or more: …locks that nobody has renewed since: report…dbcron lock release report --force",
+		"schedule explain nightly", "the database's clock went back by 58m …s or more after its next slot was planned, so it waits until …dbcron schedule run nightly", "",
+		func(s *stage) {
+			s.db.Do(s.T, `UPDATE {prefix}schedule SET update_time = {now}`, nil)
+			s.db.Do(s.T, `UPDATE {prefix}lock SET update_time = {now}`, nil)
+		},
+	},
+	{
 		"schema that is behind",
 		func(s *stage) {
 			s.schedule("nightly")

@@ -36,6 +36,9 @@ func (e *scheduleExplainer) explain(ctx context.Context, open []scheduler.Run, w
 	if err := e.ofDaemons(ctx, e.overdue(waits)); err != nil {
 		return err
 	}
+	if err := e.ofClock(ctx); err != nil {
+		return err
+	}
 	e.ofOpen(open)
 	if n := replacedRuns(&e.Schedule, e.runs[:min(len(e.runs), newestRead)]); n > 0 {
 		e.add(Cause{
