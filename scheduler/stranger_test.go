@@ -47,6 +47,7 @@ func passes(w *strangersWorld) map[string][]freeStatement {
 		"the output of all runs": {{publish, sqlrun.Args{"id": w.ids["running"], "claim": "token", "output": "news", "error": ""}}},
 		"the poll of all lanes": {
 			{unplan, sqlrun.Args{"limit": 10}},
+			{unplanAhead, sqlrun.Args{"limit": 10, "slack": -time.Hour.Microseconds()}},
 			{bootSeen, sqlrun.Args{"boot": "before"}},
 		},
 		"claims": {
@@ -86,7 +87,7 @@ var mayWait = map[string][]*sqlrun.Stmt{
 	"new rows: these wait for whoever has inserted the same key and not committed; those of jobs do so briefly": {
 		begin, wait, chain, pass, noteFirst, noteBoot, arrive,
 	},
-	"the daemon's own row, in a goroutine of its own":                 {stay, leave},
+	"the daemon's own row, in a goroutine of its own":                 {stay, leave, noteProblem},
 	"runs of a claim whose answer was lost, for five seconds at most": {forget},
 	"operators, who wait for themselves": {
 		lockOne, getRun, drain, undrain, insert, update, replan, takeSource, relane, pause, unpause, removeOfSource, remove,
