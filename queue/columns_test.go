@@ -20,8 +20,10 @@ import (
 func widest() Job {
 	long := strings.Repeat("\U0001F41E", 200)
 	return Job{
-		Kind: long, Key: long, Payload: []byte(`{"a":  "` + long + `\u0001", "n": -9223372036854775808}`), MaxAttempts: 1_000_000, Timeout: plain.LongestDuration,
-		Trace: "00-" + strings.Repeat("f", 32) + "-" + strings.Repeat("f", 16) + "-ff", Endpoint: longestURL(), Tenant: long, Cost: MaxCost, Priority: Idle,
+		Kind: long, Key: long, Payload: []byte(`{"a":  "` + long + `\u0001", "n": -9223372036854775808}`),
+		MaxAttempts: 1_000_000, Timeout: plain.LongestDuration,
+		Trace:    "00-" + strings.Repeat("f", 32) + "-" + strings.Repeat("f", 16) + "-ff",
+		Endpoint: longestURL(), Tenant: long, Cost: MaxCost, Priority: Idle,
 	}
 }
 
@@ -34,21 +36,24 @@ func longestURL() string {
 func narrowest() Job {
 	return Job{
 		Kind: "k", Key: "!", Payload: []byte{0}, Binary: true, MaxAttempts: 1, Timeout: time.Microsecond,
-		Trace: "00-" + strings.Repeat("0", 31) + "1-" + strings.Repeat("0", 15) + "1-00", Endpoint: "http://a", Tenant: "t", Cost: 2, Priority: Urgent,
+		Trace:    "00-" + strings.Repeat("0", 31) + "1-" + strings.Repeat("0", 15) + "1-00",
+		Endpoint: "http://a", Tenant: "t", Cost: 2, Priority: Urgent,
 	}
 }
 
 // says is what a producer has written of a job, as one text.
 func says(i *admin.Job) string {
 	return fmt.Sprintf("%q %q %v %q unique %q %q group %d priority %d attempts %d %v %q tenant %q cost %d %q",
-		i.Kind, i.Payload, i.Binary, i.Key, i.Unique, i.UniqueUntil, i.Group, i.Priority, i.MaxAttempts, i.Timeout, i.Trace, i.Tenant, i.Cost, i.Endpoint)
+		i.Kind, i.Payload, i.Binary, i.Key, i.Unique, i.UniqueUntil, i.Group,
+		i.Priority, i.MaxAttempts, i.Timeout, i.Trace, i.Tenant, i.Cost, i.Endpoint)
 }
 
 // wrote is what says must say of a job.
 func wrote(j Job) string {
 	return says(&admin.Job{
 		Kind: j.Kind, Payload: j.Payload, Binary: j.Binary, Key: j.Key, Unique: j.Unique, UniqueUntil: j.UniqueUntil, Group: j.Group,
-		Priority: j.priority(), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Tenant: j.Tenant, Cost: j.Cost, Endpoint: j.Endpoint,
+		Priority: j.priority(), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout,
+		Trace: j.Trace, Tenant: j.Tenant, Cost: j.Cost, Endpoint: j.Endpoint,
 	})
 }
 

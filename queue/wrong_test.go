@@ -20,7 +20,8 @@ func TestWrongRowIsRepaired(t *testing.T) {
 		}
 		_, err := a.EditLimit(t.Context(), "good", "limited", func(l *admin.Limit) { l.Running, l.Rate, l.Per = 3, 100, time.Second })
 		must(t, err)
-		db.Do(t, `UPDATE {prefix}queue SET retry_delay = '1 hour', keep_dead = 'long', keep_done = 'long', timeout = 'none' WHERE name = 'bad'`, nil)
+		db.Do(t, `UPDATE {prefix}queue SET retry_delay = '1 hour', keep_dead = 'long', keep_done = 'long', timeout = 'none'
+			WHERE name = 'bad'`, nil)
 		db.Do(t, `UPDATE {prefix}queue_limit SET rate_per = 'minute'`, nil)
 		var done record
 		w := worker(t, other(t, db), WorkerOptions{Queues: []string{"bad", "good"}})
@@ -35,7 +36,8 @@ func TestWrongRowIsRepaired(t *testing.T) {
 
 		q, err := a.Queue(t.Context(), "bad")
 		must(t, err)
-		if !strings.HasPrefix(q.Wrong, `retry_delay: "1 hour" is not a duration`) || q.KeepDead >= 0 || q.KeepDone < time.Hour || q.State != "active" {
+		if !strings.HasPrefix(q.Wrong, `retry_delay: "1 hour" is not a duration`) ||
+			q.KeepDead >= 0 || q.KeepDone < time.Hour || q.State != "active" {
 			t.Errorf("got %+v", q)
 		}
 		for column, change := range map[string]func(*admin.Queue){
@@ -63,7 +65,9 @@ func TestWrongRowIsRepaired(t *testing.T) {
 		_, err = a.EditLimit(t.Context(), "good", "limited", func(l *admin.Limit) { l.Rate, l.Per = 100, time.Minute })
 		must(t, err)
 		done.wants(t, "good free", "good limited")
-		_, err = a.Edit(t.Context(), "bad", func(q *admin.Queue) { q.KeepDead, q.KeepDone, q.RetryDelay, q.Timeout = time.Hour, 0, time.Second, 0 })
+		_, err = a.Edit(t.Context(), "bad", func(q *admin.Queue) {
+			q.KeepDead, q.KeepDone, q.RetryDelay, q.Timeout = time.Hour, 0, time.Second, 0
+		})
 		must(t, err)
 		done.wants(t, "good free", "good limited", "bad free")
 		if q, err = a.Queue(t.Context(), "bad"); err != nil || q.Wrong != "" || q.RetryDelay != time.Second {

@@ -2,6 +2,7 @@ package checkup
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"io"
 	"log/slog"
@@ -51,19 +52,23 @@ func (w *written) name() string { return fmt.Sprintf("bad%d", w.n) }
 // row is found again. docs/queue.md and others show such statements.
 var tablesOfPeople = []struct{ table, insert, where string }{
 	{"queue", `INSERT INTO {prefix}queue (name) VALUES (:name)`, `name = :name`},
-	{"queue_limit", `INSERT INTO {prefix}queue_limit (queue_id, kind, max_running, rate) SELECT queue_id, :name, 5, 5 FROM {prefix}queue WHERE name = 'good'`, `kind = :name`},
-	{"queue_share", `INSERT INTO {prefix}queue_share (queue_id, tenant, weight) SELECT queue_id, :name, 3 FROM {prefix}queue WHERE name = 'good'`, `tenant = :name`},
+	{"queue_limit", `INSERT INTO {prefix}queue_limit (queue_id, kind, max_running, rate)
+		SELECT queue_id, :name, 5, 5 FROM {prefix}queue WHERE name = 'good'`, `kind = :name`},
+	{"queue_share", `INSERT INTO {prefix}queue_share (queue_id, tenant, weight)
+		SELECT queue_id, :name, 3 FROM {prefix}queue WHERE name = 'good'`, `tenant = :name`},
 	{"route", `INSERT INTO {prefix}route (kind, queue) VALUES (:name, 'good')`, `kind = :name`},
 	{"topic_queue", `INSERT INTO {prefix}topic_queue (topic, queue) VALUES ('news', :name)`, `queue = :name`},
 	{
-		"endpoint", `INSERT INTO {prefix}endpoint (queue_id, url, secret) SELECT queue_id, 'http://127.0.0.1:9/', :secret FROM {prefix}queue WHERE name = :name`,
+		"endpoint", `INSERT INTO {prefix}endpoint (queue_id, url, secret)
+			SELECT queue_id, 'http://127.0.0.1:9/', :secret FROM {prefix}queue WHERE name = :name`,
 		`queue_id = (SELECT queue_id FROM {prefix}queue AS q WHERE q.name = :name)`,
 	},
 	{"lock", `INSERT INTO {prefix}lock (name) VALUES (:name)`, `name = :name`},
 	{"node", `INSERT INTO {prefix}node (name, state, expire_at) VALUES (:name, 'gone', {now})`, `name = :name`},
 	{"token", `INSERT INTO {prefix}token (name, hash, scopes) VALUES (:name, :name, 'read')`, `name = :name`},
 	{
-		"notice", `INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, times, begun_at, last_at, tell_at) VALUES ('schedule', :name, 'failed', '', 'mailto:a@example.org', 1, 1, {now}, {now}, {now})`,
+		"notice", `INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, times, begun_at, last_at, tell_at)
+			VALUES ('schedule', :name, 'failed', '', 'mailto:a@example.org', 1, 1, {now}, {now}, {now})`,
 		`name = :name`,
 	},
 }
@@ -71,12 +76,14 @@ var tablesOfPeople = []struct{ table, insert, where string }{
 // columnsOf are those of a table.
 func columnsOf(t *testing.T, db *dbtest.DB, table string) []string {
 	t.Helper()
-	rows, err := db.Pool().QueryContext(t.Context(), "SELECT * FROM "+db.Prefix()+table)
+	var columns []string
+	_, err := sqlrun.Select(t.Context(), &db.Session, sqlrun.Unlisted(`SELECT t.* FROM (SELECT 1 AS one) AS o
+		LEFT JOIN {prefix}`+table+` AS t ON 1 = 0`), nil,
+		func(rows *sql.Rows) (none struct{}, err error) {
+			columns, err = rows.Columns()
+			return none, err
+		})
 	must(t, err)
-	defer rows.Close()
-	columns, err := rows.Columns()
-	must(t, err)
-	must(t, rows.Err())
 	return columns
 }
 
@@ -118,8 +125,8 @@ func write(t *testing.T, db *dbtest.DB) (all []written) {
 // One row that means nothing harms no other, whatever is wrong with it and in whichever table that a person may write: workers and
 // daemons that run go on, others start, lists have the row and its neighbours, and doctor names it with what repairs it.
 //
-// The class is a row whose error is the list's. The lists read such rows with [sqlrun.Reading], which carries both. What was looked at
-// beside them: rows of schedules, which have the state failed (scheduler's TestRows), and those of jobs, see TestUnreadableJobs.
+// The class is a row whose error is the list's. The lists read such rows with [sqlrun.Reading], which carries both. Rows of schedules
+// were looked at, too: they have the state failed, see TestBadRows of scheduler.
 func TestOneRowHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {
