@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,17 +47,18 @@ func (a *API) claims() {
 	const anywhere = " It can be sent to any daemon."
 	const there = " It has to be sent to the daemon that gave them out: another one answers 421, and names it."
 	const lost = " Those that are not claimed any more are listed as lost; when all are, the answer is 409."
+	const again = " If the answer is lost, the same request to the same daemon gets the same answer."
 	register(a, operation{
 		id: "complete-claims", method: http.MethodPost, path: "/claims/complete", tag: "claims", scope: ScopeWork, body: sizeLarge,
 		errors:  []int{http.StatusConflict},
 		summary: "Complete claimed jobs",
-		more:    "The answer comes after the commit." + anywhere + lost,
+		more:    "The answer comes after the commit." + anywhere + lost + again,
 	}, a.complete)
 	register(a, operation{
 		id: "fail-claims", method: http.MethodPost, path: "/claims/fail", tag: "claims", scope: ScopeWork, body: sizeLarge,
 		errors:  []int{http.StatusConflict},
 		summary: "Fail claimed jobs",
-		more:    "They are retried by the policy of their queue." + anywhere + lost,
+		more:    "They are retried by the policy of their queue." + anywhere + lost + again,
 	}, a.fail)
 	register(a, operation{
 		id: "heartbeat-claims", method: http.MethodPost, path: "/claims/heartbeat", tag: "claims", scope: ScopeWork, body: sizeTokens,
@@ -80,6 +82,7 @@ type claimed struct {
 	claim  queue.Claim
 	err    error // the job's outcome
 	result json.RawMessage
+	said   [sha256.Size]byte // of the outcome; zero: it is not one that may be repeated
 }
 
 // readClaims parses tokens. It refuses duplicates, and those of queues that the sender may not claim from.
@@ -122,6 +125,7 @@ func (a *API) complete(ctx context.Context, in *completeInput) (*settledOutput, 
 		return nil, err
 	}
 	for i := range all {
+		all[i].said = saying("completed", in.Body.Claims[i])
 		result := in.Body.Claims[i].Result
 		if result == nil {
 			continue
@@ -145,6 +149,7 @@ func (a *API) fail(ctx context.Context, in *failInput) (*settledOutput, error) {
 		return nil, err
 	}
 	for i := range in.Body.Claims {
+		all[i].said = saying("failed", in.Body.Claims[i])
 		if all[i].err, err = failed(&in.Body.Claims[i], fmt.Sprintf("claims[%d].", i)); err != nil {
 			return nil, err
 		}
@@ -254,11 +259,16 @@ func (p *pulls) settle(ctx context.Context, all []claimed) (*settledOutput, erro
 	errs := make([]error, len(all))
 	mine, others := map[*source][]int{}, []int(nil)
 	outcomes := make([]queue.Outcome, len(all))
+	begun, same := make([]*report, len(all)), make([]*report, len(all))
 	p.mu.Lock()
 	for i := range all {
 		c := &all[i]
 		g := p.given[c.key]
+		if !c.forged {
+			begun[i], same[i] = p.reports.begin(c)
+		}
 		switch {
+		case same[i] != nil: // the answer was lost
 		case c.forged:
 			errs[i] = queue.ErrLost
 		case g != nil:
@@ -283,6 +293,18 @@ func (p *pulls) settle(ctx context.Context, all []claimed) (*settledOutput, erro
 		}
 		for k, err := range p.queues.SettleClaims(ctx, away) {
 			errs[others[k]] = err
+		}
+	}
+	p.mu.Lock()
+	for i := range all {
+		if begun[i] != nil {
+			p.reports.end(&all[i], begun[i], errs[i])
+		}
+	}
+	p.mu.Unlock()
+	for i, r := range same {
+		if r != nil {
+			errs[i] = r.wait(ctx)
 		}
 	}
 	var lost []string

@@ -36,9 +36,10 @@ type pulls struct {
 	sources map[string]*source
 	given   map[secret]*given
 	nodes   map[string]*source // worker names under which jobs were claimed here
-	claims  int                // claims in progress
-	drained chan struct{}      // closed when nothing is claimed and nothing will be
-	closed  sync.WaitGroup     // receivers that are closing, and outcomes that nobody waits for
+	reports reports
+	claims  int            // claims in progress
+	drained chan struct{}  // closed when nothing is claimed and nothing will be
+	closed  sync.WaitGroup // receivers that are closing, and outcomes that nobody waits for
 
 	giving, writing         context.Context // end when no more jobs are handed out, and when nothing more is written
 	stopGiving, stopWriting context.CancelFunc

@@ -189,10 +189,14 @@ func TestClaim(t *testing.T) {
 		}
 		s.say("complete", got.tokens()).is(200).has(`"done":2`).has(`"lost":[]`)
 		s.get("/api/v1/queues/q/jobs/" + id).is(404)
-		s.say("complete", got.tokens()).is(409)
+		otherwise := got.tokens()
+		for _, c := range otherwise {
+			c["result"] = "another one"
+		}
+		s.say("complete", otherwise).is(409)
 		s.enqueue(object{"kind": "x", "queue": "q"})
 		more := s.one()
-		s.say("complete", append(got.tokens(), more.tokens()...)).is(200).has(`"done":1`).has(got.Jobs[1].Token)
+		s.say("complete", append(otherwise, more.tokens()...)).is(200).has(`"done":1`).has(got.Jobs[1].Token)
 		s.put("/api/v1/queues/gone", object{}).is(201)
 		s.remove("/api/v1/queues/gone").is(204)
 		s.post("/api/v1/queues/gone/claim", object{}).is(409)
@@ -302,6 +306,41 @@ func TestClaimOutcomes(t *testing.T) {
 		s.say("complete", []object{{"token": got.Jobs[0].Token, "result": strings.Repeat("x", 2<<20)}}).is(422).at("body.claims[0].result")
 		s.say("complete", []object{{"token": got.Jobs[0].Token, "result": object{"n": 1}}}).is(200)
 		s.get("/api/v1/groups/" + wire.ID(group) + "/results").is(200).has(`"result":{"n":1}`)
+	})
+}
+
+// Who reports the same outcome once more, because the answer was lost, is told the same; who reports another one is not.
+func TestClaimOutcomesOnceMore(t *testing.T) {
+	locks(t, func(t *testing.T, db *dbtest.DB) {
+		s, elsewhere := serve(t, db.DB, Options{Node: "first"}), other(t, db)
+		s.makeQueue()
+		for _, at := range []*service{s, elsewhere} {
+			s.enqueue(object{"kind": "x", "queue": "q"})
+			token := s.one().Jobs[0].Token
+			done := []object{{"token": token, "result": object{"n": 1}}}
+			for range 2 {
+				at.say("complete", done).is(200).has(`"done":1`).has(`"lost":[]`)
+			}
+			at.say("complete", []object{{"token": token, "result": object{"n": 2}}}).is(409)
+			at.say("fail", []object{{"token": token}}).is(409)
+			at.say("complete", done).is(200)
+
+			s.enqueue(object{"kind": "x", "queue": "q"})
+			token = s.one().Jobs[0].Token
+			for range 2 {
+				at.say("fail", []object{{"token": token, "dead": true}}).is(200).has(`"done":1`)
+			}
+			at.say("complete", []object{{"token": token}}).is(409)
+		}
+		var r reports
+		for i := range 2 * maxReports {
+			c := &claimed{key: secret{byte(i), byte(i >> 8), byte(i >> 16)}, said: saying("done", i)}
+			mine, _ := r.begin(c)
+			r.end(c, mine, nil)
+		}
+		if len(r.of) != maxReports {
+			t.Errorf("it remembers %d", len(r.of))
+		}
 	})
 }
 
