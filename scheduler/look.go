@@ -309,7 +309,8 @@ func Nodes(ctx context.Context, db *dialect.DB, after string, limit int) ([]Node
 		var until, started, drained int64
 		var row sqlrun.Reading
 		err = rows.Scan(row.Into("name", &n.Name), row.Into("version", &n.Version), row.Into("state", &n.State), row.Instant("expire_at", &until),
-			row.Instant("started_at", &started), &n.Live, row.Instant("drained_at", &drained), row.Into("drained_by", &n.DrainedBy), row.Into("tags", &n.Tags),
+			row.Instant("started_at", &started), &n.Live, row.Instant("drained_at", &drained),
+			row.Into("drained_by", &n.DrainedBy), row.Into("tags", &n.Tags),
 			row.Into("problem", &n.Problem))
 		if n.State != "live" && n.State != "lost" && n.State != "gone" {
 			row.Note("state", fmt.Sprintf("%.40q is none of live, lost, gone", n.State))

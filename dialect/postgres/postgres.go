@@ -111,7 +111,8 @@ var Dialect = &sqlrun.Dialect{
 
 	// DISCARD ALL does not run in a transaction.
 	Restore: []string{
-		"RESET SESSION AUTHORIZATION", "RESET ALL", "CLOSE ALL", "UNLISTEN *", "DISCARD TEMP", "DISCARD SEQUENCES", "SELECT pg_advisory_unlock_all()",
+		"RESET SESSION AUTHORIZATION", "RESET ALL", "CLOSE ALL", "UNLISTEN *", "DISCARD TEMP", "DISCARD SEQUENCES",
+		"SELECT pg_advisory_unlock_all()",
 	},
 
 	Connector:   connector,

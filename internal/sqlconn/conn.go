@@ -78,8 +78,8 @@ func (c *conn) Close() error {
 	return c.lent.Close()
 }
 
-// Discard has a pool close a connection, and give it to nobody any more, also where another pool has lent it. The session ends with whatever
-// was done to it.
+// Discard has a pool close a connection, and give it to nobody any more, also where another pool has lent it. The session
+// ends with whatever was done to it.
 func Discard(c *sql.Conn) {
 	_ = c.Raw(func(driverConn any) error {
 		if own, ok := driverConn.(*conn); ok {

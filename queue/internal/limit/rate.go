@@ -40,7 +40,8 @@ type Drawing struct {
 	Again time.Duration // when to ask again, if it got fewer than it wanted
 }
 
-// draws returns what to draw for so many waiting jobs, and up to most if it draws anything, and what to put back: what has not been used for
+// draws returns what to draw for so many waiting jobs, and up to most if it draws anything, and what to put back: what
+// has not been used for
 // long, and what is too little for the job that comes first. mu is held.
 func (l *Limiter) draws(at instant.Instant, jobs, most int) *Drawing {
 	if l.tokens > 0 && (l.tokens < l.dear || at.Sub(l.drawn) > store.DrawFor) {
@@ -75,7 +76,7 @@ func (d *Drawing) from(now, drawn int64) int64 {
 
 // record records what was drawn and put back. mu is held.
 func (d *Drawing) record(at instant.Instant) {
-	d.Limiter.back -= min(d.Limiter.back, d.Back)
+	d.back -= min(d.back, d.Back)
 	if d.Want > 0 {
 		d.tokens += d.Got
 		d.drawn, d.askRate, d.drawnTo = at, at.Add(min(d.Again, max(drawAgain, d.Again/8))), d.after

@@ -94,7 +94,7 @@ func (x *round) missing(ctx context.Context, some []*Drawing) (rest []*Drawing, 
 			rest = append(rest, d)
 			fresh = append(fresh, sqlrun.Args{"queue": x.q.ID, "name": d.Tenant})
 		default: // it was swept: a full burst is there
-			d.Limiter.back = 0
+			d.back = 0
 		}
 	}
 	x.mu.Unlock()

@@ -37,7 +37,8 @@ var (
 				WHERE l.queue_id = {prefix}queue_permit.queue_id AND l.kind = {prefix}queue_permit.kind AND l.tenant = ''))`)
 )
 
-// waits is the condition that a worker waits for a permit, which it says for two seconds. What is further off than a minute was written while
+// waits is the condition that a worker waits for a permit, which it says for two seconds. What is further off than a
+// minute was written while
 // the clock was wrong.
 func waits(table string) string {
 	return table + "waiting_until > {now} AND " + table + "waiting_until <= {now + 60000000}"
@@ -45,7 +46,8 @@ func waits(table string) string {
 
 // mayWait is the condition that a worker may say that it waits: nobody has said so a moment ago.
 func mayWait(table string) string {
-	return "(" + table + "waiting_until IS NULL OR " + table + "waiting_until < {now + :soon} OR " + table + "waiting_until > {now + 60000000})"
+	until := table + "waiting_until"
+	return "(" + until + " IS NULL OR " + until + " < {now + :soon} OR " + until + " > {now + 60000000})"
 }
 
 // bySlot is the key of permits.

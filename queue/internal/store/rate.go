@@ -38,8 +38,10 @@ func (l *Limit) Cost(n int) int64 {
 	return (int64(n)*per + rate - 1) / rate
 }
 
-// Owed returns until when a rate is used up of which its row says: until drawn, which was in the future for so many jobs when it was written.
-// Nothing is drawn from a rate that is used up, so what is owed is of a single draw: nobody waits longer than for that one at the rate of now,
+// Owed returns until when a rate is used up of which its row says: until drawn, which was in the future for so many
+// jobs when it was written.
+// Nothing is drawn from a rate that is used up, so what is owed is of a single draw: nobody waits longer than for that
+// one at the rate of now,
 // whatever the rate was then, or the clock.
 func (l *Limit) Owed(now, drawn int64, ahead int) int64 {
 	if most := now + l.Cost(min(max(ahead, 0), MaxCost)); drawn > most+lag.Microseconds() {
