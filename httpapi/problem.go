@@ -123,6 +123,8 @@ func (a *API) problemOf(ctx context.Context, o *operation, err error) *huma.Erro
 			"the database refuses to record a job's outcome, and no other worker gets the job meanwhile; GET the job to see why, under refused. The outcomes of other jobs are recorded")
 	case a.db.Dialect.ReadOnly(err), errors.Is(err, dialect.ErrReadOnly):
 		return problem(http.StatusServiceUnavailable, "the database takes no writes at the moment; try again later")
+	case a.db.Dialect.NoSpace(err):
+		return problem(http.StatusInsufficientStorage, "the disk of the database is full, so nothing was changed; make room there, and try again")
 	case a.db.Dialect.Unreachable(err):
 		return problem(http.StatusServiceUnavailable, "the database does not answer; try again later")
 	case a.db.Dialect.Temporary(err):

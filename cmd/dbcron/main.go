@@ -112,6 +112,8 @@ func run(ctx context.Context, p *program, args []string) int {
 		switch {
 		case code == exitNotFound:
 			text += p.meant(ctx, c)
+		case p.db != nil && p.db.Dialect.NoSpace(err):
+			text += "; the disk of the database is full: make room there"
 		case p.db != nil && p.db.Dialect.Denied(err) && c.Name() != "doctor":
 			text += "; dbcron doctor has the GRANT that is missing"
 		}

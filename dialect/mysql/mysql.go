@@ -110,6 +110,7 @@ var Dialect = &sqlrun.Dialect{
 	},
 	Full:        full,
 	Outdated:    numbered(1020), // MariaDB with innodb_snapshot_isolation
+	NoSpace:     noSpace,
 	LockTimeout: numbered(1205, 3572),
 	Briefly:     briefly,
 	ReadOnly:    readOnly,
@@ -151,7 +152,9 @@ var Dialect = &sqlrun.Dialect{
 // on connections, a shutdown, lack of space, memory or threads, the network, statements that were
 // interrupted or took too long, and a read-only server, one that is not the primary, or one whose
 // group or cluster prevents a commit.
-func temporary(err error) bool { return temporaries(err) || noPrimary(err) || unanswered(err) }
+func temporary(err error) bool {
+	return temporaries(err) || noSpace(err) || noPrimary(err) || unanswered(err)
+}
 
 var temporaries = numbered(1205, 1213, 1020, 3572, 1180, 3101, 3032, 3169,
 	1040, 1047, 1053, 1203, 1226,
@@ -165,6 +168,12 @@ var temporaries = numbered(1205, 1213, 1020, 3572, 1180, 3101, 3032, 3169,
 func full(err error) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && (e.Number == 1040 || e.Number == 1203 || e.Number == 1226 && strings.Contains(e.Message, "_connections"))
+}
+
+// noSpace goes by the system's words as well: errors of files have several numbers, such as 3, 1026 and 1030.
+func noSpace(err error) bool {
+	var e *mysql.MySQLError
+	return errors.As(err, &e) && (e.Number == 1021 || e.Number == 1114 || strings.Contains(e.Message, "No space left on device"))
 }
 
 func numbered(numbers ...uint16) func(error) bool {

@@ -103,6 +103,7 @@ var Dialect = &sqlrun.Dialect{
 			unanswered(err)
 	},
 	Full:      sqlState("53300"),
+	NoSpace:   sqlState("53100"),
 	ReadOnly:  sqlState(readOnlyState),
 	Refused:   refused,
 	Temporary: temporary,

@@ -80,7 +80,11 @@ var Dialect = &sqlrun.Dialect{
 	Retryable:   isBusy,
 	Unavailable: func(error) bool { return false },
 	Full:        func(error) bool { return false },
-	ReadOnly:    func(error) bool { return false }, // a read-only file stays so
+	NoSpace: func(err error) bool {
+		var e *sqlite.Error
+		return errors.As(err, &e) && e.Code()&0xff == sqlite3.SQLITE_FULL
+	},
+	ReadOnly: func(error) bool { return false }, // a read-only file stays so
 	Refused: func(err error) bool {
 		var e *sqlite.Error
 		return errors.As(err, &e) && slices.Contains([]int{

@@ -132,6 +132,8 @@ type Dialect struct {
 	Unavailable func(error) bool // the server is unreachable or not ready: try to connect again
 	Full        func(error) bool // it lets nobody in, since the user, the database or the server has as many connections as it may
 
+	NoSpace func(error) bool // the disk of the server, or of the file, is full; such an error is Temporary, too
+
 	// ReadOnly reports that the server refused a statement because it takes no writes. Nothing was
 	// changed. Such an error is Unavailable, too.
 	ReadOnly func(error) bool

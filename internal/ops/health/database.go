@@ -2,9 +2,12 @@ package health
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -90,6 +93,10 @@ func OfDatabase(ctx context.Context, db *dialect.DB, as string) (all []Check, us
 		return append(append(all, tables...), ofClock(ctx, db)), false
 	}
 	all = append(all, tables...)
+	if full := ofSpace(ctx, db); usable && full != nil { // whoever is at work cannot say so
+		all = slices.DeleteFunc(all, func(c Check) bool { return c.Name == "writable" })
+		return append(append(all, *full), ofClock(ctx, db)), false
+	}
 	if usable {
 		all = append(all, ofRights(ctx, db, as)...)
 	}
@@ -163,6 +170,24 @@ func readLocks(ctx context.Context, db *dialect.DB) error {
 		_, err = l.List(ctx, "", 0, 1)
 	}
 	return err
+}
+
+// ofSpace tries a write of a page, and returns a check if there is no room for it. It leaves nothing: the row is removed, and one of a
+// dead process would go after a day. Other checks report what else keeps from writing.
+func ofSpace(ctx context.Context, db *dialect.DB) *Check {
+	probe := File{Source: "dbcron doctor", Node: "doctor:" + strings.ToLower(rand.Text()), Problem: strings.Repeat("a write of dbcron doctor ", 150)}
+	err := NoteFile(ctx, db, probe)
+	if err == nil {
+		err = ForgetFiles(ctx, db, probe.Node)
+	}
+	if err == nil || !db.Dialect.NoSpace(err) {
+		return nil
+	}
+	return &Check{
+		Name: "writable", Status: Failed, Detail: "the disk of the database is full: " + err.Error(),
+		Advice: "make room on it; daemons and workers that run go on by themselves then. Until then they cannot record that they are at work, " +
+			"so the work was not looked at",
+	}
 }
 
 // ofGroups reports groups that may never end because nobody has sealed them, for instance because their
