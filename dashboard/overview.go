@@ -337,9 +337,9 @@ func (d *Dashboard) wrongTokens(ctx context.Context, r *request, data *overviewD
 		return err
 	}
 	for _, t := range tokens {
-		if t.ExpiresSoon(r.now) {
+		if trouble := t.Trouble(r.now); trouble != "" {
 			data.Problems = append(data.Problems, problem{
-				What: "Token " + plain.Clean(t.Name) + " expires", Link: "tokens", Why: "its users need a new one",
+				What: "Token " + plain.Clean(t.Name) + " " + trouble, Link: "tokens", Why: "its users need a new one",
 				Do: "create one: dbcron token create", Since: t.Expires,
 			})
 		}

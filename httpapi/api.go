@@ -314,8 +314,10 @@ func register[I, O any](a *API, o operation, handle func(ctx context.Context, in
 	if o.scope == "" {
 		panic("operation " + o.id + " has no scope") // it would be open to everybody
 	}
-	errs := append([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable,
-		http.StatusInsufficientStorage},
+	errs := append([]int{
+		http.StatusUnauthorized, http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusServiceUnavailable,
+		http.StatusInsufficientStorage,
+	},
 		o.errors...)
 	more := o.more
 	if hasBody {

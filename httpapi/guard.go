@@ -61,7 +61,11 @@ func (a *API) authorize(w *reply, r *http.Request, scope Scope) *huma.ErrorModel
 		return unauthorized(w, "the API takes tokens: Authorization: Bearer, and then the token")
 	}
 	who, err := a.tokens.verify(r.Context(), strings.TrimSpace(secret))
+	var ended *endedError
 	switch {
+	case errors.As(err, &ended):
+		w.token = ended.name // for the log
+		return unauthorized(w, ended.Error()+"; dbcron token create makes another one")
 	case who == nil && err != nil:
 		return a.problemOf(r.Context(), &operation{id: "authorize"}, err)
 	case who == nil:

@@ -93,6 +93,18 @@ func (t *Token) ExpiresSoon(now time.Time) bool {
 	return t.State == TokenGood && !t.Expires.IsZero() && t.Expires.Sub(now) < 7*24*time.Hour
 }
 
+// Trouble says what is wrong, or is about to be, with a token's time; "" if nothing is. A token that was in use until it expired is trouble for a
+// week from then on: whoever uses it is refused.
+func (t *Token) Trouble(now time.Time) string {
+	switch {
+	case t.ExpiresSoon(now):
+		return "expires in " + plain.Span(t.Expires.Sub(now))
+	case t.State == TokenExpired && now.Sub(t.Expires) < 7*24*time.Hour && t.Expires.Sub(t.Used) < 24*time.Hour:
+		return "has expired " + plain.Span(now.Sub(t.Expires)) + " ago, and was in use until then: requests with it are refused (401)"
+	}
+	return ""
+}
+
 // JSON returns the token as it leaves the process.
 func (t *Token) JSON() wire.Token {
 	return wire.Token{
@@ -325,19 +337,27 @@ func (t *Tokens) Again(ctx context.Context, b *Bearer) (*Bearer, error) {
 	return checked(t.find(ctx, b.hash))
 }
 
+// An endedError has the name of a token that has expired or was revoked.
+type endedError struct{ name string }
+
+func (e *endedError) Error() string { return "the token " + e.name + " has expired or was revoked" }
+
 // checked drops an error that comes with a bearer: only the token's use was not recorded.
 func checked(b *Bearer, err error) (*Bearer, error) {
+	var ended *endedError
 	switch {
 	case b != nil:
 		return b, nil
+	case errors.As(err, &ended):
+		return nil, ErrNoToken
 	case err == nil:
 		return nil, ErrNoToken
 	}
 	return nil, err
 }
 
-// verify returns the bearer of a secret, or nil if it is unknown or no longer valid. An error with a
-// bearer means that the token's use could not be recorded.
+// verify returns the bearer of a secret, or nil if it is unknown or no longer valid, with an endedError
+// if it has a name. An error with a bearer means that the token's use could not be recorded.
 func (t *Tokens) verify(ctx context.Context, secret string) (*Bearer, error) {
 	if len(secret) != len(secretPrefix)+base64.RawURLEncoding.EncodedLen(secretBytes) || !strings.HasPrefix(secret, secretPrefix) {
 		return nil, nil // not a secret of ours
@@ -366,6 +386,9 @@ func (t *Tokens) find(ctx context.Context, hash string) (*Bearer, error) {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		delete(t.known, hash)
+		if err == nil && !good {
+			return nil, &endedError{b.name}
+		}
 		return nil, nil
 	}
 	b.scopes = splitScopes(scopes)

@@ -129,9 +129,9 @@ func examineTokens(ctx context.Context, db *dialect.DB, now time.Time) (rows []h
 				"make another one: dbcron token create; then: dbcron token revoke "+plain.Clean(t.Name),
 			))
 		}
-		if t.ExpiresSoon(now) {
+		if trouble := t.Trouble(now); trouble != "" {
 			rows = append(rows, warning(
-				"tokens", fmt.Sprintf("token %s expires in %s", plain.Clean(t.Name), plain.Span(t.Expires.Sub(now))),
+				"tokens", fmt.Sprintf("token %s %s", plain.Clean(t.Name), trouble),
 				"whoever uses it needs another one: dbcron token create",
 			))
 		}

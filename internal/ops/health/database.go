@@ -175,7 +175,8 @@ func readLocks(ctx context.Context, db *dialect.DB) error {
 // ofSpace tries a write of a page, and returns a check if there is no room for it. It leaves nothing: the row is removed, and one of a
 // dead process would go after a day. Other checks report what else keeps from writing.
 func ofSpace(ctx context.Context, db *dialect.DB) *Check {
-	probe := File{Source: "dbcron doctor", Node: "doctor:" + strings.ToLower(rand.Text()), Problem: strings.Repeat("a write of dbcron doctor ", 150)}
+	node := "doctor:" + strings.ToLower(rand.Text())
+	probe := File{Source: "dbcron doctor", Node: node, Problem: strings.Repeat("a write of dbcron doctor ", 150)}
 	err := NoteFile(ctx, db, probe)
 	if err == nil {
 		err = ForgetFiles(ctx, db, probe.Node)

@@ -29,6 +29,7 @@ func TestFilesOfOtherTools(t *testing.T) {
 		"apiVersion: 1\nschedules: []\n":       `unknown key "apiVersion"`,
 		"a: {spec: '@daily', shell: 'true'}\n": `unknown key "a"`,
 		"kind: CronJob\n":                      `unknown key "kind"`,
+
 		"schedules:\n  - {name: a, spec: 'rate(5 minutes)', shell: 'true'}\n": "write @every 5m",
 		"schedules:\n  - {name: a, spec: '0 0 12 * * ?', shell: 'true'}\n":    "write 0 12 * * *",
 		"schedules:\n  - {name: a, spec: $SPEC, shell: 'true'}\n":             "a variable is not expanded in a spec",
