@@ -14,7 +14,7 @@ func TestImports(t *testing.T) {
 	for _, line := range strings.Fields(string(out)) {
 		switch line {
 		case "github.com/dbcron/dbcron/client", "github.com/dbcron/dbcron/internal/pace", "github.com/dbcron/dbcron/internal/barrier",
-			"github.com/dbcron/dbcron/internal/plain", "github.com/dbcron/dbcron/wire":
+			"github.com/dbcron/dbcron/internal/pattern", "github.com/dbcron/dbcron/internal/plain", "github.com/dbcron/dbcron/wire":
 		default:
 			t.Errorf("it imports %s", line)
 		}

@@ -124,8 +124,11 @@ func TestClaimsAndTheAPI(t *testing.T) {
 		if err != nil || s.Done != 1 {
 			t.Errorf("complete: %+v, %v", s, err)
 		}
-		if _, err := c.Complete(ctx, client.Done{Token: j.Token}); !errors.Is(err, client.ErrConflict) {
-			t.Errorf("completing it again: %v", err)
+		if s, err := c.Complete(ctx, client.Done{Token: j.Token}); err != nil || s.Done != 1 { // as if the answer had been lost
+			t.Errorf("completing it again: %+v, %v", s, err)
+		}
+		if _, err := c.Fail(ctx, wire.FailedClaim{Token: j.Token, Error: "no"}); !errors.Is(err, client.ErrConflict) {
+			t.Errorf("failing what is done: %v", err)
 		}
 		if _, err := c.Job(ctx, "q", j.ID); !errors.Is(err, client.ErrNotFound) {
 			t.Errorf("a job that is done: %v", err)

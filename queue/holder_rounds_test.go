@@ -55,13 +55,14 @@ func TestRoundsOfManyQueues(t *testing.T) {
 		for _, q := range w.queues {
 			q.set.At = 0
 		}
-		if w.shareQueues(t.Context(), w.queues, w.lease.node) == nil {
-			t.Error("settings that cannot be read are no error")
-		}
+		must(t, w.shareQueues(t.Context(), w.queues, w.lease.node)) // settings that cannot be read harm no other queue
 		for i, q := range w.queues {
 			want := i + 101
-			if i == 3 { // those count that were read last
+			if i == 3 { // nobody could change them
 				want = i + 1
+			}
+			if (q.set.Wrong != "") != (i == 3) {
+				t.Errorf("queue %s: wrong is %q", q.name, q.set.Wrong)
 			}
 			if g := q.limits.Of("x"); q.set.MaxAttempts != want || len(q.blocks) != 2 || g == nil || g.Limit().Running != i+1 {
 				t.Errorf("queue %s: %d attempts, not %d; %d blocks; limiter %v", q.name, q.set.MaxAttempts, want, len(q.blocks), g)

@@ -344,13 +344,13 @@ var situations = []situation{
 			s.worker()
 			s.db.Do(s.T, `UPDATE {prefix}node SET expire_at = {now + -60000000}`, nil)
 			for _, args := range [][]string{{"queue", "list"}, {"queue", "show", "mail"}} {
-				if out := dbcron(s.T, s.db, args...); !strings.Contains(out, "host:2 was lost 1m ago") {
+				if out := dbcron(s.T, s.db, args...); !strings.Contains(out, "host:2 was lost 1m") {
 					s.Errorf("%s does not say that the worker was lost:\n%s", args, out)
 				}
 			}
 		},
-		"No worker serves queue mail: host:2 was lost 1m ago; 1 ready…start a worker for it",
-		"job explain", "no worker serves its queue: host:2 was lost 1m ago…start a worker for it", "",
+		"No worker serves queue mail: host:2 was lost 1m…ago; 1 ready…start a worker for it",
+		"job explain", "no worker serves its queue: host:2 was lost 1m…ago…start a worker for it", "",
 		ended(`UPDATE {prefix}node SET expire_at = {now + 3600000000}`),
 	},
 	{
