@@ -283,12 +283,15 @@ func TestTroubleOfTheDatabaseIs503(t *testing.T) {
 	for _, err := range []error{
 		driver.ErrBadConn, sql.ErrConnDone, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, dialect.ErrReadOnly, sqlconn.ErrCut,
 		&net.OpError{Op: "read", Err: errors.New("connection reset by peer")}, sqlState("57P01"), sqlState("25006"), sqlState("08006"),
-		sqlState("25P03"), sqlState("25P04"), sqlState("57014"), sqlState("55P03"), sqlState("53100"), sqlState("53200"), sqlState("40P01"),
+		sqlState("25P03"), sqlState("25P04"), sqlState("57014"), sqlState("55P03"), sqlState("53200"), sqlState("40P01"),
 		sqlState("58030"),
 	} {
 		if p := a.problemOf(t.Context(), &operation{}, fmt.Errorf("queue.enqueue: %w", err)); p.Status != http.StatusServiceUnavailable {
 			t.Errorf("%v: %d", err, p.Status)
 		}
+	}
+	if p := a.problemOf(t.Context(), &operation{}, sqlState("53100")); p.Status != http.StatusInsufficientStorage {
+		t.Errorf("a full disk: %d", p.Status)
 	}
 	for _, err := range []error{errors.New("x"), sqlState("42601"), sqlState("25P02"), sqlState("23514"), sqlState("XX000")} {
 		if p := a.problemOf(t.Context(), &operation{}, err); p.Status != http.StatusInternalServerError {
@@ -296,7 +299,7 @@ func TestTroubleOfTheDatabaseIs503(t *testing.T) {
 		}
 	}
 	a.db = &dialect.DB{Session: sqlrun.Session{Dialect: mysql.Dialect}}
-	for number, want := range map[uint16]int{1205: 503, 1213: 503, 1040: 503, 3024: 503, 1114: 503, 1317: 503, 1053: 503, 1064: 500, 1048: 500} {
+	for number, want := range map[uint16]int{1205: 503, 1213: 503, 1040: 503, 3024: 503, 1114: 507, 1021: 507, 1317: 503, 1053: 503, 1064: 500, 1048: 500} {
 		if p := a.problemOf(t.Context(), &operation{}, fmt.Errorf("queue.enqueue: %w", &mysqldriver.MySQLError{Number: number})); p.Status != want {
 			t.Errorf("%d: %d, want %d", number, p.Status, want)
 		}

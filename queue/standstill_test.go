@@ -182,7 +182,7 @@ func TestForgottenWorker(t *testing.T) {
 	})
 }
 
-// A worker takes blocks although the queue's settings cannot be read.
+// A worker takes blocks again once settings that could not be read are repaired.
 func TestUnreadableSettings(t *testing.T) {
 	memory(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{Blocks: 2})
@@ -191,12 +191,13 @@ func TestUnreadableSettings(t *testing.T) {
 		start(t, w)
 		shared(t, c, 2)
 		db.Do(t, `UPDATE {prefix}queue SET retry_delay = 'soon'`, nil)
-		eventually(t, "what the worker knows is old", func() bool {
+		eventually(t, "the worker knows that they mean nothing", func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()
-			return since(w.queues[0].set.At) > 2*settingsEvery
+			return w.queues[0].set.Wrong != ""
 		})
 		db.Do(t, `UPDATE {prefix}queue_block SET state = 'FREE', lock_by = '', fence = fence + 1`, nil)
+		db.Do(t, `UPDATE {prefix}queue SET retry_delay = '10s'`, nil)
 		eventually(t, "they are taken", func() bool {
 			return len(db.List(t, `SELECT divided FROM {prefix}queue_block WHERE state = 'LEASED'`, nil)) == 2
 		})
