@@ -146,7 +146,6 @@ var mutants = append(deaf(), []mutant{
 	{store.Pulse, "expire_at > {now} THEN 0", "expire_at > {now} THEN 1", "TestBeat" + onSQLite},
 	{store.Pulse, "drained_at IS NULL THEN 0", "drained_at IS NULL THEN 1", "TestBeat" + onSQLite},
 	{store.Pulse, "MAX(started_at)", "MIN(started_at)", "TestBeat" + onSQLite},
-	{store.GetQueues, "{in queue_id :queues}", always, "TestRoundsOfManyQueues" + onSQLite},
 	{store.LimitsOf, "{in queue_id :queues}", always, "TestRoundsOfManyQueues" + onSQLite},
 
 	// Blocks.

@@ -101,6 +101,9 @@ func (c *Client) Bulk(ctx context.Context, what BulkAction, f Filter, opt BulkOp
 	if what == BulkRetry && !opt.DryRun {
 		batch = retryBatch
 	}
+	if opt.Most > 0 {
+		batch = min(batch, opt.Most)
+	}
 	for _, divided := range places {
 		after, more := max(f.After, 0), divided >= opt.From.Block // sentinels come before it
 		if divided == opt.From.Block {
