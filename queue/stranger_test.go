@@ -375,18 +375,34 @@ func snapshotIsolation(t *testing.T, db *dbtest.DB) string {
 // The procedures of the SQL prompt turn the session's snapshot isolation off while they run, and leave it as it was: also if they fail.
 func TestPromptLeavesSnapshotIsolation(t *testing.T) {
 	dbtest.SkipGated(t, "it has no procedures")
-	dbtest.One(t, mysql.Dialect, func(t *testing.T, db *dbtest.DB) {
+	dbtest.With(func(d *sqlrun.Dialect) bool { return d.Name == mysql.Dialect.Name }).Each(t, func(t *testing.T, db *dbtest.DB) {
 		was := snapshotIsolation(t, db)
 		db.Pool().SetMaxOpenConns(1)
-		for _, call := range []string{
-			"CALL dbcron_take('nobody', 60, NULL)", "CALL dbcron_enqueue('mail', 'x', '{}', @id)", "CALL dbcron_take('mail', 60, NULL)",
-			"CALL dbcron_extend(@dbcron_job, @dbcron_token, 60, @extended)", "CALL dbcron_complete(@dbcron_job, @dbcron_token, '1', @done)",
-			"CALL dbcron_enqueue('mail', '', '{}', @id)", "CALL dbcron_complete(1, 'x', 'no JSON', @done)", "CALL dbcron_fail(1, 'x', '', -1, 0, @became)",
+		for _, c := range []struct {
+			call string
+			good bool
+		}{
+			{"CALL dbcron_take('nobody', 60, NULL)", true},
+			{"CALL dbcron_enqueue('mail', 'x', '{}', NULL, NULL, @id)", true},
+			{"CALL dbcron_take('mail', 60, NULL)", true},
+			{"CALL dbcron_extend(@dbcron_job, @dbcron_token, 60, @extended)", true},
+			{"CALL dbcron_complete(@dbcron_job, @dbcron_token, '1', @done)", true},
+			{"CALL dbcron_enqueue('mail', '', '{}', NULL, NULL, @id)", false},
+			{"CALL dbcron_complete(1, 'x', 'no JSON', @done)", false},
+			{"CALL dbcron_fail(1, 'x', '', -1, 0, @became)", false},
 		} {
-			_, err := db.Pool().ExecContext(t.Context(), call)
-			if got := snapshotIsolation(t, db); got != was {
-				t.Errorf("after %s (%v) it is %s, want %s", call, err, got, was)
+			_, err := db.Pool().ExecContext(t.Context(), c.call)
+			if (err == nil) != c.good {
+				t.Errorf("%s: %v", c.call, err)
 			}
+			if got := snapshotIsolation(t, db); got != was {
+				t.Errorf("after %s (%v) it is %s, want %s", c.call, err, got, was)
+			}
+		}
+		var done sql.NullInt64
+		must(t, db.Pool().QueryRowContext(t.Context(), "SELECT @done").Scan(&done))
+		if done.Int64 != 1 {
+			t.Errorf("the job was not completed: %v", done)
 		}
 	})
 }
