@@ -190,7 +190,7 @@ func TestUnreadableSettings(t *testing.T) {
 		handle(t, w, "x", nothing)
 		start(t, w)
 		shared(t, c, 2)
-		db.Do(t, `UPDATE {prefix}queue SET retry_delay = 'soon'`, nil)
+		db.Do(t, `UPDATE {prefix}queue SET retry_delay = '99999999d'`, nil)
 		eventually(t, "the worker knows that they mean nothing", func() bool {
 			w.mu.Lock()
 			defer w.mu.Unlock()

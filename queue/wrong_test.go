@@ -20,9 +20,9 @@ func TestWrongRowIsRepaired(t *testing.T) {
 		}
 		_, err := a.EditLimit(t.Context(), "good", "limited", func(l *admin.Limit) { l.Running, l.Rate, l.Per = 3, 100, time.Second })
 		must(t, err)
-		db.Do(t, `UPDATE {prefix}queue SET retry_delay = '1 hour', keep_dead = 'long', keep_done = 'long', timeout = 'none'
+		db.Do(t, `UPDATE {prefix}queue SET retry_delay = '99999999d', keep_dead = '99999999d', keep_done = '99999999d', timeout = 'none'
 			WHERE name = 'bad'`, nil)
-		db.Do(t, `UPDATE {prefix}queue_limit SET rate_per = 'minute'`, nil)
+		db.Do(t, `UPDATE {prefix}queue_limit SET rate_per = '99999999d'`, nil)
 		var done record
 		w := worker(t, other(t, db), WorkerOptions{Queues: []string{"bad", "good"}})
 		for _, kind := range []string{"free", "limited"} {
@@ -36,7 +36,7 @@ func TestWrongRowIsRepaired(t *testing.T) {
 
 		q, err := a.Queue(t.Context(), "bad")
 		must(t, err)
-		if !strings.HasPrefix(q.Wrong, `retry_delay: "1 hour" is not a duration`) ||
+		if !strings.HasPrefix(q.Wrong, `retry_delay: "99999999d" is longer than 100 years`) ||
 			q.KeepDead >= 0 || q.KeepDone < time.Hour || q.State != "active" {
 			t.Errorf("got %+v", q)
 		}
@@ -52,7 +52,7 @@ func TestWrongRowIsRepaired(t *testing.T) {
 		}
 		limits, err := a.LimitsOf(t.Context(), "good")
 		must(t, err)
-		if l := limits[0]; !strings.HasPrefix(l.Wrong, `rate_per: "minute" is not a duration`) || l.Running != 3 {
+		if l := limits[0]; !strings.HasPrefix(l.Wrong, `rate_per: "99999999d" is longer than 100 years`) || l.Running != 3 {
 			t.Errorf("got %+v", l)
 		}
 		n, err := a.Next(t.Context(), "good")

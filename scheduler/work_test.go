@@ -345,9 +345,9 @@ func TestWorkThatIsNone(t *testing.T) {
 			"dir":     {"dir": "here"},
 			"user":    {"run_as": "a b"},
 			"headers": {"kind": "http", "command": "GET http://127.0.0.1:1/", "headers": "[]"},
-			"timeout": {"timeout": "soon"},
-			"grace":   {"kill_grace": "-1s"},
-			"keep":    {"keep_for": "always"},
+			"timeout": {"timeout": "99999999d"},
+			"grace":   {"kill_grace": "99999999d"},
+			"keep":    {"keep_for": "99999999d"},
 			"dbcron":  {"env": `{"DBCRON_FENCE": "7"}`},
 		} {
 			db.Do(t, `INSERT INTO {prefix}schedule (name, spec, command, due_at, next_exec) VALUES (:name, '@every 1h', 'true', {now}, {now})`,

@@ -26,7 +26,8 @@ CREATE TABLE dbcron_endpoint (
   old_secret varchar(200) NOT NULL DEFAULT '' COMMENT 'The key before, which signs them as well; empty: none',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
-  PRIMARY KEY (queue_id)
+  PRIMARY KEY (queue_id),
+  CONSTRAINT dbcron_endpoint_timeout_duration CHECK (timeout regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$')
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers';
 
 CREATE TABLE dbcron_endpoint_answers (
@@ -377,7 +378,15 @@ CREATE TABLE dbcron_queue (
   CONSTRAINT dbcron_queue_state CHECK (state in ('active','paused','deleted')),
   CONSTRAINT dbcron_queue_ordered CHECK (ordered in ('no','yes')),
   CONSTRAINT dbcron_queue_key_retry CHECK (key_retry in ('hold','pass')),
-  CONSTRAINT dbcron_queue_fair CHECK (fair in ('no','yes'))
+  CONSTRAINT dbcron_queue_fair CHECK (fair in ('no','yes')),
+  CONSTRAINT dbcron_queue_retry_delay_duration CHECK (retry_delay regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_queue_retry_max_delay_duration CHECK (retry_max_delay regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_queue_timeout_duration CHECK (timeout regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_queue_max_timeout_duration CHECK (max_timeout regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_queue_keep_dead_duration CHECK (keep_dead regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_queue_keep_done_duration CHECK (keep_done regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_queue_poll_min_duration CHECK (poll_min regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_queue_poll_max_duration CHECK (poll_max regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$')
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='The queues and what is set for each. Rows are made on first use and never removed';
 
 CREATE TABLE dbcron_queue_block (
@@ -410,7 +419,8 @@ CREATE TABLE dbcron_queue_limit (
   waiting_until datetime(6) DEFAULT NULL COMMENT 'Until when it is taken to wait',
   insert_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row was made',
   update_time datetime(6) NOT NULL DEFAULT utc_timestamp(6) COMMENT 'When the row last changed',
-  PRIMARY KEY (queue_id,kind,tenant)
+  PRIMARY KEY (queue_id,kind,tenant),
+  CONSTRAINT dbcron_queue_limit_rate_per_duration CHECK (rate_per regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$')
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='How many jobs may run at a time, and begin in a time, over all workers';
 
 CREATE TABLE dbcron_queue_permit (
@@ -577,7 +587,18 @@ CREATE TABLE dbcron_schedule (
   CONSTRAINT dbcron_schedule_retry_past_next CHECK (retry_past_next in ('','no','yes')),
   CONSTRAINT dbcron_schedule_repeatable CHECK (repeatable in ('','no','yes')),
   CONSTRAINT dbcron_schedule_job_unique_until CHECK (job_unique_until in ('','end','begin')),
-  CONSTRAINT dbcron_schedule_job_priority CHECK (job_priority in (1,2,3,4))
+  CONSTRAINT dbcron_schedule_job_priority CHECK (job_priority in (1,2,3,4)),
+  CONSTRAINT dbcron_schedule_missed_window_duration CHECK (missed_window regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_schedule_retry_delay_duration CHECK (retry_delay regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_schedule_retry_max_delay_duration CHECK (retry_max_delay regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_schedule_timeout_duration CHECK (timeout regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_schedule_stall_duration CHECK (stall regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_schedule_kill_grace_duration CHECK (kill_grace regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_schedule_linger_duration CHECK (linger regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_schedule_jitter_duration CHECK (jitter regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_schedule_keep_for_duration CHECK (keep_for regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_schedule_job_timeout_duration CHECK (job_timeout regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+  CONSTRAINT dbcron_schedule_job_unique_for_duration CHECK (job_unique_for regexp '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$')
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin ROW_FORMAT=DYNAMIC COMMENT='What runs when. A row with next_exec NULL and state active is planned by the next daemon';
 
 CREATE TABLE dbcron_schedule_boot (

@@ -18,6 +18,16 @@ CREATE INDEX dbcron_audit_object ON dbcron_audit (object, id);
 
 CREATE INDEX dbcron_audit_time ON dbcron_audit (done_at, id);
 
+CREATE TRIGGER dbcron_endpoint_durations_new BEFORE INSERT ON dbcron_endpoint BEGIN
+    SELECT RAISE(ABORT, 'dbcron_endpoint: timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.timeout NOT IN ('', 'none', 'forever') AND (NEW.timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.timeout NOT GLOB '[0-9.]*[wdhms]');
+END;
+
+CREATE TRIGGER dbcron_endpoint_durations_set BEFORE UPDATE OF timeout ON dbcron_endpoint BEGIN
+    SELECT RAISE(ABORT, 'dbcron_endpoint: timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.timeout NOT IN ('', 'none', 'forever') AND (NEW.timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.timeout NOT GLOB '[0-9.]*[wdhms]');
+END;
+
 CREATE TABLE dbcron_endpoint ( -- Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers
     queue_id    INTEGER NOT NULL, -- The queue
     url         TEXT NOT NULL DEFAULT '', -- Where its jobs are sent that do not say; empty: all say
@@ -360,6 +370,44 @@ CREATE TABLE dbcron_notice_target ( -- How many notifications each target was re
     CONSTRAINT dbcron_notice_target_key PRIMARY KEY (target)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TRIGGER dbcron_queue_durations_new BEFORE INSERT ON dbcron_queue BEGIN
+    SELECT RAISE(ABORT, 'dbcron_queue: retry_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: retry_max_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_max_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_max_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_max_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.timeout NOT IN ('', 'none', 'forever') AND (NEW.timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: max_timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.max_timeout NOT IN ('', 'none', 'forever') AND (NEW.max_timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.max_timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: keep_dead is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.keep_dead NOT IN ('', 'none', 'forever') AND (NEW.keep_dead GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.keep_dead NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: keep_done is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.keep_done NOT IN ('', 'none', 'forever') AND (NEW.keep_done GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.keep_done NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: poll_min is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.poll_min NOT IN ('', 'none', 'forever') AND (NEW.poll_min GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.poll_min NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: poll_max is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.poll_max NOT IN ('', 'none', 'forever') AND (NEW.poll_max GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.poll_max NOT GLOB '[0-9.]*[wdhms]');
+END;
+
+CREATE TRIGGER dbcron_queue_durations_set BEFORE UPDATE OF retry_delay, retry_max_delay, timeout, max_timeout, keep_dead, keep_done, poll_min, poll_max ON dbcron_queue BEGIN
+    SELECT RAISE(ABORT, 'dbcron_queue: retry_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: retry_max_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_max_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_max_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_max_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.timeout NOT IN ('', 'none', 'forever') AND (NEW.timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: max_timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.max_timeout NOT IN ('', 'none', 'forever') AND (NEW.max_timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.max_timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: keep_dead is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.keep_dead NOT IN ('', 'none', 'forever') AND (NEW.keep_dead GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.keep_dead NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: keep_done is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.keep_done NOT IN ('', 'none', 'forever') AND (NEW.keep_done GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.keep_done NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: poll_min is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.poll_min NOT IN ('', 'none', 'forever') AND (NEW.poll_min GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.poll_min NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_queue: poll_max is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.poll_max NOT IN ('', 'none', 'forever') AND (NEW.poll_max GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.poll_max NOT GLOB '[0-9.]*[wdhms]');
+END;
+
 CREATE TRIGGER dbcron_queue_words_new BEFORE INSERT ON dbcron_queue BEGIN
     SELECT RAISE(ABORT, 'dbcron_queue: state is none of active, paused, deleted') WHERE NEW.state NOT IN ('active', 'paused', 'deleted');
     SELECT RAISE(ABORT, 'dbcron_queue: ordered is none of no, yes') WHERE NEW.ordered NOT IN ('no', 'yes');
@@ -416,6 +464,16 @@ CREATE TABLE dbcron_queue_block ( -- Which worker has which block of a queue's j
     insert_time TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     CONSTRAINT dbcron_queue_block_key PRIMARY KEY (queue_id, divided)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER dbcron_queue_limit_durations_new BEFORE INSERT ON dbcron_queue_limit BEGIN
+    SELECT RAISE(ABORT, 'dbcron_queue_limit: rate_per is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.rate_per NOT IN ('', 'none', 'forever') AND (NEW.rate_per GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.rate_per NOT GLOB '[0-9.]*[wdhms]');
+END;
+
+CREATE TRIGGER dbcron_queue_limit_durations_set BEFORE UPDATE OF rate_per ON dbcron_queue_limit BEGIN
+    SELECT RAISE(ABORT, 'dbcron_queue_limit: rate_per is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.rate_per NOT IN ('', 'none', 'forever') AND (NEW.rate_per GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.rate_per NOT GLOB '[0-9.]*[wdhms]');
+END;
 
 CREATE TABLE dbcron_queue_limit ( -- How many jobs may run at a time, and begin in a time, over all workers
     queue_id      INTEGER NOT NULL, -- The queue
@@ -522,6 +580,56 @@ CREATE INDEX dbcron_run_next ON dbcron_run (lane, next_exec) WHERE next_exec IS 
 CREATE INDEX dbcron_run_open ON dbcron_run (schedule) WHERE next_exec IS NOT NULL;
 
 CREATE INDEX dbcron_run_purge ON dbcron_run (purge_at) WHERE purge_at IS NOT NULL;
+
+CREATE TRIGGER dbcron_schedule_durations_new BEFORE INSERT ON dbcron_schedule BEGIN
+    SELECT RAISE(ABORT, 'dbcron_schedule: missed_window is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.missed_window NOT IN ('', 'none', 'forever') AND (NEW.missed_window GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.missed_window NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: retry_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: retry_max_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_max_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_max_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_max_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.timeout NOT IN ('', 'none', 'forever') AND (NEW.timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: stall is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.stall NOT IN ('', 'none', 'forever') AND (NEW.stall GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.stall NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: kill_grace is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.kill_grace NOT IN ('', 'none', 'forever') AND (NEW.kill_grace GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.kill_grace NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: linger is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.linger NOT IN ('', 'none', 'forever') AND (NEW.linger GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.linger NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: jitter is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.jitter NOT IN ('', 'none', 'forever') AND (NEW.jitter GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.jitter NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: keep_for is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.keep_for NOT IN ('', 'none', 'forever') AND (NEW.keep_for GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.keep_for NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: job_timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.job_timeout NOT IN ('', 'none', 'forever') AND (NEW.job_timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.job_timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: job_unique_for is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.job_unique_for NOT IN ('', 'none', 'forever') AND (NEW.job_unique_for GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.job_unique_for NOT GLOB '[0-9.]*[wdhms]');
+END;
+
+CREATE TRIGGER dbcron_schedule_durations_set BEFORE UPDATE OF missed_window, retry_delay, retry_max_delay, timeout, stall, kill_grace, linger, jitter, keep_for, job_timeout, job_unique_for ON dbcron_schedule BEGIN
+    SELECT RAISE(ABORT, 'dbcron_schedule: missed_window is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.missed_window NOT IN ('', 'none', 'forever') AND (NEW.missed_window GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.missed_window NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: retry_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: retry_max_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_max_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_max_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_max_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.timeout NOT IN ('', 'none', 'forever') AND (NEW.timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: stall is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.stall NOT IN ('', 'none', 'forever') AND (NEW.stall GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.stall NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: kill_grace is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.kill_grace NOT IN ('', 'none', 'forever') AND (NEW.kill_grace GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.kill_grace NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: linger is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.linger NOT IN ('', 'none', 'forever') AND (NEW.linger GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.linger NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: jitter is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.jitter NOT IN ('', 'none', 'forever') AND (NEW.jitter GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.jitter NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: keep_for is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.keep_for NOT IN ('', 'none', 'forever') AND (NEW.keep_for GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.keep_for NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: job_timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.job_timeout NOT IN ('', 'none', 'forever') AND (NEW.job_timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.job_timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, 'dbcron_schedule: job_unique_for is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.job_unique_for NOT IN ('', 'none', 'forever') AND (NEW.job_unique_for GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.job_unique_for NOT GLOB '[0-9.]*[wdhms]');
+END;
 
 CREATE TRIGGER dbcron_schedule_words_new BEFORE INSERT ON dbcron_schedule BEGIN
     SELECT RAISE(ABORT, 'dbcron_schedule: dst is none of vixie, wall') WHERE NEW.dst NOT IN ('', 'vixie', 'wall');

@@ -32,7 +32,7 @@ func TestEndpoints(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		db.Do(t, `UPDATE {prefix}endpoint SET timeout = 'never' WHERE queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = :name)`,
+		db.Do(t, `UPDATE {prefix}endpoint SET timeout = '2d' WHERE queue_id = (SELECT queue_id FROM {prefix}queue WHERE name = :name)`,
 			sqlrun.Args{"name": "wrong"})
 		if _, err := c.Enqueue(t.Context(), queue.Job{Queue: "mail", Kind: "x"}); err != nil {
 			t.Fatal(err)

@@ -93,7 +93,18 @@ CREATE TABLE IF NOT EXISTS {prefix}schedule (
     CONSTRAINT {name}schedule_retry_past_next CHECK (retry_past_next IN ('', 'no', 'yes')),
     CONSTRAINT {name}schedule_repeatable CHECK (repeatable IN ('', 'no', 'yes')),
     CONSTRAINT {name}schedule_job_unique_until CHECK (job_unique_until IN ('', 'end', 'begin')),
-    CONSTRAINT {name}schedule_job_priority CHECK (job_priority IN (1, 2, 3, 4))
+    CONSTRAINT {name}schedule_job_priority CHECK (job_priority IN (1, 2, 3, 4)),
+    CONSTRAINT {name}schedule_missed_window_duration CHECK (missed_window REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}schedule_retry_delay_duration CHECK (retry_delay REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}schedule_retry_max_delay_duration CHECK (retry_max_delay REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}schedule_timeout_duration CHECK (timeout REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}schedule_stall_duration CHECK (stall REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}schedule_kill_grace_duration CHECK (kill_grace REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}schedule_linger_duration CHECK (linger REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}schedule_jitter_duration CHECK (jitter REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}schedule_keep_for_duration CHECK (keep_for REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}schedule_job_timeout_duration CHECK (job_timeout REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}schedule_job_unique_for_duration CHECK (job_unique_for REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$')
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'What runs when. A row with next_exec NULL and state active is planned by the next daemon';
 
@@ -223,7 +234,15 @@ CREATE TABLE IF NOT EXISTS {prefix}queue (
     CONSTRAINT {name}queue_state CHECK (state IN ('active', 'paused', 'deleted')),
     CONSTRAINT {name}queue_ordered CHECK (ordered IN ('no', 'yes')),
     CONSTRAINT {name}queue_key_retry CHECK (key_retry IN ('hold', 'pass')),
-    CONSTRAINT {name}queue_fair CHECK (fair IN ('no', 'yes'))
+    CONSTRAINT {name}queue_fair CHECK (fair IN ('no', 'yes')),
+    CONSTRAINT {name}queue_retry_delay_duration CHECK (retry_delay REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}queue_retry_max_delay_duration CHECK (retry_max_delay REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}queue_timeout_duration CHECK (timeout REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}queue_max_timeout_duration CHECK (max_timeout REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}queue_keep_dead_duration CHECK (keep_dead REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}queue_keep_done_duration CHECK (keep_done REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}queue_poll_min_duration CHECK (poll_min REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$'),
+    CONSTRAINT {name}queue_poll_max_duration CHECK (poll_max REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$')
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'The queues and what is set for each. Rows are made on first use and never removed';
 
@@ -277,7 +296,8 @@ CREATE TABLE IF NOT EXISTS {prefix}queue_limit (
     waiting_until DATETIME(6) COMMENT 'Until when it is taken to wait',
     insert_time   DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
     update_time   DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
-    PRIMARY KEY (queue_id, kind, tenant)
+    PRIMARY KEY (queue_id, kind, tenant),
+    CONSTRAINT {name}queue_limit_rate_per_duration CHECK (rate_per REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$')
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'How many jobs may run at a time, and begin in a time, over all workers';
 
@@ -335,7 +355,8 @@ CREATE TABLE IF NOT EXISTS {prefix}endpoint (
     old_secret  VARCHAR(200) NOT NULL DEFAULT '' COMMENT 'The key before, which signs them as well; empty: none',
     insert_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row was made',
     update_time DATETIME(6) NOT NULL DEFAULT (UTC_TIMESTAMP(6)) COMMENT 'When the row last changed',
-    PRIMARY KEY (queue_id)
+    PRIMARY KEY (queue_id),
+    CONSTRAINT {name}endpoint_timeout_duration CHECK (timeout REGEXP '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$')
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin ROW_FORMAT = DYNAMIC
   COMMENT 'Where the jobs of a queue are sent by HTTP. The jobs of a queue that has no row here are done by workers';
 

@@ -640,17 +640,22 @@ $path$;
 -- +goose StatementEnd
 COMMENT ON FUNCTION {prefix}enqueue(TEXT, TEXT, JSON, TEXT, TIMESTAMPTZ, TEXT, INT, INT, INTERVAL, INTERVAL, TEXT, TEXT, INTERVAL, INT) IS 'Enqueues a job and returns its id, or the id of the job that has its unique key. It exists if and when the transaction commits';
 
--- Words that nobody knows are refused when they are written, and not when a daemon reads them. These are
+-- Words that nobody knows, and what is no duration, are refused when they are written, and not when a daemon reads them. These are
 -- no CHECKs, which PostgreSQL reads anew for every statement, and old rows need not obey them. Claims write none of the columns, and call nothing.
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION {prefix}sql_word() RETURNS TRIGGER LANGUAGE plpgsql AS $word$
 DECLARE
-    rule TEXT; -- column=word|word
+    rule TEXT; -- column=word|word, or a column with a duration
     word TEXT;
 BEGIN
     FOREACH rule IN ARRAY TG_ARGV LOOP
         word := to_jsonb(NEW) ->> split_part(rule, '=', 1);
-        IF word <> ALL (string_to_array(split_part(rule, '=', 2), '|')) THEN
+        IF strpos(rule, '=') = 0 THEN
+            IF word !~ '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)$' THEN
+                RAISE check_violation USING MESSAGE = format('%s: %s: "%s" is not a duration; write for example 500ms, 90s, 1h30m or 30d', TG_TABLE_NAME, rule, word),
+                    TABLE = TG_TABLE_NAME, COLUMN = rule;
+            END IF;
+        ELSIF word <> ALL (string_to_array(split_part(rule, '=', 2), '|')) THEN
             RAISE check_violation USING MESSAGE = format('%s: %s: "%s" is none of %s', TG_TABLE_NAME, split_part(rule, '=', 1), word,
                 btrim(replace(split_part(rule, '=', 2), '|', ', '), ', ')), TABLE = TG_TABLE_NAME, COLUMN = split_part(rule, '=', 1);
         END IF;
@@ -667,6 +672,18 @@ DROP TRIGGER IF EXISTS {name}queue_words ON {prefix}queue;
 CREATE TRIGGER {name}queue_words BEFORE INSERT OR UPDATE OF state, ordered, key_retry, fair ON {prefix}queue FOR EACH ROW
     WHEN (NEW.state NOT IN ('active', 'paused', 'deleted') OR NEW.ordered NOT IN ('no', 'yes') OR NEW.key_retry NOT IN ('hold', 'pass') OR NEW.fair NOT IN ('no', 'yes'))
     EXECUTE FUNCTION {prefix}sql_word('state=active|paused|deleted', 'ordered=no|yes', 'key_retry=hold|pass', 'fair=no|yes');
+DROP TRIGGER IF EXISTS {name}schedule_durations ON {prefix}schedule;
+CREATE TRIGGER {name}schedule_durations BEFORE INSERT OR UPDATE OF missed_window, retry_delay, retry_max_delay, timeout, stall, kill_grace, linger, jitter, keep_for, job_timeout, job_unique_for ON {prefix}schedule FOR EACH ROW
+    EXECUTE FUNCTION {prefix}sql_word('missed_window', 'retry_delay', 'retry_max_delay', 'timeout', 'stall', 'kill_grace', 'linger', 'jitter', 'keep_for', 'job_timeout', 'job_unique_for');
+DROP TRIGGER IF EXISTS {name}queue_durations ON {prefix}queue;
+CREATE TRIGGER {name}queue_durations BEFORE INSERT OR UPDATE OF retry_delay, retry_max_delay, timeout, max_timeout, keep_dead, keep_done, poll_min, poll_max ON {prefix}queue FOR EACH ROW
+    EXECUTE FUNCTION {prefix}sql_word('retry_delay', 'retry_max_delay', 'timeout', 'max_timeout', 'keep_dead', 'keep_done', 'poll_min', 'poll_max');
+DROP TRIGGER IF EXISTS {name}queue_limit_durations ON {prefix}queue_limit;
+CREATE TRIGGER {name}queue_limit_durations BEFORE INSERT OR UPDATE OF rate_per ON {prefix}queue_limit FOR EACH ROW
+    EXECUTE FUNCTION {prefix}sql_word('rate_per');
+DROP TRIGGER IF EXISTS {name}endpoint_durations ON {prefix}endpoint;
+CREATE TRIGGER {name}endpoint_durations BEFORE INSERT OR UPDATE OF timeout ON {prefix}endpoint FOR EACH ROW
+    EXECUTE FUNCTION {prefix}sql_word('timeout');
 
 -- They run with their owner's rights, so that who calls them needs none on the tables: nobody
 -- may slip other tables under them by a search_path, and nobody may call them unasked.
@@ -767,6 +784,10 @@ COMMENT ON VIEW {prefix}v_run IS 'The outcome of each slot: a row for each attem
 -- +goose Down
 DROP TRIGGER IF EXISTS {name}schedule_words ON {prefix}schedule;
 DROP TRIGGER IF EXISTS {name}queue_words ON {prefix}queue;
+DROP TRIGGER IF EXISTS {name}schedule_durations ON {prefix}schedule;
+DROP TRIGGER IF EXISTS {name}queue_durations ON {prefix}queue;
+DROP TRIGGER IF EXISTS {name}queue_limit_durations ON {prefix}queue_limit;
+DROP TRIGGER IF EXISTS {name}endpoint_durations ON {prefix}endpoint;
 DROP FUNCTION IF EXISTS {prefix}sql_word();
 DROP VIEW IF EXISTS {prefix}v_run;
 DROP VIEW IF EXISTS {prefix}v_schedule;

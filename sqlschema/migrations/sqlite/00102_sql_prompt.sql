@@ -67,7 +67,7 @@ FROM {prefix}queue_block AS b JOIN {prefix}queue AS q ON q.queue_id = b.queue_id
                 AND NOT EXISTS (SELECT 1 FROM {prefix}job_delayed AS o WHERE o.queue_id = x.queue_id AND o.divided = x.divided AND (x.hold_key IS NULL OR o.id < x.id) AND o.hold_key IS NOT NULL AND (b.fifo = 'yes' OR o.hold_key = x.job_key)))
         ORDER BY x.run_at, x.id LIMIT 1);
 
--- Words that nobody knows are refused when they are written, and not when a daemon reads them. A CHECK
+-- Words that nobody knows, and what is no duration, are refused when they are written, and not when a daemon reads them. A CHECK
 -- cannot be added to a table that is there. Claims write none of the columns.
 DROP TRIGGER IF EXISTS {name}schedule_words_new;
 -- +goose StatementBegin
@@ -111,6 +111,131 @@ CREATE TRIGGER {name}queue_words_set BEFORE UPDATE OF state, ordered, key_retry,
     SELECT RAISE(ABORT, '{name}queue: ordered is none of no, yes') WHERE NEW.ordered NOT IN ('no', 'yes');
     SELECT RAISE(ABORT, '{name}queue: key_retry is none of hold, pass') WHERE NEW.key_retry NOT IN ('hold', 'pass');
     SELECT RAISE(ABORT, '{name}queue: fair is none of no, yes') WHERE NEW.fair NOT IN ('no', 'yes');
+END;
+-- +goose StatementEnd
+-- There are no regular expressions in SQLite: what passes here and is none is found by dbcron doctor.
+DROP TRIGGER IF EXISTS {name}schedule_durations_new;
+-- +goose StatementBegin
+CREATE TRIGGER {name}schedule_durations_new BEFORE INSERT ON {prefix}schedule BEGIN
+    SELECT RAISE(ABORT, '{name}schedule: missed_window is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.missed_window NOT IN ('', 'none', 'forever') AND (NEW.missed_window GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.missed_window NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: retry_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: retry_max_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_max_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_max_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_max_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.timeout NOT IN ('', 'none', 'forever') AND (NEW.timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: stall is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.stall NOT IN ('', 'none', 'forever') AND (NEW.stall GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.stall NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: kill_grace is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.kill_grace NOT IN ('', 'none', 'forever') AND (NEW.kill_grace GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.kill_grace NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: linger is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.linger NOT IN ('', 'none', 'forever') AND (NEW.linger GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.linger NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: jitter is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.jitter NOT IN ('', 'none', 'forever') AND (NEW.jitter GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.jitter NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: keep_for is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.keep_for NOT IN ('', 'none', 'forever') AND (NEW.keep_for GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.keep_for NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: job_timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.job_timeout NOT IN ('', 'none', 'forever') AND (NEW.job_timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.job_timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: job_unique_for is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.job_unique_for NOT IN ('', 'none', 'forever') AND (NEW.job_unique_for GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.job_unique_for NOT GLOB '[0-9.]*[wdhms]');
+END;
+-- +goose StatementEnd
+DROP TRIGGER IF EXISTS {name}schedule_durations_set;
+-- +goose StatementBegin
+CREATE TRIGGER {name}schedule_durations_set BEFORE UPDATE OF missed_window, retry_delay, retry_max_delay, timeout, stall, kill_grace, linger, jitter, keep_for, job_timeout, job_unique_for ON {prefix}schedule BEGIN
+    SELECT RAISE(ABORT, '{name}schedule: missed_window is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.missed_window NOT IN ('', 'none', 'forever') AND (NEW.missed_window GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.missed_window NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: retry_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: retry_max_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_max_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_max_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_max_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.timeout NOT IN ('', 'none', 'forever') AND (NEW.timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: stall is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.stall NOT IN ('', 'none', 'forever') AND (NEW.stall GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.stall NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: kill_grace is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.kill_grace NOT IN ('', 'none', 'forever') AND (NEW.kill_grace GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.kill_grace NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: linger is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.linger NOT IN ('', 'none', 'forever') AND (NEW.linger GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.linger NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: jitter is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.jitter NOT IN ('', 'none', 'forever') AND (NEW.jitter GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.jitter NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: keep_for is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.keep_for NOT IN ('', 'none', 'forever') AND (NEW.keep_for GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.keep_for NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: job_timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.job_timeout NOT IN ('', 'none', 'forever') AND (NEW.job_timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.job_timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}schedule: job_unique_for is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.job_unique_for NOT IN ('', 'none', 'forever') AND (NEW.job_unique_for GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.job_unique_for NOT GLOB '[0-9.]*[wdhms]');
+END;
+-- +goose StatementEnd
+DROP TRIGGER IF EXISTS {name}queue_durations_new;
+-- +goose StatementBegin
+CREATE TRIGGER {name}queue_durations_new BEFORE INSERT ON {prefix}queue BEGIN
+    SELECT RAISE(ABORT, '{name}queue: retry_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: retry_max_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_max_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_max_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_max_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.timeout NOT IN ('', 'none', 'forever') AND (NEW.timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: max_timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.max_timeout NOT IN ('', 'none', 'forever') AND (NEW.max_timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.max_timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: keep_dead is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.keep_dead NOT IN ('', 'none', 'forever') AND (NEW.keep_dead GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.keep_dead NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: keep_done is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.keep_done NOT IN ('', 'none', 'forever') AND (NEW.keep_done GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.keep_done NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: poll_min is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.poll_min NOT IN ('', 'none', 'forever') AND (NEW.poll_min GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.poll_min NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: poll_max is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.poll_max NOT IN ('', 'none', 'forever') AND (NEW.poll_max GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.poll_max NOT GLOB '[0-9.]*[wdhms]');
+END;
+-- +goose StatementEnd
+DROP TRIGGER IF EXISTS {name}queue_durations_set;
+-- +goose StatementBegin
+CREATE TRIGGER {name}queue_durations_set BEFORE UPDATE OF retry_delay, retry_max_delay, timeout, max_timeout, keep_dead, keep_done, poll_min, poll_max ON {prefix}queue BEGIN
+    SELECT RAISE(ABORT, '{name}queue: retry_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: retry_max_delay is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.retry_max_delay NOT IN ('', 'none', 'forever') AND (NEW.retry_max_delay GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.retry_max_delay NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.timeout NOT IN ('', 'none', 'forever') AND (NEW.timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: max_timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.max_timeout NOT IN ('', 'none', 'forever') AND (NEW.max_timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.max_timeout NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: keep_dead is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.keep_dead NOT IN ('', 'none', 'forever') AND (NEW.keep_dead GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.keep_dead NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: keep_done is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.keep_done NOT IN ('', 'none', 'forever') AND (NEW.keep_done GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.keep_done NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: poll_min is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.poll_min NOT IN ('', 'none', 'forever') AND (NEW.poll_min GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.poll_min NOT GLOB '[0-9.]*[wdhms]');
+    SELECT RAISE(ABORT, '{name}queue: poll_max is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.poll_max NOT IN ('', 'none', 'forever') AND (NEW.poll_max GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.poll_max NOT GLOB '[0-9.]*[wdhms]');
+END;
+-- +goose StatementEnd
+DROP TRIGGER IF EXISTS {name}queue_limit_durations_new;
+-- +goose StatementBegin
+CREATE TRIGGER {name}queue_limit_durations_new BEFORE INSERT ON {prefix}queue_limit BEGIN
+    SELECT RAISE(ABORT, '{name}queue_limit: rate_per is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.rate_per NOT IN ('', 'none', 'forever') AND (NEW.rate_per GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.rate_per NOT GLOB '[0-9.]*[wdhms]');
+END;
+-- +goose StatementEnd
+DROP TRIGGER IF EXISTS {name}queue_limit_durations_set;
+-- +goose StatementBegin
+CREATE TRIGGER {name}queue_limit_durations_set BEFORE UPDATE OF rate_per ON {prefix}queue_limit BEGIN
+    SELECT RAISE(ABORT, '{name}queue_limit: rate_per is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.rate_per NOT IN ('', 'none', 'forever') AND (NEW.rate_per GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.rate_per NOT GLOB '[0-9.]*[wdhms]');
+END;
+-- +goose StatementEnd
+DROP TRIGGER IF EXISTS {name}endpoint_durations_new;
+-- +goose StatementBegin
+CREATE TRIGGER {name}endpoint_durations_new BEFORE INSERT ON {prefix}endpoint BEGIN
+    SELECT RAISE(ABORT, '{name}endpoint: timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.timeout NOT IN ('', 'none', 'forever') AND (NEW.timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.timeout NOT GLOB '[0-9.]*[wdhms]');
+END;
+-- +goose StatementEnd
+DROP TRIGGER IF EXISTS {name}endpoint_durations_set;
+-- +goose StatementBegin
+CREATE TRIGGER {name}endpoint_durations_set BEFORE UPDATE OF timeout ON {prefix}endpoint BEGIN
+    SELECT RAISE(ABORT, '{name}endpoint: timeout is not a duration; write for example 500ms, 90s, 1h30m or 30d')
+        WHERE NEW.timeout NOT IN ('', 'none', 'forever') AND (NEW.timeout GLOB '*[^0-9.wdhmunsµμ]*' OR NEW.timeout NOT GLOB '[0-9.]*[wdhms]');
 END;
 -- +goose StatementEnd
 
@@ -193,6 +318,14 @@ DROP TRIGGER IF EXISTS {name}schedule_words_new;
 DROP TRIGGER IF EXISTS {name}schedule_words_set;
 DROP TRIGGER IF EXISTS {name}queue_words_new;
 DROP TRIGGER IF EXISTS {name}queue_words_set;
+DROP TRIGGER IF EXISTS {name}schedule_durations_new;
+DROP TRIGGER IF EXISTS {name}schedule_durations_set;
+DROP TRIGGER IF EXISTS {name}queue_durations_new;
+DROP TRIGGER IF EXISTS {name}queue_durations_set;
+DROP TRIGGER IF EXISTS {name}queue_limit_durations_new;
+DROP TRIGGER IF EXISTS {name}queue_limit_durations_set;
+DROP TRIGGER IF EXISTS {name}endpoint_durations_new;
+DROP TRIGGER IF EXISTS {name}endpoint_durations_set;
 DROP VIEW IF EXISTS {prefix}v_run;
 DROP VIEW IF EXISTS {prefix}v_schedule;
 DROP VIEW IF EXISTS {prefix}v_queue;
