@@ -2,6 +2,7 @@ package docs
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -85,6 +86,50 @@ func TestVersionsOfPeers(t *testing.T) {
 		version := regexp.MustCompile(regexp.QuoteMeta(peer) + ` v([0-9.]+)`).FindStringSubmatch(string(module))
 		if version == nil || !strings.Contains(table, version[1]) {
 			t.Errorf("%s is of version %v, which README.md does not name", peer, version)
+		}
+	}
+}
+
+// Each program of this list that a page speaks of has a row in README.md, with its version and how it is known. The list has programs about
+// which a page is tempted to say something. Names without a statement, such as Redlock in a heading, and what is imported or only started,
+// such as Prometheus, were looked at, and are not in it.
+func TestOtherProgramsHaveASource(t *testing.T) {
+	names := regexp.MustCompile(`\b(River|asynq|redsync|JetStream|Redis|etcd|Fireworq|bcron|cronie|supervisord|systemd|flock|nginx|Caddy|Traefik|HAProxy|` +
+		`Slack|Mattermost|Nagios|EventBridge|Quartz|Spring|Airflow|Temporal|Celery|Sidekiq|BullMQ|Oban|pgmq|pg-boss|Graphile|Solid Queue|GoodJob|` +
+		`PgBouncer|ProxySQL|pgcat|Supavisor|MaxScale|Patroni|Galera|Vitess|Citus|TiDB|CockroachDB|YugabyteDB|supercronic|Ofelia|gocron|Kafka|RabbitMQ)\b`)
+	unproven := regexp.MustCompile(`(?m)^\| YugabyteDB, CockroachDB \|.*not tested \|$|^CockroachDB and YugabyteDB have not been tested\.$`)
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(page), "## Other programs")
+	table, _, _ = strings.Cut(table, "\n## ")
+	sourced := map[string]bool{}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		for _, name := range names.FindAllString(cells[min(1, len(cells)-1)], -1) {
+			sourced[name] = len(cells) == 6 && strings.TrimSpace(cells[2]) != "" && strings.TrimSpace(cells[3]) != ""
+		}
+	}
+	pages := []string{"../README.md"}
+	for _, pattern := range []string{"*.md", "adr/*.md"} {
+		more, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pages = append(pages, more...)
+	}
+	for _, path := range pages {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told := map[string]bool{}
+		for _, name := range names.FindAllString(unproven.ReplaceAllString(string(text), ""), -1) {
+			if !sourced[name] && !told[name] {
+				t.Errorf("%s speaks of %s, whose version and source are not in the table of docs/README.md", path, name)
+			}
+			told[name] = true
 		}
 	}
 }

@@ -161,9 +161,9 @@ var proxyHeaders = []string{
 	"X-Cloud-Trace-Context", "Front-End-Https",
 }
 
-// throughProxy reports whether a request evidently came through a proxy. nginx speaks HTTP/1.0 to its
-// backends by default, and clients no longer do. A proxy that adds nothing and speaks HTTP/1.1 looks
-// like a client.
+// throughProxy reports whether a request evidently came through a proxy. nginx up to 1.29.6 speaks HTTP/1.0 to
+// its backends by default, and clients no longer do. A proxy that adds nothing and speaks HTTP/1.1 looks
+// like a client, and so does nginx from 1.29.7 on (1.30.6 was run).
 func throughProxy(r *http.Request) bool {
 	if !r.ProtoAtLeast(1, 1) {
 		return true

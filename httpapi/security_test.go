@@ -200,7 +200,7 @@ func TestProxies(t *testing.T) {
 			trusting.send("GET", path, nil, h, "Host: evil.example").is(403)
 			other.send("GET", path, nil, h).is(403)
 		}
-		// nginx adds nothing unless it is told to, but speaks HTTP/1.0.
+		// nginx up to 1.29.6 adds nothing unless it is told to, but speaks HTTP/1.0.
 		for api, want := range map[*service]string{s: "HTTP/1.0 403", trusting: "HTTP/1.0 200", other: "HTTP/1.0 403"} {
 			conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(api.url, "http://"))
 			must(t, err)

@@ -183,7 +183,7 @@ func listAll(all []*crontabs) (files []*scheduleFile, warnings []string, err err
 			if n := len(passed) - 10; n > 0 {
 				passed, more = passed[:10], fmt.Sprintf(" and %d more", n)
 			}
-			warnings = append(warnings, fmt.Sprintf("%s: not read, as by cron, because names have letters, digits, - and _ only: %s%s; "+
+			warnings = append(warnings, fmt.Sprintf("%s: not read, as by Debian's cron, because names have letters, digits, - and _ only: %s%s; "+
 				"rename what is a crontab, or name it, or a pattern such as %s", c.path, strings.Join(passed, ", "), more, filepath.Join(c.path, "*")))
 		}
 		for _, path := range paths {

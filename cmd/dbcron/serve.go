@@ -37,7 +37,7 @@ With --crontab or --schedules, or both, the files are imported first, and again 
 they change and at SIGHUP. Their schedules become those of the files, and others stay as they are.
 Each file is imported by itself: the schedules of one that is wrong stay as they were. If all
 are wrong at the start, the daemon ends.
-Without them the table's schedules run. Of a folder, as /etc/cron.d, cron's names count:
+Without them the table's schedules run. Of a folder, the names count that Debian's cron reads:
 letters, digits, - and _. Files may come to it, and go, meanwhile; a pattern, in quotes,
 is watched likewise.
 

@@ -37,7 +37,7 @@ type connecting struct{}
 
 // newPoolerConnector returns the connector of a configuration. chosen: the URL says how statements are sent.
 func newPoolerConnector(cfg *pgx.ConnConfig, chosen bool) driver.Connector {
-	// PgBouncer up to 1.20, which Debian 12 has, can crash when asked to cancel a statement (its issues 801
+	// PgBouncer 1.18 to 1.20, of which Debian 12 has the first, can crash when asked to cancel a statement (its issues 801
 	// and 904), and pgx asks that also as it closes a connection.
 	c, dial := &poolerConnector{}, cfg.DialFunc
 	cfg.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {

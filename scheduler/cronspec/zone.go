@@ -12,7 +12,7 @@ import (
 type DST string
 
 const (
-	// Vixie is the rule of vixie cron, and the default. A spec with a fixed time of day
+	// Vixie is the default: what cron(8) of vixie cron says. A spec with a fixed time of day
 	// (neither minute nor hour begins with *) runs exactly once across a change: what is
 	// skipped runs once when the gap ends, and a repeated time runs the first time it
 	// is shown. Debian's cron 3.0pl1-162 runs a line as often as it has times in the gap.
