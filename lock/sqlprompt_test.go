@@ -108,7 +108,7 @@ func TestSQLFunctions(t *testing.T) {
 		call := func(text string, fence int64) string { // its answer
 			t.Helper()
 			var answer sql.NullString
-			text = strings.NewReplacer(":fence", strconv.FormatInt(fence, 10), "@fence, ", strconv.FormatInt(fence, 10)+", ").Replace(text)
+			text = strings.NewReplacer(":fence", strconv.FormatInt(fence, 10), "@dbcron_fence, ", strconv.FormatInt(fence, 10)+", ").Replace(text)
 			if db.Dialect.Name == mysql.Dialect.Name {
 				_, err := conn.ExecContext(t.Context(), text)
 				must(t, err)

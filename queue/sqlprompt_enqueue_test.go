@@ -299,7 +299,7 @@ func TestPromptShown(t *testing.T) {
 		}
 		var id sql.NullInt64
 		if db.Dialect.Name != postgres.Dialect.Name {
-			must(t, p.on.Get(t.Context(), sqlrun.Unlisted(`SELECT @id`), nil, &id))
+			must(t, p.on.Get(t.Context(), sqlrun.Unlisted(`SELECT @dbcron_id`), nil, &id))
 			if id.Int64 == 0 {
 				t.Error("no id")
 			}

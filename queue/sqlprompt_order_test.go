@@ -31,7 +31,8 @@ func TestPromptInATrigger(t *testing.T) {
 			db.Do(t, `CREATE TRIGGER placed AFTER INSERT ON orders FOR EACH ROW EXECUTE FUNCTION order_placed()`, nil)
 		} else {
 			db.Do(t, `CREATE TRIGGER placed AFTER INSERT ON orders FOR EACH ROW
-				CALL {prefix}enqueue('orders', 'placed', JSON_OBJECT('number', NEW.number), NEW.customer, NULL, @id)`, nil)
+				CALL {prefix}enqueue_within('orders', 'placed', JSON_OBJECT('number', NEW.number), NEW.customer,
+					NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, @dbcron_id)`, nil)
 		}
 		c := client(t, db, Options{})
 		w := worker(t, c, WorkerOptions{Queues: []string{"orders"}})

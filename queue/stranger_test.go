@@ -7,6 +7,7 @@ import (
 	"errors"
 	"maps"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -351,7 +352,7 @@ func TestCompleteTxOfAnOldSnapshot(t *testing.T) {
 		start(t, w)
 		enqueue(t, c, Job{Kind: "long"})
 		err := received(t, "it has tried", result)
-		snapshots := db.Dialect.Returning != nil || snapshotIsolation(t, db) == "ON"
+		snapshots := db.Dialect.Returning != nil || snapshotIsolation(t, db.Pool()) == "ON"
 		if snapshots == (err == nil) || err != nil && !strings.Contains(err.Error(), "use READ COMMITTED") {
 			t.Errorf("got %v", err)
 		}
@@ -359,50 +360,130 @@ func TestCompleteTxOfAnOldSnapshot(t *testing.T) {
 }
 
 // snapshotIsolation is MariaDB's setting of that name, which is ON by default from 11.6.2 on; "" where there is none.
-func snapshotIsolation(t *testing.T, db *dbtest.DB) string {
+func snapshotIsolation(t *testing.T, on interface {
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+},
+) string {
 	t.Helper()
-	if db.Dialect.Name != mysql.Dialect.Name {
-		return ""
-	}
 	var name, value string
-	err := db.Pool().QueryRowContext(t.Context(), "SHOW SESSION VARIABLES LIKE 'innodb_snapshot_isolation'").Scan(&name, &value)
+	err := on.QueryRowContext(t.Context(), "SHOW SESSION VARIABLES LIKE 'innodb_snapshot_isolation'").Scan(&name, &value)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		t.Fatal(err)
 	}
 	return value
 }
 
-// The procedures of the SQL prompt turn the session's snapshot isolation off while they run, and leave it as it was: also if they fail.
-func TestPromptLeavesSnapshotIsolation(t *testing.T) {
+// A promptCall is a call, the variable of its answer, and what others do before.
+type promptCall struct{ call, answer, others string }
+
+// promptCalls are the calls of the procedures that people may call, which write, and what each changes that others may have
+// changed since a transaction began. They are about a job that was taken.
+var promptCalls = []promptCall{
+	{"acquire('l', 'us', 30, @dbcron_fence)", "fence", "UPDATE {prefix}lock SET meta = 'theirs'"},
+	{"renew('l', 'them', 1, 30, @dbcron_renewed)", "renewed", "UPDATE {prefix}lock SET meta = 'theirs', lock_by = 'them', fence = 1, state = 'LOCK', expire_at = " + ahead},
+	{"release('l', 'them', 1, @dbcron_released)", "released", "UPDATE {prefix}lock SET meta = 'theirs', lock_by = 'them', fence = 1, state = 'LOCK', expire_at = " + ahead},
+	{"enqueue('new', 'x', '1', 'k', NULL, @dbcron_id)", "id", "INSERT INTO {prefix}queue (name) VALUES ('new')"},
+	{"enqueue('mail', 'x', '1', 'k', NULL, @dbcron_id)", "id", "UPDATE {prefix}queue SET update_time = {now + 1}"},
+	{"enqueue_within('newer', 'x', '1', 'k', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, @dbcron_id)", "id", "INSERT INTO {prefix}queue (name) VALUES ('newer')"},
+	{
+		"enqueue_within('mail', 'x', '1', NULL, NULL, 'u', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, @dbcron_id)", "id",
+		"UPDATE {prefix}job_unique SET pending = 'no', free_at = " + ago,
+	},
+	{
+		"enqueue_with('mail', 'x', '1', NULL, NULL, 'u', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, @dbcron_id)", "id",
+		"UPDATE {prefix}job_unique SET pending = 'no', free_at = " + ago,
+	},
+	{"extend(@dbcron_job, @dbcron_token, 60, @dbcron_extended)", "extended", "UPDATE {prefix}node SET heartbeats = 5"},
+	{"complete(@dbcron_job, @dbcron_token, '1', @dbcron_done)", "done", "UPDATE {prefix}job_running SET percent = 5"},
+	{"fail(@dbcron_job, @dbcron_token, 'no', 5, 0, @dbcron_became)", "became", "UPDATE {prefix}job_running SET percent = 5"},
+	{"fail(@dbcron_job, @dbcron_token, 'no', NULL, 1, @dbcron_became)", "became", "UPDATE {prefix}job_running SET percent = 5"},
+	{"give_back(@dbcron_job, @dbcron_token, @dbcron_given)", "given", "UPDATE {prefix}job_running SET percent = 5"},
+	{"take('mail', 60, NULL)", "job", ""},
+}
+
+// promptWorld is a session that has taken a job with a unique key, beside a free lock.
+func promptWorld(t *testing.T, db *dbtest.DB) *prompt {
+	t.Helper()
+	p := newPrompt(t, db)
+	p.do(t, "CALL {prefix}enqueue_with('mail', 'x', '1', NULL, NULL, 'u', NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, @id)", nil)
+	p.do(t, "CALL {prefix}take('mail', 60, NULL)", nil)
+	db.Do(t, "INSERT INTO {prefix}lock (name) VALUES ('l')", nil)
+	return p
+}
+
+// answered is the answer of the last call, which a session's variable has; NULL: there is none.
+func (p *prompt) answered(t *testing.T, name string) (answer sql.NullString) {
+	t.Helper()
+	must(t, p.on.Get(t.Context(), sqlrun.Unlisted("SELECT @dbcron_"+name), nil, &answer))
+	return answer
+}
+
+// atProcedures runs a test where there are procedures.
+func atProcedures(t *testing.T, f func(t *testing.T, db *dbtest.DB)) {
+	t.Helper()
 	dbtest.SkipGated(t, "it has no procedures")
-	dbtest.With(func(d *sqlrun.Dialect) bool { return d.Name == mysql.Dialect.Name }).Each(t, func(t *testing.T, db *dbtest.DB) {
-		was := snapshotIsolation(t, db)
-		db.Pool().SetMaxOpenConns(1)
-		for _, c := range []struct {
-			call string
-			good bool
-		}{
-			{"CALL dbcron_take('nobody', 60, NULL)", true},
-			{"CALL dbcron_enqueue('mail', 'x', '{}', NULL, NULL, @id)", true},
-			{"CALL dbcron_take('mail', 60, NULL)", true},
-			{"CALL dbcron_extend(@dbcron_job, @dbcron_token, 60, @extended)", true},
-			{"CALL dbcron_complete(@dbcron_job, @dbcron_token, '1', @done)", true},
-			{"CALL dbcron_enqueue('mail', '', '{}', NULL, NULL, @id)", false},
-			{"CALL dbcron_complete(1, 'x', 'no JSON', @done)", false},
-			{"CALL dbcron_fail(1, 'x', '', -1, 0, @became)", false},
-		} {
-			_, err := db.Pool().ExecContext(t.Context(), c.call)
-			if (err == nil) != c.good {
-				t.Errorf("%s: %v", c.call, err)
+	dbtest.With(func(d *sqlrun.Dialect) bool { return d.Name == mysql.Dialect.Name }).Each(t, f)
+}
+
+// The procedures of the SQL prompt work in a transaction whose snapshot is older than what others did to the rows that they
+// change. MariaDB from 11.6.2 on refuses that by default; they turn that off while they run, and leave the session as it was.
+func TestPromptBesideASnapshot(t *testing.T) {
+	atProcedures(t, func(t *testing.T, db *dbtest.DB) {
+		p := promptWorld(t, db)
+		was := snapshotIsolation(t, p.conn)
+		for _, c := range promptCalls {
+			p.do(t, "CALL {prefix}enqueue('mail', 'x', '1', NULL, NULL, @id)", nil)
+			p.do(t, "CALL {prefix}take('mail', 60, NULL)", nil)
+			if c.others != "" { // else it refuses to be called in a transaction
+				p.do(t, "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ", nil)
+				p.do(t, "START TRANSACTION WITH CONSISTENT SNAPSHOT", nil)
+				db.Do(t, c.others, nil)
 			}
-			if got := snapshotIsolation(t, db); got != was {
-				t.Errorf("after %s (%v) it is %s, want %s", c.call, err, got, was)
+			_, err := p.on.Exec(t.Context(), sqlrun.Unlisted("CALL {prefix}"+c.call), nil)
+			got := p.answered(t, c.answer)
+			if err != nil || got.String == "" || got.String == "0" {
+				t.Errorf("%s, while others did %s: got %v, %v", c.call, c.others, got, err)
+			}
+			if now := snapshotIsolation(t, p.conn); now != was {
+				t.Errorf("after %s it is %s, want %s", c.call, now, was)
+			}
+			_, err = p.conn.ExecContext(t.Context(), "COMMIT")
+			must(t, err)
+		}
+	})
+}
+
+// After a call that failed there is no answer of an earlier one, in the variables that docs/queue-sql.md and docs/lock-sql.md
+// pass; and the session is as it was.
+func TestPromptHasNoOldAnswer(t *testing.T) {
+	atProcedures(t, func(t *testing.T, db *dbtest.DB) {
+		p := promptWorld(t, db)
+		was := snapshotIsolation(t, p.conn)
+		for _, table := range []string{"lock", "queue", "job_running", "queue_limit"} {
+			db.Do(t, "DROP TABLE {prefix}"+table, nil)
+		}
+		for _, c := range promptCalls {
+			p.do(t, "SET @dbcron_"+c.answer+" = 1, @dbcron_token = COALESCE(@dbcron_token, 'sql:1.1:1')", nil)
+			_, err := p.on.Exec(t.Context(), sqlrun.Unlisted("CALL {prefix}"+c.call), nil)
+			if got := p.answered(t, c.answer); err == nil || got.Valid {
+				t.Errorf("after %s, which fails by %v, there is %v", c.call, err, got)
+			}
+			if now := snapshotIsolation(t, p.conn); now != was {
+				t.Errorf("after %s it is %s, want %s", c.call, now, was)
 			}
 		}
-		var done sql.NullInt64
-		must(t, db.Pool().QueryRowContext(t.Context(), "SELECT @done").Scan(&done))
-		if done.Int64 != 1 {
-			t.Errorf("the job was not completed: %v", done)
+	})
+}
+
+// The list has each procedure that people may call.
+func TestPromptCalls(t *testing.T) {
+	atProcedures(t, func(t *testing.T, db *dbtest.DB) {
+		for _, name := range db.List(t, `SELECT routine_name FROM information_schema.routines WHERE routine_schema = DATABASE()`, nil) {
+			if !strings.HasPrefix(name, "dbcron_sql_") && !slices.ContainsFunc(promptCalls, func(c promptCall) bool {
+				return strings.HasPrefix("dbcron_"+c.call, name+"(")
+			}) {
+				t.Errorf("%s is in no list", name)
+			}
 		}
 	})
 }

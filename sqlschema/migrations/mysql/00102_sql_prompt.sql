@@ -4,6 +4,11 @@
 -- migrate prompt makes it, or makes it anew, at any time. So nothing here minds what is there already.
 --
 -- Procedures that take a lock or a job obey the rules of the programs: docs/architecture.md.
+--
+-- What people call empties the session's variable of the answer first, since a procedure that fails leaves its last argument as
+-- it was; whoever passes that variable sees no answer of an earlier call. Then it does its work, which is in a procedure of its
+-- own, without MariaDB's snapshot isolation. With it, a statement fails (1020) that meets a row which others have changed: at
+-- REPEATABLE READ since the transaction began, at READ COMMITTED while it waited, and also if nobody has read the row, such as a count.
 
 -- Procedures: a server with a binary log lets only administrators make functions.
 DROP PROCEDURE IF EXISTS {prefix}sql_begin;
@@ -23,24 +28,6 @@ BEGIN
     ELSEIF alone = 1 THEN
         SIGNAL SQLSTATE '25001' SET MESSAGE_TEXT = '{name}take: it is a transaction of its own; call it outside of one';
     END IF;
-END
--- +goose StatementEnd
-
-DROP PROCEDURE IF EXISTS {prefix}sql_snapshot;
--- +goose StatementBegin
-CREATE PROCEDURE {prefix}sql_snapshot(INOUT was INT)
-    NO SQL SQL SECURITY DEFINER
-    COMMENT 'Turns snapshot isolation off if was is NULL, and sets it; else turns it to was, and sets was to NULL. MariaDB from 11.6.2 on'
-BEGIN
-    -- With it, a statement fails (1020) that has waited for a row which others have changed: also at READ COMMITTED, and also for
-    -- rows that the transaction has never read, such as counts.
-    /*M!110602 IF was IS NULL THEN
-        SET was = @@innodb_snapshot_isolation;
-        SET SESSION innodb_snapshot_isolation = 0;
-    ELSE
-        SET SESSION innodb_snapshot_isolation = was;
-        SET was = NULL;
-    END IF; */
 END
 -- +goose StatementEnd
 
@@ -77,11 +64,11 @@ BEGIN
 END
 -- +goose StatementEnd
 
-DROP PROCEDURE IF EXISTS {prefix}acquire;
+DROP PROCEDURE IF EXISTS {prefix}sql_acquire;
 -- +goose StatementBegin
-CREATE PROCEDURE {prefix}acquire(IN p_name VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_owner VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_lease DECIMAL(20, 6), OUT p_fence BIGINT)
+CREATE PROCEDURE {prefix}sql_acquire(IN p_name VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_owner VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_lease DECIMAL(20, 6), OUT p_fence BIGINT)
     MODIFIES SQL DATA SQL SECURITY DEFINER
-    COMMENT 'Takes a lock for so many seconds and sets p_fence; NULL: somebody else has it'
+    COMMENT 'What {name}acquire does'
 BEGIN
     DECLARE v_wrong VARCHAR(200) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE v_state VARCHAR(8) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
@@ -127,11 +114,22 @@ BEGIN
 END
 -- +goose StatementEnd
 
-DROP PROCEDURE IF EXISTS {prefix}renew;
+DROP PROCEDURE IF EXISTS {prefix}acquire;
 -- +goose StatementBegin
-CREATE PROCEDURE {prefix}renew(IN p_name VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_owner VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_fence BIGINT, IN p_lease DECIMAL(20, 6), OUT p_renewed INT)
+CREATE PROCEDURE {prefix}acquire(IN p_name VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_owner VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_lease DECIMAL(20, 6), OUT p_fence BIGINT)
     MODIFIES SQL DATA SQL SECURITY DEFINER
-    COMMENT 'Renews the lease of a lock for so many seconds; p_renewed 0: it has ended'
+    COMMENT 'Takes a lock for so many seconds and sets p_fence; NULL: somebody else has it'
+BEGIN
+    SET @{name}fence = NULL;
+    /*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */ CALL {prefix}sql_acquire(p_name, p_owner, p_lease, p_fence);
+END
+-- +goose StatementEnd
+
+DROP PROCEDURE IF EXISTS {prefix}sql_renew;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}sql_renew(IN p_name VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_owner VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_fence BIGINT, IN p_lease DECIMAL(20, 6), OUT p_renewed INT)
+    MODIFIES SQL DATA SQL SECURITY DEFINER
+    COMMENT 'What {name}renew does'
 BEGIN
     DECLARE v_until DATETIME(6);
     IF COALESCE(p_lease, 30) NOT BETWEEN 0.5 AND 31622400 THEN
@@ -145,16 +143,38 @@ BEGIN
 END
 -- +goose StatementEnd
 
+DROP PROCEDURE IF EXISTS {prefix}renew;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}renew(IN p_name VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_owner VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_fence BIGINT, IN p_lease DECIMAL(20, 6), OUT p_renewed INT)
+    MODIFIES SQL DATA SQL SECURITY DEFINER
+    COMMENT 'Renews the lease of a lock for so many seconds; p_renewed 0: it has ended'
+BEGIN
+    SET @{name}renewed = NULL;
+    /*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */ CALL {prefix}sql_renew(p_name, p_owner, p_fence, p_lease, p_renewed);
+END
+-- +goose StatementEnd
+
+DROP PROCEDURE IF EXISTS {prefix}sql_release;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}sql_release(IN p_name VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_owner VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_fence BIGINT, OUT p_released INT)
+    MODIFIES SQL DATA SQL SECURITY DEFINER
+    COMMENT 'What {name}release does'
+BEGIN
+    UPDATE {prefix}lock SET state = 'FREE', released_at = UTC_TIMESTAMP(6), update_time = UTC_TIMESTAMP(6)
+    WHERE name = p_name AND slot = 0 AND lock_by = p_owner AND fence = p_fence
+        AND state IN ('LOCK', 'EXTEND') AND released_at IS NULL AND expire_at > UTC_TIMESTAMP(6);
+    SET p_released = ROW_COUNT();
+END
+-- +goose StatementEnd
+
 DROP PROCEDURE IF EXISTS {prefix}release;
 -- +goose StatementBegin
 CREATE PROCEDURE {prefix}release(IN p_name VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_owner VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_fence BIGINT, OUT p_released INT)
     MODIFIES SQL DATA SQL SECURITY DEFINER
     COMMENT 'Gives a lock back; p_released 0: its lease had ended'
 BEGIN
-    UPDATE {prefix}lock SET state = 'FREE', released_at = UTC_TIMESTAMP(6), update_time = UTC_TIMESTAMP(6)
-    WHERE name = p_name AND slot = 0 AND lock_by = p_owner AND fence = p_fence
-        AND state IN ('LOCK', 'EXTEND') AND released_at IS NULL AND expire_at > UTC_TIMESTAMP(6);
-    SET p_released = ROW_COUNT();
+    SET @{name}released = NULL;
+    /*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */ CALL {prefix}sql_release(p_name, p_owner, p_fence, p_released);
 END
 -- +goose StatementEnd
 
@@ -262,14 +282,13 @@ BEGIN
 END
 -- +goose StatementEnd
 
-DROP PROCEDURE IF EXISTS {prefix}complete;
+DROP PROCEDURE IF EXISTS {prefix}sql_complete;
 -- +goose StatementBegin
-CREATE PROCEDURE {prefix}complete(IN p_job BIGINT, IN p_token VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_result LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT p_done INT)
+CREATE PROCEDURE {prefix}sql_complete(IN p_job BIGINT, IN p_token VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_result LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT p_done INT)
     MODIFIES SQL DATA SQL SECURITY DEFINER
-    COMMENT 'Says that a job that was taken is done; p_done 0: it is not ours any more'
+    COMMENT 'What {name}complete does'
 BEGIN
     DECLARE v_own INT DEFAULT 0;
-    DECLARE v_snapshot INT;
     DECLARE v_queue, v_block INT;
     DECLARE v_keep VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE v_us BIGINT;
@@ -277,9 +296,6 @@ BEGIN
     BEGIN
         IF v_own = 1 THEN
             ROLLBACK;
-        END IF;
-        IF v_snapshot IS NOT NULL THEN
-            CALL {prefix}sql_snapshot(v_snapshot);
         END IF;
         RESIGNAL;
     END;
@@ -290,7 +306,6 @@ BEGIN
     IF LENGTH(p_result) > 1048576 THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}complete: result: it is longer than 1 MiB';
     END IF;
-    CALL {prefix}sql_snapshot(v_snapshot);
     CALL {prefix}sql_begin(0, v_own);
     CALL {prefix}sql_mine(p_job, p_token, v_queue, v_block);
     IF v_queue IS NOT NULL THEN
@@ -310,20 +325,27 @@ BEGIN
     IF v_own = 1 THEN
         COMMIT;
     END IF;
-    IF v_snapshot IS NOT NULL THEN
-        CALL {prefix}sql_snapshot(v_snapshot);
-    END IF;
 END
 -- +goose StatementEnd
 
-DROP PROCEDURE IF EXISTS {prefix}fail;
+DROP PROCEDURE IF EXISTS {prefix}complete;
 -- +goose StatementBegin
-CREATE PROCEDURE {prefix}fail(IN p_job BIGINT, IN p_token VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_error TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_retry_in DECIMAL(20, 6), IN p_dead INT, OUT p_became VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+CREATE PROCEDURE {prefix}complete(IN p_job BIGINT, IN p_token VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_result LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT p_done INT)
     MODIFIES SQL DATA SQL SECURITY DEFINER
-    COMMENT 'Says that a job that was taken has failed, and what becomes of it: delayed or dead; NULL: it is not ours any more'
+    COMMENT 'Says that a job that was taken is done; p_done 0: it is not ours any more'
+BEGIN
+    SET @{name}done = NULL;
+    /*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */ CALL {prefix}sql_complete(p_job, p_token, p_result, p_done);
+END
+-- +goose StatementEnd
+
+DROP PROCEDURE IF EXISTS {prefix}sql_fail;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}sql_fail(IN p_job BIGINT, IN p_token VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_error TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_retry_in DECIMAL(20, 6), IN p_dead INT, OUT p_became VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+    MODIFIES SQL DATA SQL SECURITY DEFINER
+    COMMENT 'What {name}fail does'
 BEGIN
     DECLARE v_own INT DEFAULT 0;
-    DECLARE v_snapshot INT;
     DECLARE v_queue, v_block INT;
     DECLARE v_attempt, v_most INT;
     DECLARE v_retry, v_max, v_key_retry VARCHAR(32) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
@@ -333,16 +355,12 @@ BEGIN
         IF v_own = 1 THEN
             ROLLBACK;
         END IF;
-        IF v_snapshot IS NOT NULL THEN
-            CALL {prefix}sql_snapshot(v_snapshot);
-        END IF;
         RESIGNAL;
     END;
     SET p_became = NULL, p_error = LEFT(COALESCE(p_error, ''), 4000);
     IF p_retry_in NOT BETWEEN 0 AND 3153600000 THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}fail: retry_in: it is not 0 to 3153600000 seconds';
     END IF;
-    CALL {prefix}sql_snapshot(v_snapshot);
     CALL {prefix}sql_begin(0, v_own);
     CALL {prefix}sql_mine(p_job, p_token, v_queue, v_block);
     IF v_queue IS NOT NULL THEN
@@ -377,33 +395,36 @@ BEGIN
     IF v_own = 1 THEN
         COMMIT;
     END IF;
-    IF v_snapshot IS NOT NULL THEN
-        CALL {prefix}sql_snapshot(v_snapshot);
-    END IF;
 END
 -- +goose StatementEnd
 
-DROP PROCEDURE IF EXISTS {prefix}give_back;
+DROP PROCEDURE IF EXISTS {prefix}fail;
 -- +goose StatementBegin
-CREATE PROCEDURE {prefix}give_back(IN p_job BIGINT, IN p_token VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT p_given INT)
+CREATE PROCEDURE {prefix}fail(IN p_job BIGINT, IN p_token VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_error TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_retry_in DECIMAL(20, 6), IN p_dead INT, OUT p_became VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
     MODIFIES SQL DATA SQL SECURITY DEFINER
-    COMMENT 'Leaves a job that was taken to others; p_given 0: it is not ours any more'
+    COMMENT 'Says that a job that was taken has failed, and what becomes of it: delayed or dead; NULL: it is not ours any more'
+BEGIN
+    SET @{name}became = NULL;
+    /*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */ CALL {prefix}sql_fail(p_job, p_token, p_error, p_retry_in, p_dead, p_became);
+END
+-- +goose StatementEnd
+
+DROP PROCEDURE IF EXISTS {prefix}sql_give_back;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}sql_give_back(IN p_job BIGINT, IN p_token VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT p_given INT)
+    MODIFIES SQL DATA SQL SECURITY DEFINER
+    COMMENT 'What {name}give_back does'
 BEGIN
     DECLARE v_own INT DEFAULT 0;
-    DECLARE v_snapshot INT;
     DECLARE v_queue, v_block INT;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
         IF v_own = 1 THEN
             ROLLBACK;
         END IF;
-        IF v_snapshot IS NOT NULL THEN
-            CALL {prefix}sql_snapshot(v_snapshot);
-        END IF;
         RESIGNAL;
     END;
     SET p_given = 0;
-    CALL {prefix}sql_snapshot(v_snapshot);
     CALL {prefix}sql_begin(0, v_own);
     CALL {prefix}sql_mine(p_job, p_token, v_queue, v_block);
     IF v_queue IS NOT NULL THEN
@@ -414,8 +435,47 @@ BEGIN
     IF v_own = 1 THEN
         COMMIT;
     END IF;
-    IF v_snapshot IS NOT NULL THEN
-        CALL {prefix}sql_snapshot(v_snapshot);
+END
+-- +goose StatementEnd
+
+DROP PROCEDURE IF EXISTS {prefix}give_back;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}give_back(IN p_job BIGINT, IN p_token VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, OUT p_given INT)
+    MODIFIES SQL DATA SQL SECURITY DEFINER
+    COMMENT 'Leaves a job that was taken to others; p_given 0: it is not ours any more'
+BEGIN
+    SET @{name}given = NULL;
+    /*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */ CALL {prefix}sql_give_back(p_job, p_token, p_given);
+END
+-- +goose StatementEnd
+
+DROP PROCEDURE IF EXISTS {prefix}sql_extend;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}sql_extend(IN p_job BIGINT, IN p_token VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_lease DECIMAL(20, 6), OUT p_extended INT)
+    MODIFIES SQL DATA SQL SECURITY DEFINER
+    COMMENT 'What {name}extend does'
+BEGIN
+    DECLARE v_own INT DEFAULT 0;
+    DECLARE v_queue, v_block INT;
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION
+    BEGIN
+        IF v_own = 1 THEN
+            ROLLBACK;
+        END IF;
+        RESIGNAL;
+    END;
+    SET p_extended = 0;
+    IF COALESCE(p_lease, 30) NOT BETWEEN 1 AND 43200 THEN
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}extend: lease: it is not 1 to 43200 seconds';
+    END IF;
+    CALL {prefix}sql_begin(0, v_own);
+    CALL {prefix}sql_mine(p_job, p_token, v_queue, v_block);
+    IF v_queue IS NOT NULL THEN
+        UPDATE {prefix}node SET expire_at = GREATEST(expire_at, TIMESTAMPADD(MICROSECOND, COALESCE(p_lease, 30) * 1000000, UTC_TIMESTAMP(6))), heartbeats = heartbeats + 1 WHERE name = p_token;
+        SET p_extended = 1;
+    END IF;
+    IF v_own = 1 THEN
+        COMMIT;
     END IF;
 END
 -- +goose StatementEnd
@@ -426,47 +486,18 @@ CREATE PROCEDURE {prefix}extend(IN p_job BIGINT, IN p_token VARCHAR(1000) CHARAC
     MODIFIES SQL DATA SQL SECURITY DEFINER
     COMMENT 'Renews the lease of a job that was taken; p_extended 0: it is not ours any more'
 BEGIN
-    DECLARE v_own INT DEFAULT 0;
-    DECLARE v_snapshot INT;
-    DECLARE v_queue, v_block INT;
-    DECLARE EXIT HANDLER FOR SQLEXCEPTION
-    BEGIN
-        IF v_own = 1 THEN
-            ROLLBACK;
-        END IF;
-        IF v_snapshot IS NOT NULL THEN
-            CALL {prefix}sql_snapshot(v_snapshot);
-        END IF;
-        RESIGNAL;
-    END;
-    SET p_extended = 0;
-    IF COALESCE(p_lease, 30) NOT BETWEEN 1 AND 43200 THEN
-        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}extend: lease: it is not 1 to 43200 seconds';
-    END IF;
-    CALL {prefix}sql_snapshot(v_snapshot);
-    CALL {prefix}sql_begin(0, v_own);
-    CALL {prefix}sql_mine(p_job, p_token, v_queue, v_block);
-    IF v_queue IS NOT NULL THEN
-        UPDATE {prefix}node SET expire_at = GREATEST(expire_at, TIMESTAMPADD(MICROSECOND, COALESCE(p_lease, 30) * 1000000, UTC_TIMESTAMP(6))), heartbeats = heartbeats + 1 WHERE name = p_token;
-        SET p_extended = 1;
-    END IF;
-    IF v_own = 1 THEN
-        COMMIT;
-    END IF;
-    IF v_snapshot IS NOT NULL THEN
-        CALL {prefix}sql_snapshot(v_snapshot);
-    END IF;
+    SET @{name}extended = NULL;
+    /*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */ CALL {prefix}sql_extend(p_job, p_token, p_lease, p_extended);
 END
 -- +goose StatementEnd
 
-DROP PROCEDURE IF EXISTS {prefix}take;
+DROP PROCEDURE IF EXISTS {prefix}sql_take;
 -- +goose StatementBegin
-CREATE PROCEDURE {prefix}take(IN p_queue VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_lease DECIMAL(20, 6), IN p_kinds LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+CREATE PROCEDURE {prefix}sql_take(IN p_queue VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_lease DECIMAL(20, 6), IN p_kinds LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
     MODIFIES SQL DATA SQL SECURITY DEFINER
-    COMMENT 'Takes a job of a queue whose block no worker has for so many seconds, and returns it as a row'
+    COMMENT 'What {name}take does'
 take: BEGIN
     DECLARE v_own, v_end, v_crashes, v_max_crashes, v_n INT DEFAULT 0;
-    DECLARE v_snapshot INT;
     DECLARE v_queue, v_block, v_priority, v_attempts INT;
     DECLARE v_job, v_fence BIGINT;
     DECLARE v_state, v_ordered, v_fifo, v_held, v_was VARCHAR(16) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
@@ -496,9 +527,6 @@ take: BEGIN
         IF v_own = 1 THEN
             ROLLBACK;
         END IF;
-        IF v_snapshot IS NOT NULL THEN
-            CALL {prefix}sql_snapshot(v_snapshot);
-        END IF;
         RESIGNAL;
     END;
 
@@ -507,8 +535,6 @@ take: BEGIN
     ELSEIF JSON_VALID(p_kinds) = 0 OR JSON_TYPE(p_kinds) <> 'ARRAY' THEN
         SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{name}take: kinds: they are not a JSON array of texts';
     END IF;
-    SET @{name}job = NULL, @{name}token = NULL;
-    CALL {prefix}sql_snapshot(v_snapshot);
     CALL {prefix}sql_begin(1, v_own);
     SET v_until = TIMESTAMPADD(MICROSECOND, COALESCE(p_lease, 30) * 1000000, UTC_TIMESTAMP(6));
     SET p_queue = IF(COALESCE(LENGTH(p_queue), 0) = 0, 'default', p_queue);
@@ -626,9 +652,6 @@ take: BEGIN
             INSERT INTO {prefix}node (name, state, expire_at, version) VALUES (v_token, 'live', v_until, 'SQL prompt');
             CLOSE v_blocks;
             COMMIT;
-            IF v_snapshot IS NOT NULL THEN
-                CALL {prefix}sql_snapshot(v_snapshot);
-            END IF;
             SET @{name}job = v_job, @{name}token = v_token; -- for the calls that follow
             SELECT x.id AS job, v_token AS token, x.kind, x.payload, x.payload_bin, x.job_key, x.attempt, COALESCE(x.max_attempts, q.max_attempts) AS max_attempts, v_until AS expire_at
             FROM {prefix}job_running AS x JOIN {prefix}queue AS q ON q.queue_id = x.queue_id WHERE x.queue_id = v_queue AND x.divided = v_block AND x.id = v_job AND x.lock_by = v_token;
@@ -637,21 +660,29 @@ take: BEGIN
         CLOSE v_blocks;
     END IF;
     COMMIT; -- of what were workers that are lost by now
-    IF v_snapshot IS NOT NULL THEN
-        CALL {prefix}sql_snapshot(v_snapshot);
-    END IF;
     SELECT NULL AS job, NULL AS token, NULL AS kind, NULL AS payload, NULL AS payload_bin, NULL AS job_key, NULL AS attempt, NULL AS max_attempts, NULL AS expire_at FROM (SELECT 1 AS one) AS none WHERE 1 = 0;
 END
 -- +goose StatementEnd
 
-DROP PROCEDURE IF EXISTS {prefix}enqueue;
+DROP PROCEDURE IF EXISTS {prefix}take;
 -- +goose StatementBegin
-CREATE PROCEDURE {prefix}enqueue(
+CREATE PROCEDURE {prefix}take(IN p_queue VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_lease DECIMAL(20, 6), IN p_kinds LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin)
+    MODIFIES SQL DATA SQL SECURITY DEFINER
+    COMMENT 'Takes a job of a queue whose block no worker has for so many seconds, and returns it as a row'
+BEGIN
+    SET @{name}job = NULL, @{name}token = NULL;
+    /*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */ CALL {prefix}sql_take(p_queue, p_lease, p_kinds);
+END
+-- +goose StatementEnd
+
+DROP PROCEDURE IF EXISTS {prefix}sql_enqueue;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}sql_enqueue(
     IN p_queue VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_kind VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
     IN p_payload LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_key VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
     IN p_run_at DATETIME(6), OUT p_id BIGINT)
     MODIFIES SQL DATA SQL SECURITY DEFINER
-    COMMENT 'Enqueues a job and sets p_id to its id. It is there if and when the transaction commits'
+    COMMENT 'What {name}enqueue does'
 BEGIN
     DECLARE v_word, v_wrong, v_blanks TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE v_i, v_try, v_taken, v_made INT DEFAULT 0;
@@ -765,9 +796,23 @@ BEGIN
 END
 -- +goose StatementEnd
 
-DROP PROCEDURE IF EXISTS {prefix}enqueue_within;
+DROP PROCEDURE IF EXISTS {prefix}enqueue;
 -- +goose StatementBegin
-CREATE PROCEDURE {prefix}enqueue_within(
+CREATE PROCEDURE {prefix}enqueue(
+    IN p_queue VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_kind VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    IN p_payload LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_key VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    IN p_run_at DATETIME(6), OUT p_id BIGINT)
+    MODIFIES SQL DATA SQL SECURITY DEFINER
+    COMMENT 'Enqueues a job and sets p_id to its id. It is there if and when the transaction commits'
+BEGIN
+    SET @{name}id = NULL;
+    /*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */ CALL {prefix}sql_enqueue(p_queue, p_kind, p_payload, p_key, p_run_at, p_id);
+END
+-- +goose StatementEnd
+
+DROP PROCEDURE IF EXISTS {prefix}sql_enqueue_within;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}sql_enqueue_within(
     IN p_queue VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_kind VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
     IN p_payload LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_key VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
     IN p_run_at DATETIME(6),
@@ -776,7 +821,7 @@ CREATE PROCEDURE {prefix}enqueue_within(
     IN p_tenant VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_until VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
     IN p_debounce DECIMAL(20, 6), IN p_cost INT, OUT p_id BIGINT)
     MODIFIES SQL DATA SQL SECURITY DEFINER
-    COMMENT 'Enqueues a job within a transaction or trigger, and sets p_id to its id, or the id of the one that has its unique key'
+    COMMENT 'What {name}enqueue_within does'
 enqueuing: BEGIN
     DECLARE v_word, v_wrong TEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
     DECLARE v_i, v_try, v_taken, v_made INT DEFAULT 0;
@@ -984,6 +1029,24 @@ enqueuing: BEGIN
 END
 -- +goose StatementEnd
 
+DROP PROCEDURE IF EXISTS {prefix}enqueue_within;
+-- +goose StatementBegin
+CREATE PROCEDURE {prefix}enqueue_within(
+    IN p_queue VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_kind VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    IN p_payload LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_key VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    IN p_run_at DATETIME(6),
+    IN p_unique VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_for DECIMAL(20, 6),
+    IN p_priority INT, IN p_attempts INT, IN p_timeout DECIMAL(20, 6),
+    IN p_tenant VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin, IN p_unique_until VARCHAR(1000) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin,
+    IN p_debounce DECIMAL(20, 6), IN p_cost INT, OUT p_id BIGINT)
+    MODIFIES SQL DATA SQL SECURITY DEFINER
+    COMMENT 'Enqueues a job within a transaction or trigger, and sets p_id to its id, or the id of the one that has its unique key'
+BEGIN
+    SET @{name}id = NULL;
+    /*M!110402 SET STATEMENT innodb_snapshot_isolation = OFF FOR */ CALL {prefix}sql_enqueue_within(p_queue, p_kind, p_payload, p_key, p_run_at, p_unique, p_unique_for, p_priority, p_attempts, p_timeout, p_tenant, p_unique_until, p_debounce, p_cost, p_id);
+END
+-- +goose StatementEnd
+
 DROP PROCEDURE IF EXISTS {prefix}enqueue_with;
 -- +goose StatementBegin
 CREATE PROCEDURE {prefix}enqueue_with(
@@ -998,25 +1061,17 @@ CREATE PROCEDURE {prefix}enqueue_with(
     COMMENT 'Enqueues a job and sets p_id to its id, or the id of the one that has its unique key. Not for triggers: see enqueue_within'
 BEGIN
     DECLARE v_own INT DEFAULT 0;
-    DECLARE v_snapshot INT;
     DECLARE EXIT HANDLER FOR SQLEXCEPTION
     BEGIN
         IF v_own = 1 THEN
             ROLLBACK;
         END IF;
-        IF v_snapshot IS NOT NULL THEN
-            CALL {prefix}sql_snapshot(v_snapshot);
-        END IF;
         RESIGNAL;
     END;
-    CALL {prefix}sql_snapshot(v_snapshot);
     CALL {prefix}sql_begin(0, v_own);
     CALL {prefix}enqueue_within(p_queue, p_kind, p_payload, p_key, p_run_at, p_unique, p_unique_for, p_priority, p_attempts, p_timeout, p_tenant, p_unique_until, p_debounce, p_cost, p_id);
     IF v_own = 1 THEN
         COMMIT;
-    END IF;
-    IF v_snapshot IS NOT NULL THEN
-        CALL {prefix}sql_snapshot(v_snapshot);
     END IF;
 END
 -- +goose StatementEnd
@@ -1098,22 +1153,31 @@ DROP VIEW IF EXISTS {prefix}v_schedule;
 DROP VIEW IF EXISTS {prefix}v_queue;
 DROP VIEW IF EXISTS {prefix}v_job;
 DROP PROCEDURE IF EXISTS {prefix}enqueue;
+DROP PROCEDURE IF EXISTS {prefix}sql_enqueue;
 DROP PROCEDURE IF EXISTS {prefix}enqueue_with;
 DROP PROCEDURE IF EXISTS {prefix}enqueue_within;
+DROP PROCEDURE IF EXISTS {prefix}sql_enqueue_within;
 DROP PROCEDURE IF EXISTS {prefix}sql_begin;
-DROP PROCEDURE IF EXISTS {prefix}sql_snapshot;
 DROP PROCEDURE IF EXISTS {prefix}sql_name;
 DROP PROCEDURE IF EXISTS {prefix}sql_divided;
 DROP PROCEDURE IF EXISTS {prefix}acquire;
+DROP PROCEDURE IF EXISTS {prefix}sql_acquire;
 DROP PROCEDURE IF EXISTS {prefix}renew;
+DROP PROCEDURE IF EXISTS {prefix}sql_renew;
 DROP PROCEDURE IF EXISTS {prefix}release;
+DROP PROCEDURE IF EXISTS {prefix}sql_release;
 DROP PROCEDURE IF EXISTS {prefix}sql_us;
 DROP PROCEDURE IF EXISTS {prefix}sql_end;
 DROP PROCEDURE IF EXISTS {prefix}sql_count;
 DROP PROCEDURE IF EXISTS {prefix}sql_bury;
 DROP PROCEDURE IF EXISTS {prefix}sql_mine;
 DROP PROCEDURE IF EXISTS {prefix}complete;
+DROP PROCEDURE IF EXISTS {prefix}sql_complete;
 DROP PROCEDURE IF EXISTS {prefix}fail;
+DROP PROCEDURE IF EXISTS {prefix}sql_fail;
 DROP PROCEDURE IF EXISTS {prefix}give_back;
+DROP PROCEDURE IF EXISTS {prefix}sql_give_back;
 DROP PROCEDURE IF EXISTS {prefix}extend;
+DROP PROCEDURE IF EXISTS {prefix}sql_extend;
 DROP PROCEDURE IF EXISTS {prefix}take;
+DROP PROCEDURE IF EXISTS {prefix}sql_take;
