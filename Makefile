@@ -32,7 +32,7 @@ DIST    := linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
 # $(call timed,NAME,COMMAND) runs the command and prints how long it took.
 timed = @echo "== $(1)"; from=$$(date +%s); $(2) && echo "== $(1): $$(($$(date +%s) - from)) s"
 
-.PHONY: help fmt fmt-check lint cross deps test race proof reliability recovery recoveries smoke compat test-otel test-browser screenshots golden faults soak sim sim-mutants bench bench-peers fuzz check dist packages release hooks up
+.PHONY: help fmt fmt-check lint cross deps test race proof reliability recovery recoveries smoke compat newest current test-otel test-browser screenshots golden faults soak sim sim-mutants bench bench-peers fuzz check dist packages release hooks up
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -64,13 +64,20 @@ race: deps ## test the packages with goroutines with the race detector, on Postg
 proof: deps ## run every test on all engines with the race detector, all long proofs, make reliability with ten minutes of faults, and make compat
 	@DBCRON_TEST_LONG=true $(TEST) $(RACE) -parallel $(PARALLEL) -timeout 3h $(ARGS) $(PKG)
 	@$(MAKE) --no-print-directory reliability MINUTES=10
-	@$(MAKE) --no-print-directory compat
+	@$(MAKE) --no-print-directory compat current
 
 test-otel: ## test the OpenTelemetry module on SQLite
 	$(call timed,oteldbcron,go -C oteldbcron test $(ARGS) ./...)
 
 compat: deps ## test the database's packages on other versions, and clusters that fail over; SERVERS='postgres-18 galera-failover'
 	@tools/compat $(SERVERS)
+
+NEWEST := postgres-18 mariadb-11.8
+newest: ## test the database's packages on the newest PostgreSQL and MariaDB: at the end of each change to statements, dialects or migrations
+	@$(MAKE) --no-print-directory compat current SERVERS='$(NEWEST)'
+
+current: ## fail if a row of docs/compatibility.md fails, or is older than what it tests; SERVERS='postgres-18', or all
+	@go test ./docs -count=1 -v -run '^TestCompatibilityIsCurrent$$' -args -servers '$(SERVERS)'
 
 smoke: ## test the dashboard in Chromium on SQLite, without axe: CI's part of test-browser
 	$(call timed,deps,tools/test-deps chromium)
