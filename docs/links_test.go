@@ -17,8 +17,18 @@ var (
 	place   = regexp.MustCompile("`([^`]+)`")
 )
 
-// pages are all pages of the project, by their path from here.
+// pages are all pages of the project without their blocks of code, by their path from here.
 func pages(t *testing.T) map[string]string {
+	t.Helper()
+	all := texts(t)
+	for name, text := range all {
+		all[name] = fenced.ReplaceAllString(text, "")
+	}
+	return all
+}
+
+// texts are all pages of the project.
+func texts(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	read := func(name string) {
@@ -26,7 +36,7 @@ func pages(t *testing.T) map[string]string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[filepath.ToSlash(name)] = fenced.ReplaceAllString(string(text), "")
+		all[filepath.ToSlash(name)] = string(text)
 	}
 	for _, name := range []string{"../README.md", "../CONTRIBUTING.md", "../CHANGELOG.md", "../SECURITY.md"} {
 		read(name)
