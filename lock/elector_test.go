@@ -10,6 +10,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/dialect/dbtest"
+	"github.com/dbcron/dbcron/internal/instant"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 )
 
@@ -225,6 +226,40 @@ func TestNoUsurpingOfALeaderWithoutASession(t *testing.T) {
 		must(t, lease.Extend(t.Context()))
 		must(t, lease.Release(t.Context()))
 		eventually(t, "it leads", func() bool { return c.leads.Load() > lease.Fence() })
+	})
+}
+
+// Who gets the session lock of a leader that has one waits until that leader has stepped down, however soon the lock came: the
+// leader may live, and not know yet that the server has ended its session.
+func TestAStandbyWaitsForTheLeaderToStepDown(t *testing.T) {
+	having(t, sessions, func(t *testing.T, db *dbtest.DB) {
+		a, b := locker(t, db, Options{}), locker(t, db, Options{})
+		stand := func(l *Locker) *Elector {
+			e, err := l.NewElector("leader", Election{Lead: func(context.Context, *Lease) error { return nil }})
+			must(t, err)
+			return e
+		}
+		leader, err := stand(a).take(t.Context(), &Session{}, nil) // whose session the server has ended
+		granted(t, leader, err)
+		session, err := b.TrySession(t.Context(), "leader")
+		must(t, err)
+		defer session.Release() //nolint:errcheck // it is only to be held
+		e := stand(b)
+		lease, err := e.stand(t.Context(), session, instant.Now().Add(time.Hour)) // on no machine a moment ago is longer ago
+		if lease != nil || err != nil {
+			t.Fatalf("it leads at once: %v, %v", lease, err)
+		}
+		lease, err = e.stand(t.Context(), session, instant.Now().Add(-trust))
+		if lease != nil && usurpAfter <= trust || err != nil {
+			t.Fatalf("it leads while the leader still relies on its session: %v, %v", lease, err)
+		}
+		if lease == nil {
+			lease, err = e.stand(t.Context(), session, instant.Now().Add(-usurpAfter))
+		}
+		if granted(t, lease, err); lease.Fence() <= leader.Fence() {
+			t.Errorf("term %d after %d", lease.Fence(), leader.Fence())
+		}
+		want(t, "the old leader", leader.Extend(t.Context()), ErrLost)
 	})
 }
 

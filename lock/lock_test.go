@@ -112,6 +112,9 @@ func TestExtend(t *testing.T) {
 		if !got.Until.Equal(until.Add(50*time.Second)) || got.Extends != 2 || got.State != Held {
 			t.Errorf("got %+v", got)
 		}
+		if column := db.List(t, `SELECT state FROM {prefix}lock`, nil); column[0] != "EXTEND" {
+			t.Errorf("its row says %s", column)
+		}
 		// A request that was held up on its way does not shorten it.
 		db.Do(t, `UPDATE {prefix}lock SET expire_at = {now + :us}`, sqlrun.Args{"us": time.Hour.Microseconds()})
 		must(t, le.Extend(t.Context()))
@@ -333,6 +336,11 @@ func TestOptions(t *testing.T) {
 	must(t, err)
 	if o.TTL != 30*time.Second || o.Margin != 3*time.Second || o.Heartbeat != 10*time.Second || o.Owner == "" {
 		t.Errorf("got %+v", o)
+	}
+	o, err = Options{Tries: 3}.filled()
+	must(t, err)
+	if o.Every != time.Second {
+		t.Errorf("tries follow each other after %v", o.Every)
 	}
 }
 

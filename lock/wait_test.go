@@ -349,6 +349,55 @@ func TestWaitersKeepTheirPlaces(t *testing.T) {
 	}, (*testing.T).Parallel)
 }
 
+// Whoever waits knows when the lease that it sees expires, and asks at that moment, although a poll or a lost notification would
+// come later: in a queue of the row, behind one that was left the lock, and where it polls.
+func TestWaitersAskAtTheEnd(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		locker(t, db, Options{TTL: time.Minute}).mustTake(t, "x")
+		l := locker(t, db, Options{})
+		c := contender{l: l, seat: &single{l, "x"}}
+		c.line, _ = l.join("x")
+		defer l.leave("x", c.line, c.line.queue[0])
+		defer c.stop()
+		if dbtest.Notifications(db.Dialect) {
+			eventually(t, "it listens", c.hear)
+		}
+		const left = time.Millisecond
+		db.Advance(t, time.Minute-left)
+		for range 20 { // some of the waits are short by chance
+			lease, wait, err := c.ask(t.Context(), true)
+			if lease != nil || err != nil || wait > left+2*pollFirst {
+				t.Fatalf("%v before the end it got %v, %v, and waits for %v", left, lease, err, wait)
+			}
+			if !c.queued {
+				continue
+			}
+			if wait := c.follow(t.Context()); wait > left+2*pollFirst {
+				t.Fatalf("%v before the end it waits behind another one for %v", left, wait)
+			}
+		}
+	})
+}
+
+// A process listens only if that leaves connections of its pool to others.
+func TestListensWithAConnectionToSpare(t *testing.T) {
+	having(t, dbtest.Notifications, func(t *testing.T, db *dbtest.DB) {
+		for _, size := range []int{1, 3, 4} {
+			l := lockerOn(t, dbtest.Open(t, db.URL, dialect.Options{MaxConns: size}), Options{})
+			c := contender{l: l}
+			c.hear()
+			if listens := l.ear.stop != nil; listens != (size >= 4) {
+				t.Errorf("with a pool of %d connections it listens: %v", size, listens)
+			}
+			if size >= 4 {
+				eventually(t, "it listens", c.hear)
+				l.unhear()
+				l.ear.stop()
+			}
+		}
+	})
+}
+
 // A process that has left the lock to another one joins the queue behind it without asking for the
 // lock first.
 func TestLeaverQueuesUpAtOnce(t *testing.T) {
