@@ -38,12 +38,10 @@ var unwritten = []string{
 	"benchmarks.md",
 	"compatibility.md",
 	"dashboard.md",
-	"fairness.md",
 	"figures.md",
 	"grants.md",
 	"http.md",
 	"lock-run.md",
-	"lock.md",
 	"notifications.md",
 	"operations.md",
 	"push.md",
@@ -69,7 +67,7 @@ var (
 	inCode      = regexp.MustCompile("``[^`]+``|`[^`]+`")
 	tag         = regexp.MustCompile(`<[^>]+>`)
 	item        = regexp.MustCompile(`^\s*(?:[-*]|\d+\.)\s+`)
-	ends        = regexp.MustCompile(`[.!?]["')\]]?(?:\s+|$)`)
+	ends        = regexp.MustCompile(`[.!?]["')*\]]*(?:\s+|$)`)
 )
 
 // sentences are those of a page's prose, without code, tables and headings.
