@@ -42,7 +42,6 @@ var unwritten = []string{
 	"grants.md",
 	"http.md",
 	"lock-run.md",
-	"notifications.md",
 	"operations.md",
 	"push.md",
 	"queue-cli.md",
@@ -53,10 +52,8 @@ var unwritten = []string{
 	"scaling.md",
 	"schedule-files.md",
 	"scheduler.md",
-	"tracing.md",
 	"upgrading.md",
 	"vitess.md",
-	"words.md",
 }
 
 var (

@@ -42,9 +42,9 @@ func TestPictureOfTheTables(t *testing.T) {
 	}
 }
 
-// words.md names each setting whose column has another name, and only these: of the two names of a thing, readers of either find the other.
+// values.md names each setting whose column has another name, and only these: of the two names of a thing, readers of either find the other.
 func TestColumnsWithOtherNames(t *testing.T) {
-	page, err := os.ReadFile("words.md")
+	page, err := os.ReadFile("values.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestColumnsWithOtherNames(t *testing.T) {
 	slices.Sort(told)
 	slices.Sort(want)
 	if !slices.Equal(told, want) {
-		t.Errorf("words.md names %v, and the tables of settings have %v", told, want)
+		t.Errorf("values.md names %v, and the tables of settings have %v", told, want)
 	}
 }
 
