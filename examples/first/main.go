@@ -81,7 +81,7 @@ func onTime(ctx context.Context, db *dialect.DB) error {
 	if err != nil {
 		return err
 	}
-	return s.Run(ctx) // in each of your processes: one of them has each slot
+	return s.Run(ctx) // in each of your processes: one of them runs each due time
 }
 
 func cleanUp(context.Context) error {

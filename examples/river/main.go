@@ -119,7 +119,7 @@ func handle(w *queue.Worker, sorted func(sortArgs)) error {
 
 func work(ctx context.Context, db *dialect.DB, c *queue.Client) error {
 	often := sortKind.Job(sortArgs{[]string{"z", "a"}})
-	often.Unique = "sort often" // while the last one waits or runs, the next slot enqueues nothing
+	often.Unique = "sort often" // while the last one waits or runs, the next due time enqueues nothing
 	every := scheduler.PeriodicJob("sort often", "@every 1s", often)
 	if err := scheduler.Put(ctx, db, every); err != nil {
 		return err
