@@ -71,26 +71,26 @@ func TestColumnsWithOtherNames(t *testing.T) {
 	}
 }
 
-// README.md names the versions of the programs that bench/peers measures.
+// other-programs.md names the versions of the programs that bench/peers measures.
 func TestVersionsOfPeers(t *testing.T) {
 	module, err := os.ReadFile("../bench/peers/go.mod")
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("README.md")
+	page, err := os.ReadFile("other-programs.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(page), "## Other programs")
+	table := string(page)
 	for _, peer := range []string{"riverqueue/river", "hibiken/asynq", "go-redsync/redsync/v4", "nats-io/nats-server/v2"} {
 		version := regexp.MustCompile(regexp.QuoteMeta(peer) + ` v([0-9.]+)`).FindStringSubmatch(string(module))
 		if version == nil || !strings.Contains(table, version[1]) {
-			t.Errorf("%s is of version %v, which README.md does not name", peer, version)
+			t.Errorf("%s is of version %v, which other-programs.md does not name", peer, version)
 		}
 	}
 }
 
-// Each program of this list that a page speaks of has a row in README.md, with its version and how it is known. The list has programs about
+// Each program of this list that a page speaks of has a row in other-programs.md, with its version and how it is known. The list has programs about
 // which a page is tempted to say something. Names without a statement, such as Redlock in a heading, and what is imported or only started,
 // such as Prometheus, were looked at, and are not in it.
 func TestOtherProgramsHaveASource(t *testing.T) {
@@ -98,12 +98,11 @@ func TestOtherProgramsHaveASource(t *testing.T) {
 		`Slack|Mattermost|Nagios|EventBridge|Quartz|Spring|Airflow|Temporal|Celery|Sidekiq|BullMQ|Oban|pgmq|pg-boss|Graphile|Solid Queue|GoodJob|` +
 		`PgBouncer|ProxySQL|pgcat|Supavisor|MaxScale|Patroni|Galera|Vitess|Citus|TiDB|CockroachDB|YugabyteDB|supercronic|Ofelia|gocron|Kafka|RabbitMQ)\b`)
 	unproven := regexp.MustCompile(`(?m)^\| YugabyteDB, CockroachDB \|.*not tested \|$|^CockroachDB and YugabyteDB have not been tested\.$`)
-	page, err := os.ReadFile("README.md")
+	page, err := os.ReadFile("other-programs.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(page), "## Other programs")
-	table, _, _ = strings.Cut(table, "\n## ")
+	table := string(page)
 	sourced := map[string]bool{}
 	for line := range strings.Lines(table) {
 		cells := strings.Split(line, "|")
@@ -127,7 +126,7 @@ func TestOtherProgramsHaveASource(t *testing.T) {
 		told := map[string]bool{}
 		for _, name := range names.FindAllString(unproven.ReplaceAllString(string(text), ""), -1) {
 			if !sourced[name] && !told[name] {
-				t.Errorf("%s speaks of %s, whose version and source are not in the table of docs/README.md", path, name)
+				t.Errorf("%s speaks of %s, whose version and source are not in docs/other-programs.md", path, name)
 			}
 			told[name] = true
 		}
