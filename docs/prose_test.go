@@ -42,7 +42,6 @@ var unwritten = []string{
 	"http.md",
 	"lock-run.md",
 	"operations.md",
-	"push.md",
 	"queue-cli.md",
 	"queue-groups.md",
 	"queue-sql.md",
