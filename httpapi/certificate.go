@@ -7,6 +7,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/dbcron/dbcron/internal/smallfile"
 )
 
 // A pair is a certificate and its key, in files that may be replaced.
@@ -48,13 +50,26 @@ func (p *pair) load() error {
 	if err != nil {
 		return fmt.Errorf("certificate: %w", err)
 	}
-	loaded, err := tls.LoadX509KeyPair(p.cert, p.key)
+	loaded, err := readPair(p.cert, p.key)
 	p.seen = seen // even if the files are invalid, so that this is logged once
 	if err != nil {
 		return fmt.Errorf("certificate %s with key %s: %w", p.cert, p.key, err)
 	}
 	p.loaded = &loaded
 	return nil
+}
+
+func readPair(cert, key string) (pair tls.Certificate, err error) {
+	const most = 1 << 20 // bytes of a file
+	certPEM, err := smallfile.Read(cert, most)
+	if err != nil {
+		return pair, err
+	}
+	keyPEM, err := smallfile.Read(key, most)
+	if err != nil {
+		return pair, err
+	}
+	return tls.X509KeyPair(certPEM, keyPEM)
 }
 
 // get returns the current certificate. If the files are invalid it returns the previous one: perhaps

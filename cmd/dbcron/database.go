@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,6 +16,7 @@ import (
 	"github.com/dbcron/dbcron/dialect/engines"
 	"github.com/dbcron/dbcron/internal/ops/config"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/smallfile"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/sqlschema"
 )
@@ -143,7 +143,7 @@ func (p *program) passedDatabase() ([]string, error) {
 
 // urlIn reads a file that holds a URL; from says where the file was named.
 func urlIn(file, from string) (string, error) {
-	text, err := os.ReadFile(file)
+	text, err := smallfile.Read(file, mostOfText)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", from, err)
 	}

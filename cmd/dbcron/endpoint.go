@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi/push"
+	"github.com/dbcron/dbcron/internal/smallfile"
 	"github.com/dbcron/dbcron/wire"
 )
 
@@ -60,9 +60,9 @@ outcome for each. With 1 each request is a job, as if it had not been given.`,
   dbcron endpoint set mail --new-secret`,
 		before: func(ctx context.Context, given values) error {
 			if secretFile != "" {
-				text, err := os.ReadFile(secretFile)
+				text, err := smallfile.Read(secretFile, mostOfText)
 				if err != nil {
-					return err
+					return fmt.Errorf("--secret-file: %w", err)
 				}
 				given["secret"] = strings.TrimSpace(string(text))
 				if err := push.CheckSecret(given["secret"]); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/internal/ops/config"
+	"github.com/dbcron/dbcron/internal/smallfile"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
@@ -130,7 +131,7 @@ func codeOf(err error) int {
 		return exit.code
 	case errors.Is(err, errUsage), errors.Is(err, scheduler.ErrInvalid), errors.Is(err, lock.ErrInvalid),
 		errors.Is(err, queue.ErrInvalid), errors.Is(err, httpapi.ErrInvalid), errors.Is(err, config.ErrInvalid),
-		errors.Is(err, sqlschema.ErrNoVersion):
+		errors.Is(err, sqlschema.ErrNoVersion), errors.Is(err, smallfile.ErrUnfit):
 		return exitUsage
 	case errors.Is(err, scheduler.ErrNotFound), errors.Is(err, scheduler.ErrNoRun), errors.Is(err, scheduler.ErrNoNode),
 		errors.Is(err, lock.ErrNotFound), errors.Is(err, queue.ErrNotFound), errors.Is(err, httpapi.ErrNoToken),

@@ -19,6 +19,7 @@ import (
 	"github.com/dbcron/dbcron/internal/ops/crontab"
 	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/internal/ops/manifest"
+	"github.com/dbcron/dbcron/internal/smallfile"
 	"github.com/dbcron/dbcron/scheduler"
 	"github.com/dbcron/dbcron/scheduler/cronspec"
 )
@@ -70,9 +71,9 @@ func (f *scheduleFile) load(stdin io.Reader) (err error) {
 	var data []byte
 	f.read = f.stamp() // before reading: a later change is found at the next check
 	if f.path == "-" {
-		data, err = readSome(stdin, "standard input")
+		data, err = readAll(stdin)
 	} else {
-		data, err = readFile(f.path)
+		data, err = smallfile.Read(f.path, mostOfFile)
 	}
 	if err != nil {
 		return err
@@ -99,22 +100,15 @@ func (f *scheduleFile) load(stdin io.Reader) (err error) {
 	return err
 }
 
-// mostOfFile is how much a file of schedules may have.
-const mostOfFile = 16 << 20
+const (
+	mostOfFile = 16 << 20 // bytes of a file of schedules
+	mostOfText = 64 << 10 // bytes of a file with a secret, a URL, the name of a time zone
+)
 
-func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	return readSome(file, path)
-}
-
-func readSome(from io.Reader, name string) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(from, mostOfFile+1))
+func readAll(stdin io.Reader) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(stdin, mostOfFile+1))
 	if err == nil && len(data) > mostOfFile {
-		err = usagef("%s: it has more than %d MiB, so it is no file of schedules", name, mostOfFile>>20)
+		err = usagef("standard input: it has more than %d MiB, so it is no file of schedules", mostOfFile>>20)
 	}
 	return data, err
 }
@@ -352,7 +346,7 @@ func hostZone() (name, unnamed string) {
 		}
 		return name, unnamed
 	}
-	copied, err := os.ReadFile(file)
+	copied, err := smallfile.Read(file, mostOfText)
 	if err != nil {
 		return "UTC", "" // which C libraries assume
 	}
@@ -361,9 +355,10 @@ func hostZone() (name, unnamed string) {
 		return "UTC", ""
 	}
 	// A host may say in words whose copy it is, and may have changed only one of the two.
-	if words, err := os.ReadFile("/etc/timezone"); err == nil {
+	if words, err := smallfile.Read("/etc/timezone", mostOfText); err == nil {
 		name = zoneNamed(strings.TrimSpace(string(words)))
-		if original, err := os.ReadFile(filepath.Join("/usr/share/zoneinfo", name)); name != "" && err == nil && bytes.Equal(original, copied) {
+		original, err := smallfile.Read(filepath.Join("/usr/share/zoneinfo", name), mostOfText)
+		if name != "" && err == nil && bytes.Equal(original, copied) {
 			return name, ""
 		}
 	}

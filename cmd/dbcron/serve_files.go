@@ -13,6 +13,7 @@ import (
 
 	"github.com/dbcron/dbcron/dialect"
 	"github.com/dbcron/dbcron/internal/ops/health"
+	"github.com/dbcron/dbcron/internal/smallfile"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -72,7 +73,7 @@ func (f *scheduleFile) differs() bool {
 	if now := f.stamp(); now == nil || !sameStamp(now, f.read) {
 		return false // see stable
 	}
-	data, err := readFile(f.path)
+	data, err := smallfile.Read(f.path, mostOfFile)
 	return err == nil && health.Digest(data, f.zone) != f.digest
 }
 

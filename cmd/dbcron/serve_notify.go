@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/dbcron/dbcron/internal/ops/config"
 	"github.com/dbcron/dbcron/internal/ops/notify"
 	"github.com/dbcron/dbcron/internal/ops/table"
+	"github.com/dbcron/dbcron/internal/smallfile"
 	"github.com/dbcron/dbcron/scheduler"
 )
 
@@ -72,7 +72,7 @@ func (p *program) secret(flag, file, variable string) (string, error) {
 	if file == "" {
 		return p.getenv(variable), nil
 	}
-	text, err := os.ReadFile(file)
+	text, err := smallfile.Read(file, mostOfText)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", flag, err)
 	}

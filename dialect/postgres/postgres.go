@@ -183,6 +183,9 @@ func temporary(err error) bool {
 }
 
 func connector(u *url.URL, opt sqlrun.Options) (driver.Connector, error) {
+	if err := checkFiles(u); err != nil {
+		return nil, err
+	}
 	cfg, err := pgx.ParseConfig(u.String())
 	if err != nil {
 		return nil, err

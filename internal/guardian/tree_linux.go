@@ -8,6 +8,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/dbcron/dbcron/internal/smallfile"
 )
 
 // subreaper means that orphans among the command's descendants become the
@@ -83,7 +85,7 @@ func family(root int) []relative {
 }
 
 func readStat(pid int) (r relative, parent, session int, ok bool) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	b, err := smallfile.Read("/proc/"+strconv.Itoa(pid)+"/stat", 4096)
 	if err != nil {
 		return r, 0, 0, false
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dbcron/dbcron/internal/pattern"
 	"github.com/dbcron/dbcron/internal/plain"
+	"github.com/dbcron/dbcron/internal/smallfile"
 )
 
 // keySeparator separates nested keys, of which there are none.
@@ -40,7 +41,7 @@ func (s *Settings) readFile() error {
 	if s.Path == "" {
 		return nil
 	}
-	data, err := os.ReadFile(s.Path)
+	data, err := smallfile.Read(s.Path, 1<<20)
 	if err != nil {
 		return fmt.Errorf("%s: %w", from, err)
 	}

@@ -1,9 +1,10 @@
 package measure
 
 import (
-	"os"
 	"strconv"
 	"strings"
+
+	"github.com/dbcron/dbcron/internal/smallfile"
 )
 
 // A load is the processor time of the host since it started.
@@ -12,7 +13,7 @@ type load struct{ busy, all float64 }
 // loadNow reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal.
 // Everything but idle and iowait is busy; time stolen by a hypervisor was not available either.
 func loadNow() (l load) {
-	text, err := os.ReadFile("/proc/stat")
+	text, err := smallfile.Read("/proc/stat", 1<<20)
 	if err != nil {
 		return l
 	}
