@@ -35,7 +35,6 @@ var unwritten = []string{
 	"architecture.md",
 	"benchmarks.md",
 	"compatibility.md",
-	"dashboard.md",
 	"figures.md",
 	"grants.md",
 	"http.md",
