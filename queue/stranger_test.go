@@ -105,7 +105,7 @@ var mayWait = map[string][]*sqlrun.Stmt{
 }
 
 // byCallers matches the statements of callers: producers, operators and test helpers wait for themselves.
-var byCallers = regexp.MustCompile(`^queue\.(insert|create$|create-group|add-members|enter-group|seal-group|drop-group|get-now|take-keys|take-over-key|try-keys|keep-keys|key-holders|locked-key-holders|lock-replaced|` +
+var byCallers = regexp.MustCompile(`^queue\.(insert|create$|create-numbered|create-group|add-members|enter-group|seal-group|drop-group|get-now|take-keys|take-over-key|try-keys|keep-keys|key-holders|locked-key-holders|lock-replaced|` +
 	`lock$|lock-some|lock-checked-out|lock-dead|lock-done|set$|set-ordered|mark-deleted|insert-|update-|delete-|subscribe|arrive-|unsubscribe|advance|hasten|revive|remove-running)`)
 
 // rowLocks recognizes statements that lock rows.

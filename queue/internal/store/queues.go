@@ -30,11 +30,15 @@ var (
 	// LockQueues locks several queues and counts their blocks, in the order of their names, so that two transactions that
 	// create the same queues do not deadlock.
 	LockQueues = sqlrun.SQL("queue.lock-some", `
-		SELECT queue_id, (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id) FROM {prefix}queue AS q
+		SELECT queue_id, name, (SELECT COUNT(*) FROM {prefix}queue_block AS b WHERE b.queue_id = q.queue_id) FROM {prefix}queue AS q
 		WHERE q.name IN (:names) ORDER BY q.name {locked}`)
 
 	CreateQueues = sqlrun.SQL("queue.create", `
 		INSERT INTO {prefix}queue (name) VALUES {values rows: (:name)} {ignore_duplicate name}`)
+
+	// CreateNumbered is CreateQueues with numbers that were drawn.
+	CreateNumbered = sqlrun.SQL("queue.create-numbered", `
+		INSERT INTO {prefix}queue (queue_id, name) VALUES {values rows: (:queue, :name)} {ignore_duplicate name}`)
 
 	// CreateBlocks runs with the queue locked. It also copes with blocks that exist but are
 	// newer than the transaction's snapshot.

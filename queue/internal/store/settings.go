@@ -1,11 +1,13 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -146,8 +148,8 @@ func scanQueue(rows *sql.Rows) (*Queue, error) {
 	if ordered != "no" && ordered != "yes" {
 		row.Note("ordered", fmt.Sprintf("%q is neither yes nor no", ordered))
 	}
-	if q.Bad, q.Why = row.Of, row.Why; q.ID < 1 || q.ID >= math.MaxInt32 {
-		row.Note("queue_id", fmt.Sprintf("%d is not 1 to %d", q.ID, math.MaxInt32-1))
+	if q.Bad, q.Why = row.Of, row.Why; q.ID < 1 || q.ID > math.MaxInt32 {
+		row.Note("queue_id", fmt.Sprintf("%d is not 1 to %d", q.ID, math.MaxInt32))
 	}
 	var invalid *InvalidError
 	if errors.As(q.Check(), &invalid) { // also of columns that contradict one another
@@ -235,26 +237,59 @@ func MakeQueue(ctx context.Context, tx *sqlrun.Session, name string, n int, fifo
 // MakeQueues makes several in a transaction, each once.
 func MakeQueues(ctx context.Context, tx *sqlrun.Session, names []string, n int, fifo bool) error {
 	names = slices.Sorted(slices.Values(names))
-	queues := make([]sqlrun.Args, len(names))
-	for i, name := range names {
+	for _, name := range names {
 		if err := sqlrun.CheckName(name); err != nil { // a route may have been written by hand
 			return Invalid("queue", "%v", err)
 		}
-		queues[i] = sqlrun.Args{"name": name}
 	}
-	if _, err := tx.Exec(ctx, CreateQueues, sqlrun.Args{"rows": queues}); err != nil {
-		return err
-	}
-	var blockless []int
-	_, err := sqlrun.Select(ctx, tx, LockQueues, sqlrun.Args{"names": names}, func(rows *sql.Rows) (none struct{}, err error) {
-		var id, blocks int
-		if err = rows.Scan(&id, &blocks); err == nil && blocks == 0 {
-			blockless = append(blockless, id)
+	missing, blockless, err := createQueues(ctx, tx, CreateQueues, names)
+	// The engine counts on from the greatest number that a person has written. Where that leads to none, numbers are drawn.
+	for tries := 0; (len(missing) > 0 || tx.Dialect.Refused(err)) && tries < 5; tries++ {
+		left := missing
+		if err != nil {
+			left = names
 		}
-		return none, err
-	})
+		var others []int
+		var again error
+		if missing, others, again = createQueues(ctx, tx, CreateNumbered, left); again != nil {
+			return cmp.Or(err, again) // it was refused for another reason
+		}
+		blockless, err = append(blockless, others...), nil
+	}
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("no number is free for the queue %q", missing[0])
+	}
 	if err != nil {
 		return err
 	}
 	return NewBlocks(ctx, tx, blockless, 0, n, 1, fifo)
+}
+
+// mostDrawn is the greatest number that is drawn for a queue. It is far below the greatest one that there can be.
+const mostDrawn = 1 << 30
+
+// createQueues makes queues with a statement, and locks them. It returns those of which there is still none, and the ids of
+// those that have no blocks yet.
+func createQueues(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, names []string) (missing []string, blockless []int, err error) {
+	rows := make([]sqlrun.Args, len(names))
+	for i, name := range names {
+		if rows[i] = (sqlrun.Args{"name": name}); stmt == CreateNumbered {
+			rows[i]["queue"] = 1 + rand.IntN(mostDrawn) // #nosec G404 -- the key decides who has it
+		}
+	}
+	if _, err := tx.Exec(ctx, stmt, sqlrun.Args{"rows": rows}); err != nil {
+		return nil, nil, err
+	}
+	there := map[string]bool{}
+	_, err = sqlrun.Select(ctx, tx, LockQueues, sqlrun.Args{"names": names}, func(rows *sql.Rows) (none struct{}, err error) {
+		var id, blocks int
+		var name string
+		if err = rows.Scan(&id, &name, &blocks); err == nil && blocks == 0 {
+			blockless = append(blockless, id)
+		}
+		there[name] = true
+		return none, err
+	})
+	missing = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return there[name] })
+	return missing, blockless, err
 }

@@ -200,7 +200,9 @@ CREATE TABLE {prefix}queue ( -- The queues and what is set for each. Rows are ma
     notify          TEXT NOT NULL DEFAULT '', -- Who is notified when it has dead letters or is behind: addresses and URLs separated by blanks or commas, or none; empty: as the daemons say
     insert_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row was made
     update_time     TEXT NOT NULL DEFAULT (strftime('%Y-%m-%d %H:%M:%f', 'now')), -- When the row last changed
-    CONSTRAINT {name}queue_name UNIQUE (name)
+    CONSTRAINT {name}queue_name UNIQUE (name),
+    -- As on the other engines, where the type says so. Rows of other tables, and programs, have 32 bits for it.
+    CONSTRAINT {name}queue_number CHECK (queue_id BETWEEN 1 AND 2147483647)
 ) STRICT;
 
 CREATE TABLE {prefix}queue_block ( -- Which worker has which block of a queue's jobs. Their number is that of the newest generation's rows
