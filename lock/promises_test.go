@@ -21,10 +21,10 @@ func TestFiguresOfThePage(t *testing.T) {
 		return c.poll
 	}
 	dbtest.Promises(t, "lock.md", map[string]bool{
-		"unless it does not come within 50 ms of its turn":                    leftFor == 50*time.Millisecond,
-		"polls, every 10 ms to 250 ms":                                        polls(false) == 10*time.Millisecond && polls(true) == 250*time.Millisecond,
+		"one that does not respond within 50 ms of its turn is passed over":   leftFor == 50*time.Millisecond,
+		"waiters poll, every 10 ms to 250 ms":                                 polls(false) == 10*time.Millisecond && polls(true) == 250*time.Millisecond,
 		"A leader whose last answer is 600 ms old considers its session lost": trust == 600*time.Millisecond,
-		"a standby waits for 750 ms after it got the session lock":            usurpAfter == 750*time.Millisecond,
+		"A standby waits for 750 ms after it got the session lock":            usurpAfter == 750*time.Millisecond,
 		"a standby leads within a second":                                     usurpAfter+2*campaignEvery < time.Second,
 	})
 }
