@@ -36,7 +36,6 @@ var unwritten = []string{
 	"compatibility.md",
 	"figures.md",
 	"grants.md",
-	"http.md",
 	"lock-run.md",
 	"operations.md",
 	"queue-cli.md",

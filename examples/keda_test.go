@@ -9,13 +9,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// TestKEDA parses the example strictly, and looks up in the documentation of the API the metrics that it asks for.
+// TestKEDA parses the example strictly, and looks up in the documentation the metrics that it asks for.
 func TestKEDA(t *testing.T) {
 	data, err := os.ReadFile("kubernetes/keda.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented, err := os.ReadFile("../docs/http.md")
+	documented, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
