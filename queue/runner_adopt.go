@@ -71,7 +71,8 @@ func (run *runner) adoptOne(ctx context.Context, o *orphan, name string, full *[
 	}
 	return false, run.adopt(ctx, o, b, name, why, why.state(), func(d *Delivery) {
 		if why == accused { // it waits for a limit
-			run.parkAtLimit(&d.state)
+			run.park(d)
+			return
 		}
 		run.queueUp(d)
 	})

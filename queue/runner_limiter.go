@@ -73,6 +73,9 @@ func (run *runner) reopen(q *workQueue, l *limit.Limiter, n int) {
 	for range min(n, run.idle) {
 		run.work.Signal()
 	}
+	if len(run.lone.parked) > 0 {
+		signal(run.lone.wake)
+	}
 }
 
 // meetLimits applies the limits of a queue as just read.

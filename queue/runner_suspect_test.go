@@ -436,7 +436,7 @@ func TestLoneTrialEnds(t *testing.T) {
 			eventually(t, "it waits to run alone", func() bool {
 				o.w.mu.Lock()
 				defer o.w.mu.Unlock()
-				return o.w.lone.d != nil
+				return o.w.lone.holds && len(o.w.lone.parked) > 0
 			})
 			return id
 		}
@@ -444,7 +444,7 @@ func TestLoneTrialEnds(t *testing.T) {
 		eventually(t, "nobody waits", func() bool {
 			o.w.mu.Lock()
 			defer o.w.mu.Unlock()
-			return o.w.lone.d == nil && len(o.w.out) == 1
+			return o.w.lone.d == nil && len(o.w.lone.parked) == 0 && len(o.w.out) == 1
 		})
 		o.enqueue("short")
 		o.r.wants(t, "short")

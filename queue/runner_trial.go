@@ -30,11 +30,15 @@ import (
 //
 // A job that waits for its trial stays where its dead worker has left it, so another death
 // charges it with nothing. One that waits for a limit is taken over first, since limits count
-// only such jobs. When the limit lets it pass, it opens a session, or waits for the one under way.
+// only such jobs: it is parked. When the limit lets it pass, it is tried in a session as others are, whatever
+// turn it has in its queue; or it opens one, when its turn comes. Each for itself would wait for all that runs, and
+// in a fair queue for the turns of all tenants: hundreds of one tenant for minutes. A session waits for a moment
+// when their limit is used up, since a limit lets pass only as many at once as it was asked for.
 
 // loneTrials are the sessions of lone trials.
 type loneTrials struct {
 	docket []orphan             // jobs to be tried, in this order, according to the last rounds
+	parked []*Delivery          // taken over, and waiting for limits, in the order in which they are to be tried
 	past   map[store.JobID]bool // tried since the last round, which may list them once more
 	wake   chan struct{}        // signals that there is something to do
 
@@ -43,6 +47,7 @@ type loneTrials struct {
 	since  instant.Instant // when it began to hold
 	costs  instant.Instant // since when others could have begun but for the session; 0: not yet
 	first  instant.Instant // when its first trial began; 0: not yet
+	last   instant.Instant // when a trial ended
 	recess instant.Instant // no session before then
 
 	d      *Delivery // the job that is tried, or about to be; nil: none
@@ -169,9 +174,18 @@ func (run *runner) nextTrial(at instant.Instant) (o *orphan, b *tenure, again ti
 		t.docket = nil
 	}
 	o, b = run.nextAccused()
+	var parked *Delivery
+	if o == nil {
+		parked = run.nextParked()
+	}
 	switch {
-	case o == nil:
+	case o == nil && parked == nil && len(t.parked) > 0 && t.holds && at.Sub(t.last) < store.DrawFor && at.Sub(t.first) < run.proven:
+		return nil, nil, time.Millisecond
+	case o == nil && parked == nil:
 		run.adjourn(at)
+		if len(t.parked) > 0 {
+			return nil, nil, store.DrawFor
+		}
 		return nil, nil, seldomRound
 	case t.first != 0 && at.Sub(t.first) >= run.proven:
 		run.adjourn(at)
@@ -194,7 +208,39 @@ func (run *runner) nextTrial(at instant.Instant) (o *orphan, b *tenure, again ti
 	if !run.solitary(at) || at >= run.lease.deadline {
 		return nil, nil, loneEvery
 	}
+	if parked != nil {
+		parked.b.Start(&parked.state)
+		run.begins(parked.b, parked, at)
+		run.holdBack(parked)
+	}
 	return o, b, 0
+}
+
+// park has a job that was taken over, and is to run alone, wait for its limit. mu is held.
+func (run *runner) park(d *Delivery) {
+	run.parkAtLimit(&d.state)
+	run.queueUp(d)
+	d.b.Ask(&d.state)
+	t := &run.lone
+	at, _ := slices.BinarySearchFunc(t.parked, d, func(o, d *Delivery) int {
+		return cmp.Or(cmp.Compare(block.RankOf(o.line()), block.RankOf(d.line())), -1)
+	})
+	t.parked = slices.Insert(t.parked, at, d)
+	signal(t.wake)
+}
+
+// nextParked returns the first of the parked jobs that its limits let pass, or nil. mu is held.
+func (run *runner) nextParked() *Delivery {
+	t := &run.lone
+	t.parked = slices.DeleteFunc(t.parked, func(d *Delivery) bool {
+		return d.state.Phase != block.PhaseRead || d.trial.why != accused || d.ctx.over || d.b.Gone
+	})
+	for _, d := range t.parked {
+		if q := d.b.q; d.b.Startable() && !d.state.Unloaded && run.choice.knows(d.Kind) && q.opens(q.limits.Own()) && d.b.Lets(&d.state) {
+			return d
+		}
+	}
+	return nil
 }
 
 // nextAccused returns the first job of the docket whose turn it is, and its block. mu is held.
@@ -269,6 +315,9 @@ func (run *runner) popLone() *Delivery {
 		return nil
 	}
 	t.began = true
+	if t.first == 0 {
+		t.first = at
+	}
 	if t.d.over != 0 {
 		t.d.over = t.d.over.Add(at.Sub(t.d.began))
 	}
@@ -282,7 +331,7 @@ func (run *runner) doneAlone(d *Delivery) {
 	if t.d != d || d == nil {
 		return
 	}
-	t.d, t.ended = nil, 0
+	t.d, t.ended, t.last = nil, 0, instant.Now()
 	signal(t.wake)
 	if !t.holds {
 		run.work.Broadcast()

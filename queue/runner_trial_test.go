@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -299,4 +300,92 @@ func TestWaitingForATrialIsNoGuilt(t *testing.T) {
 		o.runs("long")
 		o.says(long, rowAlone)
 	})
+}
+
+// Jobs that are to run alone, and wait for the limit of their tenant, are tried one right after the other: neither does each wait for
+// all that runs, nor for the turn of its tenant among all others. It is the same for the limit of a kind, and for a rate.
+func TestTrialsOfALimitedTenant(t *testing.T) {
+	for name, limit := range map[string]func(t *testing.T, c *Client){
+		"tenant": func(t *testing.T, c *Client) {
+			limitTenant(t, c, admin.EachTenant, func(l *admin.Limit) { l.Running = 2 })
+		},
+		"rate of the tenant": func(t *testing.T, c *Client) {
+			limitTenant(t, c, "suspected", func(l *admin.Limit) { l.Rate, l.Burst = 10_000, 1000 })
+		},
+		"kind": func(t *testing.T, c *Client) { limitTo(t, c, "x", 2) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			locks(t, func(t *testing.T, db *dbtest.DB) {
+				const suspects, tenants = 30, 100
+				o := newDock(t, db, func(q *admin.Queue) { impatient(q); q.Fair = true })
+				enqueueMany(t, o.c, slices.Repeat([]Job{{Kind: "x", Tenant: "suspected", Payload: []byte(`"long"`)}}, suspects))
+				o.hire(WorkerOptions{Concurrency: suspects}, func(w *Worker) { w.slow = time.Millisecond })
+				eventually(t, "all have begun", func() bool { return len(db.List(t, `SELECT id FROM {prefix}job_running`, nil)) == suspects })
+				o.kill()
+				// Not of a block of the next worker until that works, and knows the limit.
+				db.Do(t, `UPDATE {prefix}job_running SET state = :state, divided = divided + 1000`, sqlrun.Args{"state": rowSuspect})
+				limit(t, o.c)
+				c := other(t, db)
+				w := worker(t, c, WorkerOptions{Concurrency: 4})
+				w.proven = longWait
+				var mu sync.Mutex
+				tried, others, times, apart := 0, 0, 0, true // how often a suspected one began after others
+				more := make(chan struct{}, 1000)            // others have done a part of what they have to do
+				must(t, w.HandleOthers(func(_ context.Context, d *Delivery) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if d.Tenant == "suspected" {
+						if tried++; apart {
+							times++
+						}
+						apart = false
+						return nil
+					}
+					apart = true
+					if others++; others%(10*tenants) == 0 {
+						more <- struct{}{}
+					}
+					return nil
+				}))
+				stop := start(t, w)
+				eventually(t, "it knows the limit", func() bool {
+					w.mu.Lock()
+					defer w.mu.Unlock()
+					return len(w.queues) > 0 && w.queues[0].limits.Limited() && w.sharings > 1
+				})
+				var load []Job
+				for i := range 40 * tenants {
+					load = append(load, Job{Kind: "y", Tenant: fmt.Sprint(i % tenants)})
+				}
+				count := func(n *int) int {
+					mu.Lock()
+					defer mu.Unlock()
+					return *n
+				}
+				feeding, fed := make(chan struct{}), make(chan struct{})
+				go func() {
+					defer close(fed)
+					for {
+						select {
+						case <-feeding:
+							return
+						case <-more:
+							_, err := o.c.EnqueueMany(t.Context(), load[:10*tenants])
+							must(t, err)
+						}
+					}
+				}()
+				enqueueMany(t, o.c, load)
+				eventually(t, "others run", func() bool { return count(&others) > 0 })
+				db.Do(t, `UPDATE {prefix}job_running SET divided = divided - 1000 WHERE divided >= 1000`, nil)
+				eventually(t, "all were tried", func() bool { return count(&tried) == suspects })
+				close(feeding)
+				<-fed
+				stop()
+				if n := count(&times); n > suspects/2 {
+					t.Errorf("the %d jobs were tried in %d parts, with others in between", suspects, n)
+				}
+			})
+		})
+	}
 }

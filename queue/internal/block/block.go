@@ -180,6 +180,29 @@ func (b *Block) Admit(j *Job) {
 	b.makeReady(j)
 }
 
+// Ask has a job that was admitted wait for its limit now, if there is one that keeps it from beginning, and not when its turn comes.
+func (b *Block) Ask(j *Job) {
+	if g := b.gate(j); g != nil && b.ready.Remove(j.Priority, j) {
+		b.Count--
+		b.setAside(g, j)
+	}
+}
+
+// Lets reports whether no limit of its kind or its tenant keeps a job from beginning.
+func (b *Block) Lets(j *Job) bool { return b.gate(j) == nil && b.dear(j) == nil }
+
+// Start begins a job that was admitted, and that the limits let begin, before those whose turn is earlier.
+func (b *Block) Start(j *Job) {
+	if b.ready.Remove(j.Priority, j) {
+		b.Count--
+	}
+	for _, s := range b.aside {
+		s.Remove(j.Priority, j)
+	}
+	b.unhold(j)
+	b.Engage(j)
+}
+
 // Readmit makes a job startable that has got a row of its own, and counts already.
 func (b *Block) Readmit(j *Job) { b.makeReady(j) }
 
