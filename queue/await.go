@@ -47,7 +47,8 @@ const (
 //
 // It returns
 //   - [ErrNotKept] at once if the job's queue keeps no done jobs, unless the job is dead; and later if the job has left
-//     nothing: its queue began to keep jobs only a moment ago, or somebody has purged it;
+//     nothing: its queue began to keep jobs only a moment ago, somebody has purged it, or another one has replaced it
+//     (see [Job].Debounce);
 //   - [ErrNotFound] if there is no such job: it never existed, has ended in a queue that keeps nothing, or was kept for
 //     long enough;
 //   - the error of ctx, which it wraps, when that ends. Failures to reach the database do not end it before.
@@ -127,7 +128,8 @@ func (c *Client) awaitedNow(ctx context.Context, w *awaited, queue string) (*Res
 			first, last = 0, math.MaxInt32
 			continue
 		case len(spots) == 0 && w.seen():
-			return nil, fmt.Errorf("%w: job %d has left nothing: it was purged, or ended when its queue did not keep done jobs yet", ErrNotKept, w.id)
+			return nil, fmt.Errorf("%w: job %d has left nothing: a newer one of its unique key has replaced it, somebody has purged it, "+
+				"or it ended when its queue did not keep done jobs yet", ErrNotKept, w.id)
 		case len(spots) == 0:
 			return nil, fmt.Errorf("%w: job %d: it has ended and is not kept, or it never existed", ErrNotFound, w.id)
 		case len(spots) > 1:

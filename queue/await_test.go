@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -143,6 +144,21 @@ func TestAwaitNotKept(t *testing.T) {
 			defer c.awaits.mu.Unlock()
 			return len(c.awaits.all[moved]) == 1 && c.awaits.all[moved][0].name == "to"
 		})
+		id = wantFresh(t, c, debounced(1))
+		go func() {
+			_, err := c.Await(t.Context(), "", id)
+			said <- err
+		}()
+		eventually(t, "it was seen", func() bool {
+			c.awaits.mu.Lock()
+			defer c.awaits.mu.Unlock()
+			return len(c.awaits.all[id]) == 1 && c.awaits.all[id][0].there
+		})
+		wantFresh(t, c, debounced(2))
+		err = received(t, "an answer", said)
+		if want(t, "of a job that was replaced", err, ErrNotKept); !strings.Contains(err.Error(), "has replaced it") {
+			t.Errorf("it says: %v", err)
+		}
 		cancel(errTest)
 		want(t, "whose context ends", received(t, "an answer", said), context.Canceled)
 		c.awaits.mu.Lock()
