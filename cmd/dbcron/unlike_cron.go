@@ -13,7 +13,7 @@ import (
 // anyYears are some in which the rules of all zones are seen.
 var anyYears = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
 
-// unlikeCron are the differences from crons that a line of a crontab may meet, in the order of docs/operations.md. Of the zone,
+// unlikeCron are the differences from crons that a line of a crontab may meet, in the order of docs/crontab.md. Of the zone,
 // zoneWarning tells where it matters.
 var unlikeCron = []struct {
 	cron, text string
@@ -31,7 +31,7 @@ var unlikeCron = []struct {
 	{"cron", "one host of those that have the file runs it, and not each", func(s *schedule) bool {
 		return s.Spec != crontab.Reboot
 	}},
-	// Both were seen by running them: docs/operations.md.
+	// Both were seen by running them: docs/crontab.md.
 	{"Debian's cron", "of the times that clocks skip all are one run, when they go on, and not one each", func(s *schedule) bool {
 		spec, err := cronspec.New(s.Spec, s.Zone, s.DST)
 		return err == nil && spec.Skipped(anyYears, anyYears.AddDate(8, 0, 0)) > 1
