@@ -56,6 +56,9 @@ type Options struct {
 	// Places are the dashboards of the databases among which work is divided, this one included. Pages lead to the others, and say which
 	// one this is: the one whose URL has the host that the visitor asked for.
 	Places []Place
+
+	// Database is what titles call the database where none of Places is known to be this one, such as the database's name.
+	Database string
 }
 
 // A Dashboard answers requests. It is an [http.Handler], safe for concurrent use. To mount it
@@ -394,10 +397,14 @@ type page struct {
 }
 
 func (d *Dashboard) page(r *request, v *view) *page {
+	place := placeAt(d.opt.Places, r.Host)
+	if r.who.Known {
+		place = cmp.Or(place, d.opt.Database)
+	}
 	return &page{
 		Title: v.title, Section: v.section, Data: v.data, Who: r.who, Now: r.now, Note: noteOf(r.query), Troubles: v.troubles, Refresh: !v.still,
 		Version: d.opt.Version, Here: here(r.Request), Hidden: d.opt.HideArguments,
-		Places: d.opt.Places, Place: placeAt(d.opt.Places, r.Host),
+		Places: d.opt.Places, Place: place,
 	}
 }
 

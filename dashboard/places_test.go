@@ -11,13 +11,15 @@ func TestPlaces(t *testing.T) {
 	memory(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, "/dbcron", Options{})
 		s.get("queues").has("<title>Queues · dbcron</title>").lacks("Databases")
+		s.board.opt.Database = "app"
+		s.get("queues").has("<title>Queues · app · dbcron</title>").lacks("Databases")
 		s.board.opt.Places = []Place{{"north", s.url}, {"south & east", "https://south.example.org/dbcron/"}}
 		for _, path := range []string{"", "queues", "daemons"} {
 			s.get(path).has(" · north · dbcron</title>", `<a href="`+s.url+`" aria-current="true">north</a>`,
 				`<a href="https://south.example.org/dbcron/">south &amp; east</a>`)
 		}
 		s.board.opt.Places[0].URL = "https://behind.example.org/"
-		s.get("queues").has("<title>Queues · dbcron</title>", ">north</a>", ">south &amp; east</a>").lacks(`aria-current="true"`)
+		s.get("queues").has("<title>Queues · app · dbcron</title>", ">north</a>", ">south &amp; east</a>").lacks(`aria-current="true"`)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -104,6 +105,23 @@ func (p *program) refuseDefault() error {
 		return usagef("no database is named, and a lock in a file of this folder would be one of this folder only: %s; if that is meant: --url sqlite:dbcron.db", name)
 	}
 	return nil
+}
+
+// databaseName returns the database's name as its URL has it, without server and folder; "" if it has none.
+func (p *program) databaseName() string {
+	rawURL, _, err := p.findDatabase()
+	if err != nil {
+		return ""
+	}
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	name, err := url.PathUnescape(u.Opaque)
+	if err != nil {
+		return ""
+	}
+	return strings.Trim(path.Base("/"+name+u.Path), "/")
 }
 
 // passedDatabase returns the variables by which commands of schedules find the daemon's database. None holds a password: a command's

@@ -180,7 +180,7 @@ func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *ser
 		return err
 	}
 	board, err := dashboard.New(db, api, dashboard.Options{
-		HideArguments: f.hide, Node: of.node, Version: version, Places: places,
+		HideArguments: f.hide, Node: of.node, Version: version, Places: places, Database: p.databaseName(),
 		Logger: log, Doorbell: doorbellAt(of.doorbell),
 	})
 	if err != nil {

@@ -24,6 +24,7 @@ func Work(ctx context.Context, db *dialect.DB) (rows []health.Check) {
 		return []health.Check{warning("work", err.Error(), "try again when the database answers")}
 	}
 	idle := false // no daemon is at work, as another check says
+	jobs := 0     // that wait for a worker, of which no other check says so
 	for _, part := range []struct {
 		name string
 		look func() (fine string, wrong []health.Problem, err error)
@@ -52,7 +53,10 @@ func Work(ctx context.Context, db *dialect.DB) (rows []health.Check) {
 			wrong, err := health.OfRows(ctx, db, c)
 			return "", wrong, err
 		}},
-		{"queues", func() (string, []health.Problem, error) { return examineQueues(ctx, db, now) }},
+		{"queues", func() (fine string, wrong []health.Problem, err error) {
+			fine, jobs, wrong, err = examineQueues(ctx, db, now)
+			return fine, wrong, err
+		}},
 		{"endpoints", func() (string, []health.Problem, error) {
 			wrong, answered, err := health.OfEndpoints(ctx, db, now)
 			fine := ""
@@ -61,16 +65,7 @@ func Work(ctx context.Context, db *dialect.DB) (rows []health.Check) {
 			}
 			return fine, wrong, err
 		}},
-		{"processes", func() (string, []health.Problem, error) {
-			wrong, live, err := health.OfProcesses(ctx, db, now)
-			if live == 0 && idle {
-				return "", wrong, err
-			}
-			if live == 0 {
-				return "no daemon or worker is at work", wrong, err
-			}
-			return plain.Plural(live, "daemon or worker is", "daemons and workers are") + " at work", wrong, err
-		}},
+		{"processes", func() (string, []health.Problem, error) { return examineProcesses(ctx, db, now, idle, jobs) }},
 	} {
 		well, wrong, err := part.look()
 		switch {
@@ -103,17 +98,37 @@ func workRow(check string, p *health.Problem, now time.Time) health.Check {
 	return row.Of(p)
 }
 
-func examineQueues(ctx context.Context, db *dialect.DB, now time.Time) (fine string, wrong []health.Problem, err error) {
+// examineQueues also returns how many jobs have not ended, unless something is wrong with queues, which says more.
+func examineQueues(ctx context.Context, db *dialect.DB, now time.Time) (fine string, jobs int, wrong []health.Problem, err error) {
 	c, err := admin.New(db, admin.Options{})
 	if err != nil {
-		return "", nil, err
+		return "", 0, nil, err
 	}
 	depths, _, wrong, err := health.AllQueues(ctx, db, c, now)
 	fine = "there is none"
 	if len(depths) > 0 {
 		fine = plain.Plural(len(depths), "queue", "queues") + ", none of them behind or paused; no job that died in the last day is left"
 	}
-	return fine, wrong, err
+	for _, d := range depths {
+		if len(wrong) == 0 {
+			jobs += d.Ready + d.Delayed + d.Running
+		}
+	}
+	return fine, jobs, wrong, err
+}
+
+// examineProcesses is told whether another check says that no daemon is at work, and how many jobs have not ended.
+func examineProcesses(ctx context.Context, db *dialect.DB, now time.Time, idle bool, jobs int) (string, []health.Problem, error) {
+	wrong, live, err := health.OfProcesses(ctx, db, now)
+	switch {
+	case live == 0 && idle:
+		return "", wrong, err
+	case live == 0 && jobs > 0:
+		return "", append(wrong, health.NobodyAtWork(jobs)), err
+	case live == 0:
+		return "no daemon or worker is at work, and there is nothing to do for one", wrong, err
+	}
+	return plain.Plural(live, "daemon or worker is", "daemons and workers are") + " at work", wrong, err
 }
 
 // examineTokens finds tokens that expire soon.

@@ -172,6 +172,15 @@ func (d *daemons) lack(tag string) *Cause {
 	}
 }
 
+// NobodyAtWork is the problem that jobs have not ended, and no process is there. It is no failure: nothing may be late yet, and workers may
+// be started when there is work.
+func NobodyAtWork(jobs int) Problem {
+	return Problem{
+		Of: Processes, what: "No daemon or worker is at work: " + plain.Plural(jobs, "job waits", "jobs wait") + " for one",
+		Do: "start what does the jobs: your program with its worker, dbcron worker exec, or dbcron serve for queues with an endpoint",
+	}
+}
+
 // ofDaemons finds tags of active schedules of which no live daemon takes work, and of which late are late. If no daemon is
 // there for any tag, it says that once.
 func ofDaemons(ctx context.Context, db *dialect.DB, d *daemons, late map[string]int, atLeast bool) (all []Problem, err error) {
