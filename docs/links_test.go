@@ -97,6 +97,16 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// The index, README.md, leads to each page.
+func TestIndex(t *testing.T) {
+	all := pages(t)
+	for name := range all {
+		if !strings.Contains(name, "/") && name != "README.md" && !strings.Contains(all["README.md"], "]("+name) {
+			t.Errorf("README.md does not lead to %s", name)
+		}
+	}
+}
+
 // Each place that CONTRIBUTING.md names for a change is there: a file, or a folder and a file's
 // pattern in it.
 func TestPlaces(t *testing.T) {
