@@ -20,7 +20,7 @@ func TestFiguresOfThePage(t *testing.T) {
 		}
 		return c.poll
 	}
-	dbtest.Promises(t, "lock.md", map[string]bool{
+	dbtest.Promises(t, "../docs/lock.md", map[string]bool{
 		"one that does not respond within 50 ms of its turn is passed over":   leftFor == 50*time.Millisecond,
 		"waiters poll, every 10 ms to 250 ms":                                 polls(false) == 10*time.Millisecond && polls(true) == 250*time.Millisecond,
 		"A leader whose last answer is 600 ms old considers its session lost": trust == 600*time.Millisecond,

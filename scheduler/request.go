@@ -46,7 +46,7 @@ func (s *Scheduler) request(e *execution, until instant.Instant) (activity, erro
 	return start(until, s.opt.KillGrace, s.opt.MaxOutput, func(ctx context.Context, out *guardian.Output) guardian.Result {
 		if e.what.Timeout == 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeout(ctx, requestTimeout)
+			ctx, cancel = context.WithTimeout(ctx, s.requestTimeout)
 			defer cancel()
 		}
 		r := guardian.Result{Cause: guardian.Exited, ExitCode: -1}

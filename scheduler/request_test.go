@@ -234,6 +234,33 @@ func TestAnEndpointThatHangs(t *testing.T) {
 	})
 }
 
+// A request of a schedule without a timeout has one all the same, and one with a longer timeout has that.
+func TestARequestWithoutATimeoutEnds(t *testing.T) {
+	clockedMemory(t, func(t *testing.T, db *dbtest.DB) {
+		url := endpoint(t, map[string]http.HandlerFunc{
+			"/hangs": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+			"/waits": func(_ http.ResponseWriter, r *http.Request) {
+				select {
+				case <-time.After(50 * time.Millisecond): // longer than a request without a timeout may take here
+				case <-r.Context().Done():
+				}
+			},
+		})
+		addJob(t, db, Schedule{Name: "hangs", Kind: "http", Command: "GET " + url + "/hangs"})
+		addJob(t, db, Schedule{Name: "waits", Kind: "http", Command: "GET " + url + "/waits", Policy: Policy{Timeout: time.Hour}})
+		s := daemon(t, db, Options{Lease: time.Hour})
+		s.requestTimeout = 10 * time.Millisecond
+		db.Advance(t, time.Hour)
+		work(t, s)
+		if r := only(t, db, "hangs"); r.State != "failed" || !strings.Contains(r.Error, "deadline") {
+			t.Errorf("without a timeout: %s, %s", r.State, r.Error)
+		}
+		if r := only(t, db, "waits"); r.State != "ok" {
+			t.Errorf("with a longer one: %s, %s", r.State, r.Error)
+		}
+	})
+}
+
 // What is no request is refused.
 func TestParseRequest(t *testing.T) {
 	for _, text := range []string{

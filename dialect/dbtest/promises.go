@@ -2,7 +2,6 @@ package dbtest
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -12,15 +11,15 @@ import (
 // if somebody changes it and leaves the page alone.
 func Promises(t *testing.T, page string, sentences map[string]bool) {
 	t.Helper()
-	read, err := os.ReadFile(filepath.Join("..", "docs", page))
+	read, err := os.ReadFile(page)
 	Must(t, err)
 	text := oneLine(string(read))
 	for sentence, holds := range sentences {
 		switch {
 		case !strings.Contains(text, oneLine(sentence)):
-			t.Errorf("docs/%s does not say %q any more: change this test with it", page, sentence)
+			t.Errorf("%s does not say %q any more: change this test with it", page, sentence)
 		case !holds:
-			t.Errorf("docs/%s says %q, and the code does not do so", page, sentence)
+			t.Errorf("%s says %q, and the code does not do so", page, sentence)
 		}
 	}
 }
