@@ -132,21 +132,21 @@ type Scheduler struct {
 	executors chan struct{} // one for each run that is being executed
 	jobs      *queue.Client
 	finisher  finisher
+	surplus   chan trimming
+	chance    func() float64  // random, in [0, 1)
+	boots     bool            // a schedule has @reboot; under mu
+	booted    bool            // the check after the host's start was made; used by the poller only
+	bootHeld  instant.Instant // since when others have locked one of its schedules; 0: they have not
+	clockAt   int64           // the latest time that the database's clock has shown since it went back last, in µs; used by the poller only
+	drained   bool            // as last seen: it claims nothing; used by the poller only
+	stopping  stopping
+	aborted   chan struct{}
+	bell      chan struct{} // there may be something to do
+	left      chan struct{} // there are turns
+	runs      sync.WaitGroup
+	abort     sync.Once
 
 	requestTimeout time.Duration // of schedules without a timeout; requestTimeout, unless a test is in haste
-	surplus        chan trimming
-	chance         func() float64  // random, in [0, 1)
-	boots          bool            // a schedule has @reboot; under mu
-	booted         bool            // the check after the host's start was made; used by the poller only
-	bootHeld       instant.Instant // since when others have locked one of its schedules; 0: they have not
-	clockAt        int64           // the latest time that the database's clock has shown since it went back last, in µs; used by the poller only
-	drained        bool            // as last seen: it claims nothing; used by the poller only
-	stopping       stopping
-	aborted        chan struct{}
-	bell           chan struct{} // there may be something to do
-	left           chan struct{} // there are turns
-	runs           sync.WaitGroup
-	abort          sync.Once
 }
 
 // batch is the number of rows that one statement renews, ends or deletes at most.
