@@ -2,7 +2,9 @@ package health
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dbcron/dbcron/dialect"
@@ -51,7 +53,7 @@ func (r *wrongRow) problem(db *dialect.DB) Problem {
 // in use. Schedules have a state for that, and endpoints a check of their own.
 func OfRows(ctx context.Context, db *dialect.DB, c *admin.Client) (all []Problem, err error) {
 	for _, look := range []func(context.Context, *dialect.DB, *admin.Client, func(wrongRow)) error{
-		wrongQueues, wrongLimits, wrongShares, wrongRoutes, wrongSubscriptions, wrongLocks, wrongNodes,
+		wrongQueues, wrongLimits, wrongShares, wrongRoutes, wrongSubscriptions, wrongLocks, wrongNodes, wrongNotices,
 	} {
 		var found []Problem
 		err := look(ctx, db, c, func(r wrongRow) {
@@ -175,6 +177,45 @@ func wrongNodes(ctx context.Context, db *dialect.DB, _ *admin.Client, found func
 			table: "node", key: []string{"name", n.Name}, wrong: n.Wrong, then: "what the process holds may not become free when it ends",
 			do: fmt.Sprintf("end that process, and then: UPDATE %snode SET state = 'lost' WHERE name = '%s'", db.Prefix(), strings.ReplaceAll(plain.Clean(n.Name), "'", "''")),
 		})
+	}
+	return err
+}
+
+// listNotices lists all notices; there is one for each problem.
+var listNotices = sqlrun.SQL("health.notices", `
+	SELECT subject, name, problem, run_id, times, `+sqlrun.Seen("due_at")+`, `+sqlrun.Seen("begun_at")+`,
+		`+sqlrun.Seen("last_at")+`, `+sqlrun.Seen("tell_at")+`, `+sqlrun.Seen("told_at")+`, `+sqlrun.Seen("well_at")+`
+	FROM {prefix}notice ORDER BY subject, name LIMIT :limit`)
+
+func wrongNotices(ctx context.Context, db *dialect.DB, _ *admin.Client, found func(wrongRow)) error {
+	all, err := sqlrun.Select(ctx, &db.Session, listNotices, sqlrun.Args{"limit": maxRows}, func(rows *sql.Rows) (w wrongRow, err error) {
+		var row sqlrun.Reading
+		var subject, name, problem string
+		var run, times, due, begun, last, tell, told, well int64
+		err = rows.Scan(row.Into("subject", &subject), row.Into("name", &name), row.Into("problem", &problem), row.Into("run_id", &run),
+			row.Into("times", &times), row.Instant("due_at", &due), row.Instant("begun_at", &begun), row.Instant("last_at", &last),
+			row.Instant("tell_at", &tell), row.Instant("told_at", &told), row.Instant("well_at", &well))
+		if !slices.Contains([]string{"schedule", "dead", "behind"}, subject) {
+			row.Note("subject", fmt.Sprintf("%.40q is none of schedule, dead, behind", subject))
+		}
+		if err := sqlrun.CheckName(name); err != nil {
+			row.Note("name", err.Error())
+		}
+		if run < 0 {
+			row.Note("run_id", fmt.Sprintf("%d is negative", run))
+		}
+		if times < 0 {
+			row.Note("times", fmt.Sprintf("%d is negative", times))
+		}
+		return wrongRow{
+			table: "notice", key: []string{"subject", subject, "name", name}, wrong: row.Wrong,
+			then: "its notification may be wrong, or never come",
+			do: fmt.Sprintf("delete it, and the problem is noted anew if it lasts: DELETE FROM %snotice WHERE subject = '%s' AND name = '%s'", db.Prefix(),
+				strings.ReplaceAll(plain.Clean(subject), "'", "''"), strings.ReplaceAll(plain.Clean(name), "'", "''")),
+		}, err
+	})
+	for _, w := range all {
+		found(w)
 	}
 	return err
 }
