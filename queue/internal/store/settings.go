@@ -270,7 +270,7 @@ const mostDrawn = 1 << 30
 
 // createQueues makes queues with a statement, and locks them. It returns those of which there is still none, and the ids of
 // those that have no blocks yet.
-func createQueues(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, names []string) (missing []string, blockless []int, err error) {
+func createQueues(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, names []string) (missing []string, ids []int, err error) {
 	rows := make([]sqlrun.Args, len(names))
 	for i, name := range names {
 		if rows[i] = (sqlrun.Args{"name": name}); stmt == CreateNumbered {
@@ -285,11 +285,11 @@ func createQueues(ctx context.Context, tx *sqlrun.Session, stmt *sqlrun.Stmt, na
 		var id, blocks int
 		var name string
 		if err = rows.Scan(&id, &name, &blocks); err == nil && blocks == 0 {
-			blockless = append(blockless, id)
+			ids = append(ids, id)
 		}
 		there[name] = true
 		return none, err
 	})
 	missing = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return there[name] })
-	return missing, blockless, err
+	return missing, ids, err
 }
