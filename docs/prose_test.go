@@ -35,7 +35,6 @@ var unwritten = []string{
 	"benchmarks.md",
 	"compatibility.md",
 	"figures.md",
-	"grants.md",
 	"lock-run.md",
 	"queue-cli.md",
 	"queue-groups.md",
@@ -44,7 +43,6 @@ var unwritten = []string{
 	"reliability.md",
 	"scaling.md",
 	"scheduler.md",
-	"upgrading.md",
 	"vitess.md",
 }
 
