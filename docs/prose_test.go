@@ -42,7 +42,6 @@ var unwritten = []string{
 	"queue.md",
 	"reliability.md",
 	"scaling.md",
-	"scheduler.md",
 	"vitess.md",
 }
 
