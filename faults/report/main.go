@@ -1,4 +1,4 @@
-// Command report writes what was proven into docs/reliability.md and README.md, in place of what stands between
+// Command report writes what was proven into docs/reliability.md, simulation/mutants.md and README.md, in place of what stands between
 // markers there. It reads files of one folder, and leaves the tables alone whose file is not there:
 //
 //	simulation.json   of make sim TOTALS=file
@@ -39,15 +39,20 @@ func main() {
 	dir := flag.String("dir", ".", "the folder of the files")
 	page := flag.String("page", "docs/reliability.md", "the page to write")
 	readme := flag.String("readme", "README.md", "the page that names figures of it")
+	injected := flag.String("injected", "simulation/mutants.md", "the page of faults put into copies of the product")
 	flag.Parse()
-	if err := run(*dir, *page, *readme); err != nil {
+	if err := run(*dir, *page, *injected, *readme); err != nil {
 		fmt.Fprintln(os.Stderr, "report:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, page, readme string) error {
+func run(dir, page, injected, readme string) error {
 	text, err := os.ReadFile(page)
+	if err != nil {
+		return err
+	}
+	faults, err := os.ReadFile(injected)
 	if err != nil {
 		return err
 	}
@@ -67,8 +72,12 @@ func run(dir, page, readme string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", s.file, err)
 		}
-		if text, err = replace(text, s.marker, "\n"+table); err != nil {
-			return fmt.Errorf("%s: %w", page, err)
+		on, name := &text, page
+		if s.marker == "mutants" {
+			on, name = &faults, injected
+		}
+		if *on, err = replace(*on, s.marker, "\n"+table); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		marker, sum := s.marker+".sum", sums[s.marker]
 		if sum == "" {
@@ -85,6 +94,9 @@ func run(dir, page, readme string) error {
 		}
 	}
 	if err := os.WriteFile(page, text, 0o644); err != nil { //nolint:gosec // a page of the repository
+		return err
+	}
+	if err := os.WriteFile(injected, faults, 0o644); err != nil { //nolint:gosec // a page of the repository
 		return err
 	}
 	return os.WriteFile(readme, front, 0o644) //nolint:gosec // a page of the repository

@@ -39,12 +39,13 @@ func TestReport(t *testing.T) {
 		}
 	}
 	markers := "<!-- simulation -->\n<!-- /simulation --><!-- simulation.sum --><!-- /simulation.sum -->" +
-		"<!-- servers -->old\n<!-- /servers --><!-- servers.sum --><!-- /servers.sum --><!-- mutants -->stays<!-- /mutants -->"
+		"<!-- servers -->old\n<!-- /servers --><!-- servers.sum --><!-- /servers.sum -->"
 	write("page.md", markers)
+	write("injected.md", "<!-- mutants -->stays<!-- /mutants -->")
 	write("front.md", markers)
 	write("servers.json", printed)
 	write("simulation.json", simulated)
-	if err := run(dir, filepath.Join(dir, "page.md"), filepath.Join(dir, "front.md")); err != nil {
+	if err := run(dir, filepath.Join(dir, "page.md"), filepath.Join(dir, "injected.md"), filepath.Join(dir, "front.md")); err != nil {
 		t.Fatal(err)
 	}
 	read := func(name string) string {
@@ -55,12 +56,15 @@ func TestReport(t *testing.T) {
 		return string(text)
 	}
 	page, front := read("page.md"), read("front.md")
+	if !strings.Contains(read("injected.md"), "-->stays<!--") {
+		t.Errorf("a table was written whose file is not there: %s", read("injected.md"))
+	}
 	for _, want := range []string{
 		"`make faults MINUTES=3`, at abc, on ",
 		"| schedules | 1,234 kills, 2 kills of the server; 0 violations | – | – | 6 kills; **1 of 1 trials found violations** |\n",
 		"| locks | – | – | 2 trials; 0 violations | – |\n",
 		"| queue | 7 | 2.0 | 12,345 | 1,000 jobs | 1 of 2 | 1.2 s | 2 lost |\n",
-		"| kill | 3 |\n", "-->stays<!--",
+		"| kill | 3 |\n",
 	} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page does not contain %q:\n%s", want, page)
@@ -74,7 +78,7 @@ func TestReport(t *testing.T) {
 			t.Errorf("the pages do not contain %q:\n%s\n%s", want, page, front)
 		}
 	}
-	if err := run(dir, filepath.Join(dir, "servers.json"), filepath.Join(dir, "front.md")); err == nil {
+	if err := run(dir, filepath.Join(dir, "servers.json"), filepath.Join(dir, "injected.md"), filepath.Join(dir, "front.md")); err == nil {
 		t.Error("a page without markers was written")
 	}
 }
