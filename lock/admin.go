@@ -47,11 +47,22 @@ type Info struct {
 	ForcedWhy string
 	Changed   time.Time
 
+	// Ahead is how far Changed is in the future: since then the database's clock has gone back by as much, at the least. A lease that was
+	// not renewed since lasts for as much longer than its holder has said, until somebody else wants the lock. 0: nothing says that the clock has gone back.
+	Ahead time.Duration
+
 	// Wrong says what is wrong with its row, if somebody has written one that means nothing: the column and the problem.
 	Wrong string
 
 	session string
 }
+
+// backSlack is how much later than the present a row may have been written without the clock having gone back: servers of a cluster may
+// differ by less.
+const backSlack = 2 * time.Second
+
+// settleAfter is how far in the future a row was written whose lease is ended in time: see settled.
+const settleAfter = time.Minute
 
 // Get reads one lock, or a pool with its slots. It returns ErrNotFound if nobody
 // has ever used it.
@@ -74,6 +85,18 @@ func (l *Locker) List(ctx context.Context, after string, slot, limit int) ([]Inf
 
 func (l *Locker) peek(ctx context.Context, name string) ([]Info, error) {
 	return sqlrun.Select(ctx, &l.db.Session, peek, sqlrun.Args{"name": name}, scanInfo)
+}
+
+// look is peek for who wants the lock. It ends in time what outlasts its lease because the database's clock went back.
+func (l *Locker) look(ctx context.Context, name string) ([]Info, error) {
+	rows, err := l.peek(ctx, name)
+	if err != nil || !slices.ContainsFunc(rows, func(i Info) bool { return i.Ahead > settleAfter && heldBy(&i) != nil }) {
+		return rows, err
+	}
+	if _, err := l.db.Exec(ctx, settle, sqlrun.Args{"name": name}); err != nil {
+		return nil, err
+	}
+	return l.peek(ctx, name)
 }
 
 func scanInfo(rows *sql.Rows) (Info, error) { return scanInfoAnd(rows) }
@@ -99,6 +122,9 @@ func scanInfoAnd(rows *sql.Rows, more ...any) (i Info, err error) {
 	i.Since, i.Until, i.Released = instantOf(since), instantOf(until), instantOf(released)
 	i.Forced, i.Changed = instantOf(forced), instantOf(changed)
 	i.Left = max(0, time.Duration(until-now)*time.Microsecond)
+	if ahead := time.Duration(changed-now) * time.Microsecond; ahead > backSlack {
+		i.Ahead = ahead
+	}
 	switch {
 	case state == "POOL":
 		i.State = Head

@@ -191,7 +191,7 @@ func (e *Elector) elect(ctx context.Context, session *Session) (*Lease, error) {
 	if session != nil || e.noSession {
 		return e.take(ctx, session, nil)
 	}
-	rows, err := e.l.peek(ctx, e.name)
+	rows, err := e.l.look(ctx, e.name)
 	if err != nil {
 		return nil, err
 	}

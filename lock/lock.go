@@ -210,7 +210,7 @@ func (s *single) grant(ctx context.Context, args sqlrun.Args, alone bool) (slot 
 }
 
 func (s *single) holder(ctx context.Context) (*HeldError, error) {
-	rows, err := s.l.peek(ctx, s.name)
+	rows, err := s.l.look(ctx, s.name)
 	if err != nil {
 		return nil, err
 	}

@@ -209,7 +209,7 @@ func (p *Pool) grant(ctx context.Context, args sqlrun.Args, _ bool) (slot int, f
 // holder reports the pool as full only if it sees no free slot: grant may have
 // skipped one whose row another contender had locked for a moment.
 func (p *Pool) holder(ctx context.Context) (*HeldError, error) {
-	rows, err := p.l.peek(ctx, p.name)
+	rows, err := p.l.look(ctx, p.name)
 	if err != nil {
 		return nil, err
 	}

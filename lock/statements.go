@@ -65,16 +65,20 @@ var (
 		return s
 	})
 
+	// settle ends leases of a lock or a pool in time that outlast their length, because the database's clock went back: see settled.
+	settle = sqlrun.UpdateFree("lock.settle", "{prefix}lock", byName, `expire_at = `+settled+`, update_time = {now}`,
+		`name = :name AND state IN ('LOCK', 'EXTEND') AND update_time > {now + 60000000}`)
+
 	// slotOf returns the slot that takeSlot has marked with the acquisition's own name.
 	slotOf = sqlrun.SQL("lock.slot-of", `
 		SELECT slot, fence FROM {prefix}lock WHERE name = :name AND slot > 0 AND lock_by = :owner`)
 
-	// extend renews a lease that has not ended. It never shortens one: a delayed request may
-	// arrive after a later one. The counter makes every renewal a change, for pools that count
+	// extend renews a lease that has not ended. It never shortens one, but for what it has from a clock that went back: a delayed
+	// request may arrive after a later one. The counter makes every renewal a change, for pools that count
 	// changed rows.
 	extend = sqlrun.SQL("lock.extend", `
-		UPDATE {prefix}lock SET state = 'EXTEND', extends = extends + 1, update_time = {now},
-			expire_at = CASE WHEN expire_at > {now + :ttl} THEN expire_at ELSE {now + :ttl} END
+		UPDATE {prefix}lock SET expire_at = CASE WHEN `+settled+` > {now + :ttl} THEN `+settled+` ELSE {now + :ttl} END,
+			state = 'EXTEND', extends = extends + 1, update_time = {now}
 		WHERE name = :name AND slot = :slot AND lock_by = :owner AND fence = :fence
 			AND state IN ('LOCK', 'EXTEND') AND released_at IS NULL AND expire_at > {now}`)
 
@@ -109,7 +113,8 @@ var (
 	// keep is release before a lock's minimum hold is over: the lock stays taken until then,
 	// but has no holder.
 	keep = sqlrun.SQL("lock.keep", `
-		UPDATE {prefix}lock SET released_at = {now}, update_time = {now}, expire_at = {time {us lock_at} + :min}
+		UPDATE {prefix}lock SET released_at = {now}, update_time = {now},
+			expire_at = CASE WHEN lock_at > {now} THEN {now + :min} ELSE {time {us lock_at} + :min} END
 		WHERE name = :name AND slot = :slot AND lock_by = :owner AND fence = :fence
 			AND state IN ('LOCK', 'EXTEND') AND released_at IS NULL AND expire_at > {now}`)
 
@@ -124,7 +129,7 @@ var (
 
 	// describe changes the holder's description of itself.
 	describe = sqlrun.SQL("lock.describe", `
-		UPDATE {prefix}lock SET meta = :meta, update_time = {now}, extends = extends + 1
+		UPDATE {prefix}lock SET meta = :meta, expire_at = `+settled+`, update_time = {now}, extends = extends + 1
 		WHERE name = :name AND slot = :slot AND lock_by = :owner AND fence = :fence
 			AND state IN ('LOCK', 'EXTEND') AND released_at IS NULL AND expire_at > {now}`)
 
@@ -254,6 +259,12 @@ var (
 var byName = []string{"name", "slot"}
 
 const fencesOf = `SELECT name FROM {prefix}lock_fence WHERE name IN (:names) AND slot = 0`
+
+// settled is when a lease ends, whatever the database's clock has shown. A row that was written at a time that is yet to come shows a
+// clock that went back since, and says what was granted when it was written: expire_at - update_time. As that moment is past, a lease of
+// this length from now on ends no sooner than its holder, who measures from before its request. Servers of a cluster that
+// are written to side by side differ by less than a minute.
+const settled = `CASE WHEN update_time > {now + 60000000} THEN {time {us {now}} + {us expire_at} - {us update_time}} ELSE expire_at END`
 
 // isFree selects locks that can be taken.
 const isFree = `(state = 'FREE' OR state IN ('LOCK', 'EXTEND') AND expire_at <= {now})`

@@ -18,7 +18,7 @@ import (
 // many locks pass over such rows. These are the statements of the package that lock rows. A new one belongs into one of the lists.
 var (
 	// passes has statements that pass over rows that others have locked.
-	passes = []*sqlrun.Stmt{takeSlot, takeMany, releaseMany, idle, freeFences, purge, purgeFence}
+	passes = []*sqlrun.Stmt{takeSlot, takeMany, releaseMany, settle, idle, freeFences, purge, purgeFence}
 
 	// mayWait has statements that wait, for a reason.
 	mayWait = map[string][]*sqlrun.Stmt{
