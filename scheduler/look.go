@@ -166,6 +166,9 @@ func (s *Schedule) SlotsAfter(now time.Time, n int) (slots []time.Time) {
 		if before := s.Starts.Add(-time.Microsecond); before.After(now) {
 			now = before
 		}
+		if plan.Spec().Every() > 0 {
+			now = s.onBeat(now)
+		}
 		slot, ok = plan.Next(now)
 	}
 	for ; ok && len(slots) < n && (s.Ends.IsZero() || !slot.After(s.Ends)); slot, ok = plan.Next(slot) {

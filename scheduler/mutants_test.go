@@ -35,7 +35,7 @@ var mutants = []mutant{
 	{unplan, "stale = 1 AND ", "", "TestAChangedSpecIsPlannedAnew" + onSQLite},
 	{unplan, "state = 'active' AND ", "", "TestAChangedSpecIsPlannedAnew" + onSQLite},
 	{unplan, " AND due_at > {now}", "", "TestAChangedSpecIsPlannedAnew" + onSQLite},
-	{unplanAhead, "state = 'active' AND ", "", "TestTheClockGoesBack" + onSQLite},
+	{unplanAhead, "due_at = {time {us due_at} + 1000}, ", "", "TestAnIntervalPlannedAnewMeetsNoOlderRuns" + onSQLite},
 	{unplanAhead, "LOWER(spec) LIKE '@every %' AND ", "", "TestTheClockGoesBack" + onSQLite},
 	{unplanAhead, "update_time > {now + :slack} AND ", "", "TestTheClockGoesBack" + onSQLite},
 	{unplanAhead, "{now + :slack}", "{now}", "TestTheClockGoesBack" + onSQLite},

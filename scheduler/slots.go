@@ -26,14 +26,24 @@ func (s *Schedule) first(plan *cronspec.Schedule, now time.Time) (due, next time
 	if early {
 		now = s.Starts.Add(-time.Microsecond)
 	}
+	every := plan.Spec().Every()
+	if every > 0 {
+		now = s.onBeat(now)
+	}
 	due, ok := plan.Next(now)
-	if every := plan.Spec().Every(); early && every > 0 { // @every counts from the schedule's start
+	if early && every > 0 { // @every counts from the schedule's start
 		due = s.Starts.Add(time.Second - 1).Truncate(time.Second)
 	}
 	if !ok || s.over(due) {
 		return due, next, fmt.Errorf("%w: %s: %q has no slot after %s%s", ErrInvalid, s.Name, s.Spec, plain.Instant(now, time.UTC), s.until())
 	}
 	return due, due.Add(s.delay(plan, due)), nil
+}
+
+// onBeat returns an instant's second, at the fraction of it at which the schedule's slots are: 0, unless it began with a run at once, or
+// the database's clock went back.
+func (s *Schedule) onBeat(at time.Time) time.Time {
+	return at.Truncate(time.Second).Add(time.Duration(s.Due.Nanosecond()).Truncate(time.Millisecond))
 }
 
 // restart returns the slot at which a schedule without one continues: the first slot, if it is new.

@@ -130,7 +130,7 @@ func TestTurn(t *testing.T) {
 			"an interval from a part of a second on",
 			Schedule{Spec: ten, Policy: Policy{Missed: "all"}},
 			73.4e9,
-			93.5e9, "runs 73.4 83 93 next 103",
+			93.5e9, "runs 73.4 83.4 93.4 next 103.4",
 		},
 		{"by hand", Schedule{Spec: "@manual"}, 60e9, 600e9, "runs 60 by hand"},
 		{"by hand, too late", Schedule{Spec: "@manual", Policy: Policy{Missed: "skip"}}, 60e9, 600e9, "policy 60-60:1 by hand"},

@@ -79,11 +79,12 @@ var (
 	})
 
 	// unplanAhead removes the slot from schedules with an interval that were last changed at a time that has yet to come: the database's
-	// clock went back, and their slot is further off than one interval. Slots of other specs are times of day: one that has been had is
-	// not had again, so those wait.
+	// clock went back, and their slot is further off than one interval. The slots up to that one come for the second time, and have runs
+	// and Idempotency-Keys of then: a millisecond, which they keep from then on, makes them others. So it does for one that is paused, and
+	// resumed before that time. Slots of other specs are times of day: one that has been had is not had again, so those wait.
 	unplanAhead = sqlrun.PerDialect("scheduler.unplan-ahead", func(d *sqlrun.Dialect) string {
-		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `next_exec = NULL, update_time = {now}`, "",
-			`SELECT id FROM {prefix}schedule WHERE state = 'active' AND LOWER(spec) LIKE '@every %' AND update_time > {now + :slack} AND due_at > {now}
+		return d.UpdateFrom("{prefix}schedule", []string{"id"}, `due_at = {time {us due_at} + 1000}, next_exec = NULL, update_time = {now}`, "",
+			`SELECT id FROM {prefix}schedule WHERE LOWER(spec) LIKE '@every %' AND update_time > {now + :slack} AND due_at > {now}
 			LIMIT :limit {skip_locked}`)
 	})
 
@@ -303,7 +304,7 @@ var (
 	// daemon left is deleted after a day, as is the row of a worker that has been dead for so long;
 	// others treat it as gone when its lease expires.
 	arrive = sqlrun.SQL("scheduler.arrive",
-		`INSERT INTO {prefix}node (name, state, expire_at, version, tags) VALUES (:node, 'live', {now + :lease}, :version, :tags)`)
+		`INSERT INTO {prefix}node (name, state, expire_at, started_at, version, tags) VALUES (:node, 'live', {now + :lease}, {now}, :version, :tags)`)
 	stay  = sqlrun.SQL("scheduler.stay", `UPDATE {prefix}node SET state = 'live', expire_at = {now + :lease}, heartbeats = heartbeats + 1 WHERE name = :node`)
 	leave = sqlrun.SQL("scheduler.leave", `DELETE FROM {prefix}node WHERE name = :node`)
 

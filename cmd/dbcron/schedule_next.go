@@ -59,7 +59,7 @@ so that it can be tried before it is used.`,
 
 // nextAfter prints the slots after a time, by default after now.
 func (p *program) nextAfter(plan *cronspec.Schedule, from string, n int, output string) (err error) {
-	at := hostNow()
+	at := hostNow().Truncate(time.Second)
 	if from != "" {
 		if at, err = time.Parse(time.RFC3339, from); err != nil {
 			return usagef("--from %q is not a time as in RFC 3339, such as 2026-03-28T00:00:00Z", from)

@@ -66,8 +66,8 @@ func (s *Schedule) Location() *time.Location { return s.loc }
 // Next returns the first slot strictly after the given time, in UTC. It returns
 // false when there is none within 40 years or before the year 10000.
 //
-// An @every schedule counts from the given time, truncated to whole seconds:
-// pass the slot before, and the distance from slot to slot stays exact.
+// An @every schedule counts from the given time, truncated to milliseconds, which
+// every engine stores: pass the slot before, and the distance from slot to slot stays exact.
 func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 	after = clamp(after)
 	if after.Equal(latest) {
@@ -79,7 +79,7 @@ func (s *Schedule) Next(after time.Time) (time.Time, bool) {
 		return slot, false
 	}
 	if s.spec.every > 0 {
-		slot = after.Truncate(time.Second).Add(s.spec.every)
+		slot = after.Truncate(time.Millisecond).Add(s.spec.every)
 	} else {
 		slot, ok = s.nextSlot(after)
 	}
@@ -162,8 +162,7 @@ func (s *Schedule) Latest(after, until time.Time) (time.Time, bool) {
 			return time.Time{}, false
 		}
 		// Not a single Add: a Duration overflows after 292 years.
-		seconds := after.Unix() + steps*int64(s.spec.every/time.Second)
-		return time.Unix(seconds, 0).UTC(), true
+		return time.UnixMilli(after.UnixMilli() + steps*s.spec.every.Milliseconds()).UTC(), true
 	}
 	found, ok := s.Next(after)
 	if !ok || found.After(until) {
@@ -202,7 +201,7 @@ func (s *Schedule) Count(after, until time.Time, limit int) int {
 
 // steps returns the number of whole intervals between the two times.
 func (s *Schedule) steps(after, until time.Time) int64 {
-	return (until.Unix() - after.Unix()) / int64(s.spec.every/time.Second)
+	return (until.UnixMilli() - after.UnixMilli()) / s.spec.every.Milliseconds()
 }
 
 // clamp limits t to the years that have slots, and drops its monotonic reading, which would

@@ -6,8 +6,8 @@ import "github.com/dbcron/dbcron/internal/sqlrun"
 var (
 	// JoinNode inserts a row with a new name. A worker that was drained stays drained under it.
 	JoinNode = sqlrun.SQL("queue.join", `
-		INSERT INTO {prefix}node (name, state, expire_at, under, version, drained_at, drained_by)
-		VALUES (:node, 'live', {now + :lease}, :under, :version, CASE WHEN {int :drained} = 1 THEN {now} END, :by)`)
+		INSERT INTO {prefix}node (name, state, expire_at, started_at, under, version, drained_at, drained_by)
+		VALUES (:node, 'live', {now + :lease}, {now}, :under, :version, CASE WHEN {int :drained} = 1 THEN {now} END, :by)`)
 
 	// Heartbeat renews the leases of some workers. A worker whose lease has expired does not
 	// become live again, even if nobody has noticed yet. If fewer rows change than there are
