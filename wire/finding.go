@@ -3,7 +3,7 @@ package wire
 // A Finding is something that is wrong with the work, as dbcron doctor and the dashboard's overview show it.
 type Finding struct {
 	ID     string  `json:"id,omitempty" doc:"What the finding is acknowledged by. It changes with the finding. It is left out of one that counts others, which nobody can acknowledge."`
-	About  string  `json:"about" enum:"schedules,runs,queues,endpoints,processes,files,rows" doc:"What is wrong."`
+	About  string  `json:"about" enum:"schedules,runs,queues,endpoints,processes,files,rows,clock" doc:"What is wrong."`
 	Failed bool    `json:"failed" doc:"Whether it has failed; otherwise it is a warning."`
 	What   string  `json:"what" doc:"What is wrong, in a few words."`
 	Why    string  `json:"why,omitempty" doc:"The cause, as far as it is known."`

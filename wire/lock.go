@@ -18,6 +18,7 @@ type Lock struct {
 	Forced    Instant `json:"forced,omitzero" doc:"When that was."`
 	ForcedWhy string  `json:"forced_reason,omitempty" doc:"Why that was."`
 	Changed   Instant `json:"changed,omitzero" doc:"When anything about the lock last changed."`
+	Ahead     float64 `json:"ahead_seconds,omitempty" doc:"How far that is in the future, in seconds: the database's clock has gone back since by as much or more, and a lease that was not renewed since lasts for as much longer."`
 }
 
 // A LockTicket is a lock as its holder gets it over HTTP.

@@ -20,9 +20,9 @@ type NotificationData struct {
 
 // A Trouble is a problem of a schedule or a queue, which may be over.
 type Trouble struct {
-	Subject string  `json:"subject" enum:"schedule,queue" doc:"What has the problem."`
-	Name    string  `json:"name" doc:"The name of the schedule or the queue."`
-	Problem string  `json:"problem" enum:"failed,timeout,lost,missed,late,slow,given-up,dead,behind" doc:"What is wrong with a schedule, up to given-up, or with a queue."`
+	Subject string  `json:"subject" enum:"schedule,queue,clock" doc:"What has the problem."`
+	Name    string  `json:"name" doc:"The name of the schedule or the queue; of the clock, database."`
+	Problem string  `json:"problem" enum:"failed,timeout,lost,missed,late,slow,given-up,dead,behind,clock" doc:"What is wrong with a schedule, up to given-up, with a queue, or with the database's clock: it went back."`
 	Detail  string  `json:"detail,omitempty" doc:"The problem in words."`
 	Run     string  `json:"run_id,omitempty" doc:"The id of the run that failed."`
 	Due     Instant `json:"due,omitzero" doc:"The slot that failed."`

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/internal/ops/health"
 	"github.com/dbcron/dbcron/lock"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -79,8 +80,30 @@ shown. The states:
     expired   its holder died, or was cut off; it can be taken
     free      nobody has it
     pool      stands for a pool, whose slots follow
-    closed    a slot that its pool no longer has`,
+    closed    a slot that its pool no longer has
+
+If the database's clock went back, stderr has the locks that nobody has renewed since.`,
+		rows: func(_ context.Context, rows any, _, output string) error {
+			if err := writeRows(p.out, output, rows); err != nil {
+				return err
+			}
+			for _, l := range rows.([]wire.Lock) { //nolint:forcetypeassert // what the operation answers with
+				if text := outlasting(&l); text != "" {
+					fmt.Fprintf(p.err, "dbcron: %s: %s\n", oneLine(seat(&l), 200), text)
+				}
+			}
+			return nil
+		},
 	})
+}
+
+// outlasting says of a lock that is held for longer than its holder has said that the database's clock went back, or returns "".
+func outlasting(l *wire.Lock) string {
+	if l.Ahead == 0 || l.State != string(lock.Held) && l.State != string(lock.Kept) {
+		return ""
+	}
+	return fmt.Sprintf("%s, and nobody has renewed it since, so it is held until %s, or for a lease after somebody wants it; if its holder is dead: dbcron lock release %s --force --reason TEXT",
+		health.WentBack(time.Duration(l.Ahead*float64(time.Second))), l.Until.Format(time.RFC3339), oneLine(l.Name, 200))
 }
 
 func (p *program) lockRelease() *cobra.Command {
@@ -150,7 +173,11 @@ func holding(l *wire.Lock) string {
 	if !slices.Contains([]lock.State{lock.Held, lock.Kept, lock.Expired}, lock.State(l.State)) {
 		return ""
 	}
-	return fmt.Sprintf("%s, %s by %s since %s, until %s", seat(l), l.State, l.By, l.Since.Format(time.RFC3339), l.Until.Format(time.RFC3339))
+	text := fmt.Sprintf("%s, %s by %s since %s, until %s", seat(l), l.State, l.By, l.Since.Format(time.RFC3339), l.Until.Format(time.RFC3339))
+	if l.Ahead > 0 {
+		text += " (" + health.WentBack(time.Duration(l.Ahead*float64(time.Second))) + " since)"
+	}
+	return text
 }
 
 func seat(l *wire.Lock) string {

@@ -20,6 +20,15 @@ func dbcron(t *testing.T, db *dbtest.DB, args ...string) string {
 	return out.String()
 }
 
+// saying is dbcron for commands that may fail. It returns what they write to both outputs.
+func saying(t *testing.T, db *dbtest.DB, args ...string) string {
+	t.Helper()
+	var both bytes.Buffer
+	p := &program{in: strings.NewReader(""), out: &both, err: &both, signals: &signals{}, environ: []string{"DBCRON_DATABASE_URL=" + db.URL}}
+	run(t.Context(), p, args)
+	return both.String()
+}
+
 // TestExplainTellsWhyNothingIsClaimed has the claim of a slot, and that of a run by hand,
 // fail: explain gives the last error, and when the next attempt is.
 func TestExplainTellsWhyNothingIsClaimed(t *testing.T) {

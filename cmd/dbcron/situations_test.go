@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -443,13 +444,52 @@ var situations = []situation{
 			if out := dbcron(s.T, s.db, "schedule", "explain", "nightly"); strings.Contains(out, "nothing is wrong") {
 				s.Errorf("explain says that nothing is wrong:\n%s", out)
 			}
+			for _, command := range [][]string{{"lock", "list"}, {"lock", "release", "report"}} {
+				if said := saying(s.T, s.db, command...); !strings.Contains(said, "the database's clock went back by 58m") {
+					s.Errorf("%s says %s", command, said)
+				}
+			}
 		},
-		"the database's clock went back by 58m …s or more: …locks that nobody has renewed since: report…dbcron lock release report --force",
+		"The database's clock went back by 58m …s or more: …locks that nobody has renewed since: report…dbcron lock release report --force",
 		"schedule explain nightly", "the database's clock went back by 58m …s or more after its next slot was planned, so it waits until …dbcron schedule run nightly", "",
 		func(s *stage) {
 			s.db.Do(s.T, `UPDATE {prefix}schedule SET update_time = {now}`, nil)
 			s.db.Do(s.T, `UPDATE {prefix}lock SET update_time = {now}`, nil)
 		},
+	},
+	{
+		"clock that went back after a retry was written",
+		func(s *stage) {
+			s.clock = true
+			s.job()
+			s.worker()
+			s.db.Do(s.T, `DELETE FROM {prefix}job`, nil)
+			s.db.Do(s.T, `INSERT INTO {prefix}job_delayed (queue_id, divided, id, run_at, attempt, error, kind, payload)
+				SELECT queue_id, 0, :id, {now + 3600000000}, 2, 'connection refused', 'x', :payload FROM {prefix}queue`, sqlrun.Args{"id": s.id, "payload": "{}"})
+			s.db.Do(s.T, `UPDATE {prefix}queue_block SET lock_at = {now + 3500000000}`, nil)
+			if out := dbcron(s.T, s.db, "job", "explain", strconv.FormatInt(s.id, 10)); !strings.Contains(out, "the database's clock went back by 58m") {
+				s.Errorf("explain does not name the clock:\n%s", out)
+			}
+		},
+		"The database's clock went back by 58m …s or more: slots, retries and leases of that time last",
+		"job explain", "it waits for its retry at …, after attempt 2 failed: connection refused…dbcron job retry ID", "",
+		func(s *stage) {
+			s.db.Do(s.T, `UPDATE {prefix}queue_block SET lock_at = {now}`, nil)
+			s.db.Do(s.T, `DELETE FROM {prefix}job_delayed`, nil)
+		},
+	},
+	{
+		"clock that went back after a worker died",
+		func(s *stage) {
+			s.clock = true
+			s.job()
+			s.worker()
+			s.db.Do(s.T, `UPDATE {prefix}queue_block SET lock_at = {now + 3500000000}`, nil)
+			s.db.Do(s.T, `UPDATE {prefix}node SET expire_at = {now + 3508000000}`, nil)
+		},
+		"The database's clock went back by 58m …s or more: slots, retries and leases of that time last",
+		"job explain", "the database's clock went back by 58m …s or more, and its worker, host:2…, has not been heard of since: nobody takes its block over before …dbcron doctor", "",
+		ended(`UPDATE {prefix}queue_block SET lock_at = {now}`),
 	},
 	{
 		"schema that is behind",

@@ -13,6 +13,7 @@ import (
 // not read.
 func All(ctx context.Context, db *dialect.DB, c *admin.Client, now time.Time) (all []Problem, err error) {
 	for _, look := range []func() ([]Problem, error){
+		func() ([]Problem, error) { return OfClock(ctx, db, now) },
 		func() ([]Problem, error) {
 			wrong, _, err := OfSchedules(ctx, db, now, 0)
 			return wrong, err

@@ -272,7 +272,7 @@ func ofClock(ctx context.Context, db *dialect.DB) Check {
 		return broken("clock", Failed, err, "see above")
 	}
 	took := HostNow().Sub(before)
-	if back, err := ofSetBack(ctx, db, now); err != nil || back != nil {
+	if back, err := clockCheck(ctx, db, now); err != nil || back != nil {
 		if err != nil {
 			return broken("clock", Warning, err, "try again; if it persists, report it as a bug")
 		}

@@ -114,6 +114,9 @@ func (e *jobExplainer) waits(ctx context.Context) error {
 	if err := e.ofWorkers(ctx, &place); err != nil {
 		return err
 	}
+	if err := e.ofClock(ctx, &place.Block); err != nil {
+		return err
+	}
 	if err := e.ofEndpoint(ctx); err != nil {
 		return err
 	}

@@ -58,7 +58,8 @@ const (
 	Endpoints Subject = "endpoints"
 	Processes Subject = "processes"
 	Files     Subject = "files"
-	Rows      Subject = "rows" // of tables that a person may write
+	Rows      Subject = "rows"  // of tables that a person may write
+	Clock     Subject = "clock" // the database's
 )
 
 // What describes the problem in a few words. It makes invisible characters in the name visible.

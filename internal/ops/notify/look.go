@@ -34,7 +34,7 @@ func (n *Notifier) mayLook(ctx context.Context) (bool, error) {
 // look finds what no transaction could record: recoveries, late schedules, slow runs, and troubles of queues. If two
 // daemons look at once, the statements of the second change nothing.
 func (n *Notifier) look(ctx context.Context) error {
-	for _, part := range []func(context.Context) error{n.lookForRecovered, n.lookForLate, n.lookForSlow, n.lookAtQueues} {
+	for _, part := range []func(context.Context) error{n.lookForRecovered, n.lookForLate, n.lookForSlow, n.lookAtQueues, n.lookAtClock} {
 		if err := part(ctx); err != nil {
 			return err
 		}
@@ -95,7 +95,33 @@ func (n *Notifier) lookForSlow(ctx context.Context) error {
 	return err
 }
 
-// A known is what the table notice says of a queue.
+// ofClock names the row of the table notice about the database's clock, whose trouble is that it went back.
+var ofClock = subjectOf{"clock", "database"}
+
+// lookAtClock finds that the database's clock went back.
+func (n *Notifier) lookAtClock(ctx context.Context) error {
+	now, err := scheduler.Clock(ctx, n.db)
+	if err != nil {
+		return err
+	}
+	back, err := health.SetBack(ctx, n.db, now)
+	if err != nil {
+		return err
+	}
+	all, err := n.known(ctx)
+	if err != nil {
+		return err
+	}
+	was, detail, times := all[ofClock], "", int64(0)
+	if back > 0 {
+		times = 1
+		detail = fmt.Sprintf("by %s or more. Schedules with @every go on; other slots, retries and leases of that time last until it shows %s again",
+			plain.Span(back), plain.Instant(now.Add(back), time.UTC))
+	}
+	return n.noteState(ctx, ofClock, "", len(n.opt.Targets) == 0, detail, times, was)
+}
+
+// A known is what the table notice says of a queue or the clock.
 type known struct {
 	times               int64
 	target              string
@@ -105,16 +131,22 @@ type known struct {
 // A subjectOf names a row of the table notice.
 type subjectOf struct{ subject, name string }
 
-// lookAtQueues finds dead letters and queues that lag behind.
-func (n *Notifier) lookAtQueues(ctx context.Context) error {
+// known reads what the table notice says of queues and the clock.
+func (n *Notifier) known(ctx context.Context) (map[subjectOf]known, error) {
 	all := map[subjectOf]known{}
-	_, err := sqlrun.Select(ctx, &n.db.Session, ofQueues, nil, func(rows *sql.Rows) (of subjectOf, err error) {
+	_, err := sqlrun.Select(ctx, &n.db.Session, knownStates, nil, func(rows *sql.Rows) (of subjectOf, err error) {
 		is := known{there: true}
 		var row sqlrun.Reading // written by hand, perhaps
 		err = rows.Scan(row.Into("subject", &of.subject), row.Into("name", &of.name), row.Into("times", &is.times), row.Into("target", &is.target), &is.isWell, &is.told)
 		all[of] = is
 		return of, err
 	})
+	return all, err
+}
+
+// lookAtQueues finds dead letters and queues that lag behind.
+func (n *Notifier) lookAtQueues(ctx context.Context) error {
+	all, err := n.known(ctx)
 	if err != nil {
 		return err
 	}
@@ -182,8 +214,13 @@ func (n *Notifier) lookAtQueue(ctx context.Context, q *admin.Queue, dead, behind
 // have changed since the trouble was noted: who was told stays, and who was not told yet is replaced.
 func (n *Notifier) noteQueue(ctx context.Context, subject string, q *admin.Queue, detail string, times int64, was known) (err error) {
 	own, nobody := address.OwnTargets(q.Notify)
+	return n.noteState(ctx, subjectOf{subject, q.Name}, own, nobody, detail, times, was)
+}
+
+// noteState is noteQueue for anything that is looked at. own are its targets, if it has any, or nobody is to be told.
+func (n *Notifier) noteState(ctx context.Context, of subjectOf, own string, nobody bool, detail string, times int64, was known) (err error) {
 	args := sqlrun.Args{
-		"subject": subject, "name": q.Name, "detail": detail, "target": own, "times": times, "was": was.times, "tell": 0,
+		"subject": of.subject, "name": of.name, "detail": detail, "target": own, "times": times, "was": was.times, "tell": 0,
 	}
 	if times > was.times || was.isWell {
 		args["tell"] = 1
@@ -197,7 +234,7 @@ func (n *Notifier) noteQueue(ctx context.Context, subject string, q *admin.Queue
 		_, err = n.db.Exec(ctx, unwanted, args)
 	case nobody:
 	case !was.there:
-		_, err = n.db.Exec(ctx, noteQueue, args)
+		_, err = n.db.Exec(ctx, noteState, args)
 	case times != was.times || was.isWell || own != was.target:
 		_, err = n.db.Exec(ctx, worse, args)
 	}

@@ -20,7 +20,7 @@ const (
 
 // A Trouble is a past or present problem of a schedule or a queue. Times are in µs.
 type Trouble struct {
-	Subject string `json:"subject"` // schedule, dead or behind
+	Subject string `json:"subject"` // schedule, dead, behind or clock
 	Name    string `json:"name"`
 	Problem string `json:"problem"`
 	Detail  string `json:"detail,omitempty"`
@@ -66,15 +66,12 @@ var words = map[string]string{
 	"failed": "failed", "timeout": "ran out of time", "lost": "was lost", "missed": "was missed", "late": "is late",
 	"slow": "takes longer than usual", "given-up": "was given up",
 	"dead": "has dead letters", "behind": "is behind",
+	"clock": "went back",
 }
 
 // what describes the trouble in a few words. It makes invisible characters in names visible.
 func (x *Trouble) what() string {
-	text := plain.Cut(x.Name, 80) + " " + cmp.Or(words[x.Problem], x.Problem)
-	if x.Subject != "schedule" {
-		text = "queue " + text
-	}
-	return text
+	return x.name() + " " + cmp.Or(words[x.Problem], x.Problem)
 }
 
 // Subject returns a one-line summary of the message.
@@ -99,10 +96,13 @@ func (m *Message) Subject() string {
 }
 
 func (x *Trouble) name() string {
-	if x.Subject != "schedule" {
-		return "queue " + plain.Cut(x.Name, 80)
+	switch x.Subject {
+	case "schedule":
+		return plain.Cut(x.Name, 80)
+	case ofClock.subject:
+		return "the clock of the " + plain.Cut(x.Name, 80)
 	}
-	return plain.Cut(x.Name, 80)
+	return "queue " + plain.Cut(x.Name, 80)
 }
 
 func firstNames(all []Trouble, of int) string {
@@ -177,6 +177,8 @@ func (x *Trouble) write(b *strings.Builder) {
 		fmt.Fprintf(b, "  more       dbcron schedule output %d\n", x.Run)
 	case x.Subject == "schedule":
 		fmt.Fprintf(b, "  more       dbcron schedule explain %s\n", plain.Clean(x.Name))
+	case x.Subject == ofClock.subject:
+		fmt.Fprintf(b, "  more       dbcron doctor\n")
 	default:
 		fmt.Fprintf(b, "  more       dbcron queue show, dbcron job list --state dead\n")
 	}
@@ -225,6 +227,8 @@ func (n *Notifier) readSchedule(ctx context.Context, x *Trouble) error {
 		x.link = fmt.Sprintf("%s/run?id=%d", page, x.Run)
 	case x.Subject == "schedule":
 		x.link = page + "/schedule?name=" + url.QueryEscape(x.Name)
+	case x.Subject == ofClock.subject:
+		x.link = page + "/"
 	default:
 		x.link = page + "/queue?name=" + url.QueryEscape(x.Name)
 	}

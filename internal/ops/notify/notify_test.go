@@ -519,6 +519,28 @@ func TestTheClockIsSetBack(t *testing.T) {
 		db.Advance(t, 2*time.Minute)
 		round() // it looks
 		round()
-		told("once it was looked at", "well tide")
+		told("once it was looked at", "clock database", "well tide")
+		for range 2 {
+			db.Advance(t, 16*time.Second)
+			round()
+		}
+		told("it is told once")
+		db.Advance(t, 2*time.Hour)
+		round()
+		round()
+		told("when the clock has caught up", "late tide", "well database")
+		is(t, "what is left of it", db.List(t, `SELECT name FROM {prefix}notice WHERE subject = 'clock'`, nil), nil)
 	})
+}
+
+// What a notification about the clock says.
+func TestTheWordsAboutTheClock(t *testing.T) {
+	x := []Trouble{{Subject: "clock", Name: "database", Problem: "clock", Detail: "by 58m or more"}}
+	back, well := Message{Failed: 1, Troubles: x}, Message{Well: 1, Recovered: x}
+	is(t, "the words", []string{back.Subject(), well.Subject(), troubles(x)[0].Subject}, []string{
+		"[dbcron] the clock of the database went back: by 58m or more", "[dbcron] the clock of the database is well again", "clock",
+	})
+	if text := back.Text(); !strings.Contains(text, "more       dbcron doctor\n") {
+		t.Error(text)
+	}
 }

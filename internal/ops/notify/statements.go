@@ -82,12 +82,12 @@ var (
 			told_at IS NULL AND well_at IS NOT NULL AND last_at < {now + :day}
 			OR told_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM {prefix}schedule AS s WHERE s.name = {prefix}notice.name))`)
 
-	// ofQueues reads the known troubles of queues.
-	ofQueues = sqlrun.SQL("notify.of-queues", `
-		SELECT subject, name, times, target, well_at IS NOT NULL, told_at IS NOT NULL FROM {prefix}notice WHERE subject IN ('dead', 'behind')`)
+	// knownStates reads the known troubles of what is looked at.
+	knownStates = sqlrun.SQL("notify.known-states", `
+		SELECT subject, name, times, target, well_at IS NOT NULL, told_at IS NOT NULL FROM {prefix}notice WHERE subject IN ('dead', 'behind', 'clock')`)
 
-	// noteQueue and worse: first the key decides, and then the number.
-	noteQueue = sqlrun.SQL("notify.note-queue", `
+	// noteState and worse: first the key decides, and then the number.
+	noteState = sqlrun.SQL("notify.note-state", `
 		INSERT INTO {prefix}notice (subject, name, problem, detail, target, run_id, times, begun_at, last_at, tell_at)
 		VALUES (:subject, :name, :subject, :detail, :target, 0, :times, {now}, {now}, {now}) {ignore_duplicate name}`)
 

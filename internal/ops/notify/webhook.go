@@ -26,7 +26,7 @@ func troubles(all []Trouble) []wire.Trouble {
 			Subject: x.Subject, Name: x.Name, Problem: x.Problem, Detail: x.Detail, Run: wire.ID(x.Run), Due: instantOf(x.Due), Times: x.Times,
 			Begun: instantOf(x.Begun), Last: instantOf(x.Last), Well: instantOf(x.Well), Output: x.output,
 		}
-		if w.Subject != "schedule" {
+		if w.Subject == "dead" || w.Subject == "behind" {
 			w.Subject = "queue"
 		}
 		return w

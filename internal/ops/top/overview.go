@@ -41,7 +41,11 @@ func (l *Look) overview(ctx context.Context, s *screen) error {
 	if err != nil {
 		return err
 	}
-	all := slices.Concat(wrong, failed, written, l.wrong, pushed, lost, files)
+	clock, err := health.OfClock(ctx, l.db, l.now)
+	if err != nil {
+		return err
+	}
+	all := slices.Concat(clock, wrong, failed, written, l.wrong, pushed, lost, files)
 	known, err := health.Acknowledged(ctx, l.db, l.now)
 	if err != nil {
 		return err
@@ -99,7 +103,7 @@ func (l *Look) problem(s *screen, p *health.Problem) {
 	switch {
 	case p.Of == health.Queues, p.Of == health.Endpoints:
 		into = place{queueView, p.Name}
-	case p.Of != health.Processes && p.Of != health.Rows:
+	case p.Of != health.Processes && p.Of != health.Rows && p.Of != health.Clock:
 		into = place{runsView, p.Name}
 	}
 	s.add(kindOf(p), into, "%s", line)
