@@ -48,7 +48,8 @@ type Info struct {
 	Changed   time.Time
 
 	// Ahead is how far Changed is in the future: since then the database's clock has gone back by as much, at the least. A lease that was
-	// not renewed since lasts for as much longer than its holder has said, until somebody else wants the lock. 0: nothing says that the clock has gone back.
+	// not renewed since lasts for as much longer than its holder has said, until somebody else wants the lock. 0: nothing says that the
+	// clock has gone back.
 	Ahead time.Duration
 
 	// Wrong says what is wrong with its row, if somebody has written one that means nothing: the column and the problem.

@@ -218,7 +218,9 @@ func (n *Notifier) noteQueue(ctx context.Context, subject string, q *admin.Queue
 }
 
 // noteState is noteQueue for anything that is looked at. own are its targets, if it has any, or nobody is to be told.
-func (n *Notifier) noteState(ctx context.Context, of subjectOf, own string, nobody bool, detail string, times int64, was known) (err error) {
+func (n *Notifier) noteState(
+	ctx context.Context, of subjectOf, own string, nobody bool, detail string, times int64, was known,
+) (err error) {
 	args := sqlrun.Args{
 		"subject": of.subject, "name": of.name, "detail": detail, "target": own, "times": times, "was": was.times, "tell": 0,
 	}
