@@ -1,4 +1,3 @@
-// Package docs has no code: this tests the pages.
 package docs
 
 import (

@@ -31,7 +31,7 @@ The file is the one that --config names, or DBCRON_CONFIG, in YAML. Its keys are
 flags' names with _ for -, but for database_url and database_url_file. A setting that
 there may be several of is a list in the file, and in the environment parted by commas.
 Other commands take the database from it: database_url or database_url_file, prefix,
-schema and connect_timeout. docs/operations.md has more.`,
+schema and connect_timeout. dbcron help operations has more.`,
 	}
 	c.AddCommand(p.configCheck(), p.configShow())
 	return c

@@ -18,7 +18,7 @@ func (p *program) endpoint() *cobra.Command {
 		Use:   "endpoint",
 		Short: "See and change where the jobs of queues are sent",
 		Long: `See and change where the jobs of queues are sent: to programs that answer HTTP. Any
-dbcron serve sends them, and goes by a change within two seconds. docs/push.md says what
+dbcron serve sends them, and goes by a change within two seconds. dbcron help push says what
 is sent, and what answers mean.`,
 	}
 	c.AddCommand(p.twin(twin{

@@ -16,7 +16,7 @@ func (p *program) group() *cobra.Command {
 		Use:   "group",
 		Short: "See and create groups of jobs, which end with a callback",
 		Long: `See and make groups of jobs. A group ends when it is sealed and all of its jobs have
-ended; then its callback, a job, is enqueued, once. docs/queue-cli.md has examples.`,
+ended; then its callback, a job, is enqueued, once. dbcron help queue-groups has examples.`,
 	}
 	c.AddCommand(p.twin(twin{
 		id: "list-groups", use: "list", short: "List groups, the oldest first", count: 100,

@@ -21,7 +21,7 @@ func (p *program) job() *cobra.Command {
 		Long: `Enqueue jobs, see them, and end those that are not wanted or try those anew that
 have failed. Programs do them, with the Go package queue, and commands, with dbcron
 worker exec. Of a job that is done nothing is left, and its id is not found, unless its queue keeps
-such for a while (dbcron queue set --keep-done). docs/queue-cli.md has examples.`,
+such for a while (dbcron queue set --keep-done). dbcron help queue-cli has examples.`,
 	}
 	c.AddCommand(p.jobEnqueue(), p.jobGet(), p.jobExplain(), p.jobWait(), p.jobList(), p.jobStats(),
 		p.jobRetry(), p.jobCancel(), p.jobDelete())

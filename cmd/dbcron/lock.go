@@ -23,7 +23,7 @@ func (p *program) lock() *cobra.Command {
 		Short: "Run commands one at a time on all hosts; see and free locks",
 		Long: `Run commands one at a time, or N at a time, on all hosts that share the
 database. A lock is a lease: its holder renews it, and when the holder dies, it
-comes free when its time is over. docs/lock-run.md is for those who know flock(1).`,
+comes free when its time is over. dbcron help lock-run is for those who know flock(1).`,
 	}
 	c.AddCommand(p.lockRun())
 	if len(p.args) < 2 || p.args[0] != "lock" || p.args[1] != "run" { // which crontabs start by the thousand, and needs nothing of the API

@@ -84,7 +84,7 @@ that looks finds no terminal there, and may write in larger pieces.
 The command has this one's environment, folder, stdin, stdout and stderr, and
 DBCRON_LOCK_NAME, DBCRON_LOCK_FENCE (a number that rises with each holder),
 DBCRON_LOCK_DEADLINE (when it has to be done unless the lease is renewed) and, of
-a pool, DBCRON_LOCK_SLOT. It has no terminal of its own: see docs/lock-run.md.
+a pool, DBCRON_LOCK_SLOT. It has no terminal of its own: see dbcron help lock-run.
 
 SIGTERM, SIGINT, SIGQUIT and SIGHUP are passed on as SIGTERM; a second SIGTERM or SIGINT
 kills the command. SIGUSR1 and SIGUSR2 are passed on as they are.

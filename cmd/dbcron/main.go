@@ -153,8 +153,8 @@ func (p *program) root(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "dbcron",
 		Short: "Run work once, on time, or later, with the database you have",
-		Long: `dbcron runs commands on time, on any number of hosts, from tables in the
-PostgreSQL, MySQL, MariaDB or SQLite database that you have.
+		Long: `dbcron runs locks, schedules and job queues from tables in your PostgreSQL, MySQL,
+MariaDB or SQLite database. dbcron help PAGE prints a page of the documentation.
 
 The database is named by --url, or by the first of these that is set:
 DBCRON_URL, DBCRON_DATABASE_URL, DBCRON_DATABASE_URL_FILE (a file that holds the URL),
@@ -211,6 +211,7 @@ command cannot be run.`,
 			}
 		}
 	}
+	root.SetHelpCommand(p.help(root))
 	p.outcomes(root)
 	strictArgs(root)
 	p.complete(root)

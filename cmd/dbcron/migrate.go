@@ -21,7 +21,7 @@ func (p *program) migrate() *cobra.Command {
 		Use:   "migrate",
 		Short: "Make and change the tables",
 		Long: `Make and change dbcron's tables. Any number of processes may migrate at once:
-one works, the others wait. docs/grants.md lists the rights that it takes.`,
+one works, the others wait. dbcron help grants lists the rights that it takes.`,
 	}
 	var output string
 	status := &cobra.Command{
@@ -72,7 +72,7 @@ one works, the others wait. docs/grants.md lists the rights that it takes.`,
 			Example: `  dbcron migrate prompt`,
 			Short:   "Make the views and routines for the SQL prompt, also if they are there",
 			Long: `Make the views and the functions or procedures for the SQL prompt, such as dbcron_v_job,
-dbcron_enqueue, dbcron_take and dbcron_acquire, also if they are there: docs/queue-sql.md.
+dbcron_enqueue, dbcron_take and dbcron_acquire, also if they are there: dbcron help queue-sql.
 The migrations make them too, but leave them out where the user may not; and some dumps
 do not have them. On MySQL the rights to call the procedures have to be granted again.`,
 			RunE: func(c *cobra.Command, _ []string) error {
@@ -183,7 +183,7 @@ func (p *program) missPrompt(ctx context.Context, db *dialect.DB) error {
 	there, err := sqlschema.HasPrompt(ctx, db)
 	if err == nil && !there {
 		fmt.Fprintln(p.err, "dbcron: the views and routines for the SQL prompt are not all there, or are those of another build; nothing else needs them."+
-			" To have them, grant the rights (docs/grants.md), then run dbcron migrate prompt")
+			" To have them, grant the rights (dbcron help grants), then run dbcron migrate prompt")
 	}
 	return err
 }

@@ -21,7 +21,7 @@ func (p *program) queue() *cobra.Command {
 		Short: "See and change the queues of jobs",
 		Long: `See and change the queues of jobs, which programs do with the Go package queue.
 A queue is made by the first job in it, or by dbcron queue set. What is in it is
-seen and changed with dbcron job. docs/queue-cli.md has examples.`,
+seen and changed with dbcron job. dbcron help queue-cli has examples.`,
 	}
 	c.AddCommand(
 		p.queueList(), p.queueShow(), p.queuePeek(),

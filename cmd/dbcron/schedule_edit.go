@@ -21,7 +21,7 @@ func (p *program) scheduleAdd() *cobra.Command {
 One word after -- is a line for the shell (/bin/sh, or what --env SHELL=… says);
 several are a program and its arguments, which no shell reads. The command runs
 with the rights of the daemon, and an environment of its own: see
-docs/operations.md. Instead of a command there may be --http, --sql, --func or --job.
+dbcron help operations. Instead of a command there may be --http, --sql, --func or --job.
 
 --job enqueues a job: one for each slot, in the transaction that claims it. Its queue
 tries it again and ends it; --max-attempts, --timeout and --overlap have nothing to do

@@ -57,21 +57,21 @@ Each flag can be set in a file (--config) and in the environment as well: dbcron
 
 Whoever --notify names is told when schedules and queues fail, and when they are well
 again; a schedule may name others (--notify of schedule add, MAILTO in a crontab).
-docs/notifications.md has more.
+dbcron help notifications has more.
 
 Jobs of queues that have an endpoint (dbcron endpoint) are sent there: to the internet,
-unless --push-to says where else they may go. docs/push.md has more. All daemons share
+unless --push-to says where else they may go. dbcron help push has more. All daemons share
 them; of those with --standby one sends, and another takes over within a second.
 
 With --only a daemon does a part of this: schedules, push or api; it may be repeated.
 
-The HTTP API is at --listen, below /api: docs/http.md. At / of the same address is the
-dashboard, for a browser: docs/dashboard.md. If the usual address is taken, the daemon goes
+The HTTP API is at --listen, below /api: dbcron help http. At / of the same address is the
+dashboard, for a browser: dbcron help dashboard. If the usual address is taken, the daemon goes
 on without; one that was named has to be free. Without a token (dbcron token) they answer
 this host alone.
 
 Whoever can write to the table of schedules can run commands with the rights of
-this daemon: see docs/grants.md.`,
+this daemon: see dbcron help grants.`,
 		Example: `  dbcron serve --schedules /etc/dbcron/schedules.yaml --tag default --tag reports
   dbcron serve --crontab /etc/dbcron/crontab --check
   dbcron serve --config /etc/dbcron/dbcron.yaml

@@ -134,7 +134,7 @@ func (p *program) notify() *cobra.Command {
 		Use:   "notify",
 		Short: "Try who is told when schedules and queues fail",
 		Long: `Whom a daemon tells when schedules and queues fail and when they are well again:
-docs/notifications.md.`,
+dbcron help notifications.`,
 	}
 	c.AddCommand(p.notifyTest())
 	return c

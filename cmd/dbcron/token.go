@@ -22,7 +22,7 @@ func (p *program) token() *cobra.Command {
 		Long: `See and make tokens for the HTTP API of dbcron serve. As long as there is none,
 the API needs none and answers this host alone. From the first on every request needs one,
 also when all have been revoked or have expired. The way back is dbcron token reset, which
-removes them all. docs/http.md has more.`,
+removes them all. dbcron help http has more.`,
 	}
 	c.AddCommand(p.tokenCreate(), p.tokenList(), p.tokenRotate(), p.tokenRevoke(), p.tokenReset())
 	return c

@@ -14,7 +14,7 @@ func (p *program) topic() *cobra.Command {
 		Short: "See and change which queues subscribe to topics, and publish",
 		Long: `See and change which queues get what is published to a topic. A publication is a job,
 of which each queue that has subscribed gets a copy, all in one transaction.
-docs/queue-groups.md has examples.`,
+dbcron help queue-groups has examples.`,
 	}
 	c.AddCommand(p.twin(twin{
 		id: "list-subscriptions", use: "list", example: `  dbcron topic list`,

@@ -10,6 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/dbcron/dbcron/docs"
 )
 
 // leaves are all commands that do something.
@@ -174,5 +176,38 @@ func TestFlagsRefuseInWords(t *testing.T) {
 	}
 	if seen < 100 {
 		t.Errorf("only %d values were refused", seen)
+	}
+}
+
+// What texts of the program say that dbcron help prints is there.
+func TestHelpIsThere(t *testing.T) {
+	named := regexp.MustCompile(`dbcron help ([a-z][a-z-]*(?:\.md)?)`)
+	seen := 0
+	for _, dir := range []string{".", "../../internal/ops/health", "../../internal/ops/checkup", "../../httpapi", "../../dashboard", "../../dialect/mysql"} {
+		files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if strings.HasSuffix(file, "_test.go") {
+				continue
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range named.FindAllStringSubmatch(string(text), -1) {
+				seen++
+				if _, page := docs.Page(found[1]); page || found[1] == "help" {
+					continue
+				}
+				if c, _, err := emptyProgram().root(nil).Find(found[1:]); err != nil || !c.HasParent() {
+					t.Errorf("%s: dbcron help %s prints nothing", file, found[1])
+				}
+			}
+		}
+	}
+	if seen < 20 {
+		t.Errorf("only %d texts are seen", seen)
 	}
 }

@@ -23,7 +23,7 @@ func (p *program) worker() *cobra.Command {
 		Use:   "worker",
 		Short: "Do jobs with a command",
 		Long: `Do jobs with a command, in whatever language. Programs in Go do them with the
-package queue. docs/queue-cli.md has examples.`,
+package queue. dbcron help queue-cli has examples.`,
 	}
 	c.AddCommand(p.workerExec())
 	return c

@@ -122,7 +122,7 @@ func ofSchema(ctx context.Context, db *dialect.DB) (_ Check, version int64) {
 	latest := sqlschema.Latest(db.Dialect)
 	version, err := sqlschema.Version(ctx, db)
 	if err != nil {
-		return broken("schema", Failed, err, "let this user read the tables: docs/grants.md"), unknownVersion
+		return broken("schema", Failed, err, "let this user read the tables: dbcron help grants"), unknownVersion
 	}
 	c := Check{Name: "schema", Status: OK, Detail: fmt.Sprintf("version %d of %d", version, latest)}
 	switch err := sqlschema.Check(ctx, db); {
@@ -136,7 +136,7 @@ func ofSchema(ctx context.Context, db *dialect.DB) (_ Check, version int64) {
 		c.Status, c.Advice = Failed, fmt.Sprintf("use a dbcron that knows version %d", version)
 		c.Detail = fmt.Sprintf("the tables are at version %d, and this dbcron knows up to version %d", version, latest)
 	case err != nil:
-		return broken("schema", Failed, err, "docs/upgrading.md"), version
+		return broken("schema", Failed, err, "dbcron help upgrading"), version
 	}
 	return c, version
 }

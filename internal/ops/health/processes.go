@@ -112,7 +112,7 @@ func versions(nodes []scheduler.Node) (all []Problem) {
 	}
 	return []Problem{{
 		Of: Processes, what: "Live processes are of several versions", Why: strings.Join(parts, ", "), change: strings.Join(slices.Sorted(maps.Keys(count)), ","),
-		Do: "replace the older ones; docs/upgrading.md says how: dbcron node list",
+		Do: "replace the older ones; dbcron help upgrading says how: dbcron node list",
 	}}
 }
 

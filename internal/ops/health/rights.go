@@ -51,7 +51,7 @@ func ofRights(ctx context.Context, db *dialect.DB, as string) []Check {
 	daemon := all[len(all)-1].Rights
 	holds, err := db.Dialect.Holdings(ctx, db, daemon)
 	if err != nil {
-		return []Check{broken("rights", Failed, err, "compare this user's rights with docs/grants.md")}
+		return []Check{broken("rights", Failed, err, "compare this user's rights with dbcron help grants")}
 	}
 	if holds == nil {
 		return nil // no tables: reported elsewhere
@@ -117,7 +117,7 @@ func rightsRows(holds *sqlrun.Holdings, all []Use, made Use, asked bool) []Check
 		rows = append(rows, Check{Name: "right", Status: rows[0].Status, Detail: to + " it lacks " + what, Advice: grant})
 	}
 	if len(made.lacks) > 0 || holds.Schema != "" {
-		rows[0].Advice = "run these GRANTs as the owner of the tables: docs/grants.md"
+		rows[0].Advice = "run these GRANTs as the owner of the tables: dbcron help grants"
 		rows[0].Status = Failed
 		if made.To == all[0].To && !asked {
 			rows[0].Status = Warning // a part suffices for many read-only users
