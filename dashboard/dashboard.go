@@ -8,6 +8,12 @@
 // Access is controlled by the API's tokens and checks: see [httpapi.API.Open]. A token with the
 // scope read can see everything, one with admin can also do everything, and operate is in
 // between.
+//
+// All pages are in one folder, and names are in the query (queue?name=…): browsers resolve ".." in a
+// path, and proxies may strip a part of it. Sessions are in memory and end with their token or the
+// process, so behind a load balancer a browser has to stay with one daemon. A token is never in a
+// cookie, which would be the secret of scripts, too. What a page says after an action is one of a list
+// of texts, so that an address cannot make it say anything else.
 package dashboard
 
 import (

@@ -35,7 +35,21 @@ func playClockDaemon(ctx context.Context, a *actor) error {
 // The server's clock is an hour ahead, as after a boot, and is set right. An interval goes on, a holder that lives keeps its lock, that of
 // one that was killed comes free when its lease is over, the clock is a finding, and people are notified.
 //
-// The class: an instant that was written for a clock that was wrong: docs/adr/0074-a-lease-that-outlasts-its-length.md has them all.
+// The class: a time that was written for a clock that was wrong. The decision is docs/adr/0074-a-lease-that-outlasts-its-length.md. All of them,
+// with what happens after that clock, and the test:
+//
+//   - lock, expire_at and minimum hold: settled; counted from the release (TestALeaseOutlastsNoClockThatWentBack).
+//   - lock, waiting_until: each process that joins writes it anew; a dead first waiter keeps its turn until then, from those who wait in turn.
+//   - schedule, next_exec: an interval is planned anew (TestAnIntervalPlannedAnewMeetsNoOlderRuns); times of day wait, and are named.
+//   - run to be retried: waits, and schedule explain shows until when; schedule cancel, then schedule run, ends that (TestSituations).
+//   - lease of a run, worker or daemon: its process renews it to a new end; that of a dead one lasts, and is named (TestSituations).
+//   - job, run_at: waits, and is named; job retry ends that (TestSituations). Debounce: anew with the key's next job (TestDebounce).
+//   - unique key, free_at: lasts as long; other callers may have asked for longer.
+//   - rate, drawn_at: nobody owes more than a burst and the greatest cost at the rate of now.
+//   - limit, waiting_until: more than a minute ahead counts as past (TestPermits).
+//   - endpoint's pause: 30 days at most. Token, expires_at and old_until: meant as they are.
+//   - notification, sent_at and hour_at: what is ahead counts as long ago (TestTheClockIsSetBack).
+//   - history, purge_at: kept for longer; holds no work. What is in memory runs by the process's monotonic clock.
 func TestTheClockGoesBack(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db *dbtest.DB) {

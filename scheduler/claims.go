@@ -15,7 +15,9 @@ import (
 )
 
 // claims collects what one transaction does with the schedules that it has locked and with their runs, so that it can
-// be written in few statements: see write.
+// be written in few statements: see write. That holds for what does not run, too: with a statement for each missed
+// due time, a daemon that was late became later, and never kept up again. For forty schedules with a missed due
+// time each, a claim takes at most five round trips more than one without (TestStatementsOfWhatDoesNotRun); it took 195.
 type claims struct {
 	token string
 	what  map[string]*candidate // by name: every schedule of which a run begins

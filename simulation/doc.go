@@ -10,4 +10,9 @@
 // What is simulated is the surroundings of the processes, and nothing of the processes themselves. SQLite
 // has one writer at a time, so what row locks decide on PostgreSQL, MariaDB and MySQL is not tested here:
 // package faults and the packages' own tests do that on servers.
+//
+// Go's runtime also decides: which goroutine goes on, which case of a select is taken, how a map is walked,
+// and how a pointer is hashed. overlay makes it draw from the seed what decides something in the program, and
+// interrupt no goroutine of a bubble. Sorting round trips alone leaves the processes' own order free.
+// WebAssembly has no SQLite, SQLite's memdb has no WAL, and a simulated database is another program.
 package simulation

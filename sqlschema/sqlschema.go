@@ -3,6 +3,11 @@
 //
 // The table {prefix}migration records which have run. Any number of processes may call [Migrate] at
 // once: one migrates, the others wait and then find nothing left to do.
+//
+// Tables of jobs may be partitioned by queue_id. Most statements name their queue as a constant and open
+// one partition. Those that lock or move jobs take the queue from a list of rows, open all partitions,
+// and find rows in one. A constant beside that list costs PostgreSQL more: with the statistics of an empty
+// table it then reads a whole block, 3,264 rows for one job.
 package sqlschema
 
 import (
