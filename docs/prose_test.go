@@ -35,7 +35,6 @@ var unwritten = []string{
 	"queue-cli.md",
 	"queue-groups.md",
 	"queue-sql.md",
-	"queue.md",
 }
 
 var (

@@ -99,7 +99,7 @@ func (c *Client) enqueueMany(ctx context.Context, jobs []Job) (all []Enqueued, e
 // EnqueueTx enqueues jobs in a transaction of the caller's, on the same database: they exist if
 // and when it commits. tx is a *sql.Tx, a *sql.Conn, or a pgx.Tx adapted by postgres.Tx.
 //
-// On PostgreSQL the commit itself notifies waiting workers: see docs/queue.md. wake may be called
+// On PostgreSQL the commit itself notifies waiting workers: see docs/queue-internals.md. wake may be called
 // after the commit, but not after a rollback: then workers of this process notice at once on each
 // engine, and on PostgreSQL those of other processes a little sooner. Without it they find the
 // jobs by polling, within PollMax.

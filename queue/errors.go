@@ -112,7 +112,7 @@ func Snooze(d time.Duration) error {
 // done again by others, as if its worker had handed it over. A job may be the reason for that. So one that
 // was handed back three times in a row, within a minute after its begin, pauses before it begins again, and
 // at the fifth time it becomes a dead letter, if nothing else was handed back with it that had begun within
-// that minute, and no worker was stopped during the pauses: see docs/queue.md.
+// that minute, and no worker was stopped during the pauses: see docs/queue-retries.md.
 func HandBack(err error) error { return &result{orText(err, "handed back"), handed, 0} }
 
 // Discard ends a job without a further attempt. It leaves no trace but a log line, unless its

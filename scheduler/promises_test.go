@@ -13,7 +13,7 @@ import (
 	"github.com/dbcron/dbcron/internal/pace"
 )
 
-// The figures of docs/scheduler.md are those of the code, and so are those about stops of docs/queue.md, which have the same rules.
+// The figures of docs/scheduler.md are those of the code, and so are those about stops of docs/queue-retries.md, which have the same rules.
 func TestFiguresOfThePage(t *testing.T) {
 	o, err := Options{}.filled()
 	if err != nil {
@@ -42,9 +42,11 @@ func TestFiguresOfThePage(t *testing.T) {
 		"It is `failed` at the fifth time, or at the twentieth, if it was never the only one":       pace.Most == 5 && pace.MostAny == 20,
 		"which is tried again within a minute":                                                      putOffFor(late) == time.Minute,
 	})
-	dbtest.Promises(t, "../docs/queue.md", map[string]bool{
-		"each job counts the workers in a row that were stopped within a minute after they had begun it": pace.Soon == time.Minute,
-		"is delayed for 2 to 3 minutes, then for twice as long, up to 16 to 24 minutes":                  pauses && pace.PauseAfter(19, 0) == 16*time.Minute && pace.PauseAfter(19, 1) == 24*time.Minute,
+	dbtest.Promises(t, "../docs/queue-retries.md", map[string]bool{
+		"counts the workers in a row that were stopped within a minute after they began the job":    pace.Soon == time.Minute,
+		"| 3 or more | waits 2 to 3 minutes, then twice as long each time, up to 16 to 24 minutes.": pauses && pace.PauseAfter(19, 0) == 16*time.Minute && pace.PauseAfter(19, 1) == 24*time.Minute,
+		"| 5 | is dead with": pace.Most == 5,
+		"| 20 | is dead":     pace.MostAny == 20,
 	})
 }
 
