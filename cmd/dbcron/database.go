@@ -28,9 +28,10 @@ type databaseFlags struct {
 	prefix, schema string
 	connectTimeout time.Duration
 
-	fromFile config.Database // named in the config file
-	reading  bool            // the command only reads, so any server will do
-	shared   bool            // the command promises something of all hosts, which a file in its folder does not keep
+	fromFile config.Database   // named in the config file
+	read     map[string]string // what files of URLs had: a pipe is read once
+	reading  bool              // the command only reads, so any server will do
+	shared   bool              // the command promises something of all hosts, which a file in its folder does not keep
 
 	allowHTTP bool // a token may be sent without encryption
 }
@@ -70,14 +71,14 @@ func (p *program) findDatabase() (rawURL, from string, err error) {
 		switch value := p.getenv(name); {
 		case value == "":
 		case name == "DBCRON_DATABASE_URL_FILE":
-			rawURL, err = urlIn(value, name)
+			rawURL, err = p.urlIn(value, name)
 			return rawURL, name, err
 		default:
 			return value, name, nil
 		}
 	}
 	if d := p.fromFile; d.File != "" {
-		rawURL, err = urlIn(d.File, d.At+": "+config.KeyURLFile)
+		rawURL, err = p.urlIn(d.File, d.At+": "+config.KeyURLFile)
 		return rawURL, d.At, err
 	} else if d.URL != "" {
 		return d.URL, d.At, nil
@@ -159,13 +160,20 @@ func (p *program) passedDatabase() ([]string, error) {
 	return append(env, "DBCRON_DATABASE_URL="+rawURL), nil
 }
 
-// urlIn reads a file that holds a URL; from says where the file was named.
-func urlIn(file, from string) (string, error) {
+// urlIn returns the URL that a file holds, which it reads once: it may be a pipe. from says where the file was named.
+func (p *program) urlIn(file, from string) (string, error) {
+	if u := p.read[file]; u != "" {
+		return u, nil
+	}
 	text, err := smallfile.Read(file, mostOfText)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", from, err)
 	}
 	if u := strings.TrimSpace(string(text)); u != "" {
+		if p.read == nil {
+			p.read = map[string]string{}
+		}
+		p.read[file] = u
 		return u, nil
 	}
 	return "", fmt.Errorf("%s: %s is empty", from, file)
@@ -271,7 +279,7 @@ func (p *program) with(ctx context.Context, f func(db *dialect.DB) error) (err e
 
 // withOther does so with the database whose URL is in a file.
 func (p *program) withOther(ctx context.Context, file, flag string, f func(db *dialect.DB) error) (err error) {
-	rawURL, err := urlIn(file, flag)
+	rawURL, err := p.urlIn(file, flag)
 	if err != nil {
 		return usagef("%v", err)
 	}
