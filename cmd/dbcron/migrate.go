@@ -178,8 +178,13 @@ func (p *program) migrateLogged(ctx context.Context, db *dialect.DB, to int64, f
 	return err
 }
 
-// missPrompt reports missing views and routines, which the migrations leave out for lack of rights.
+// missPrompt reports missing views and routines, which the migrations leave out for lack of rights, or where the database lacks what they
+// take: there no right helps.
 func (p *program) missPrompt(ctx context.Context, db *dialect.DB) error {
+	if why, lacks := db.Lacks(dialect.Functions); lacks {
+		fmt.Fprintln(p.err, "dbcron: the views and routines for the SQL prompt are not made, and nothing else needs them: "+why)
+		return nil
+	}
 	there, err := sqlschema.HasPrompt(ctx, db)
 	if err == nil && !there {
 		fmt.Fprintln(p.err, "dbcron: the views and routines for the SQL prompt are not all there, or are those of another build; nothing else needs them."+
