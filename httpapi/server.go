@@ -52,6 +52,15 @@ func (s *Server) Load() error {
 	return err
 }
 
+// Trouble says what is wrong with the certificate that is served, or is about to be, at a time of this host: that it ends within two weeks
+// or a sixth of its life, or has ended. It is "" if nothing is, and before Load. The words stay the same until the certificate changes, or ends.
+func (s *Server) Trouble(now time.Time) string {
+	if s.pair == nil {
+		return ""
+	}
+	return s.pair.trouble(now)
+}
+
 // Listen binds an address. Without a token the API serves this host only. So it refuses an address that
 // others can reach, unless tokens has one.
 func Listen(ctx context.Context, tokens *Tokens, address string) (net.Listener, error) {

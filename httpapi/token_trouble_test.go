@@ -9,8 +9,11 @@ import (
 	"github.com/dbcron/dbcron/dialect/dbtest"
 )
 
-// A warning of what is to come becomes a failure when it comes, while it is still used. The class: tokens; certificates, secrets and permits
-// have no such time in our tables.
+// A warning of what is to come becomes a failure when it comes, while it is still used. The class is what has an end and is used until then:
+// tokens (here); the certificate of the API (TestTheLifeOfACertificate, certificate.txtar). Looked at, and not of it: the client certificate of
+// a database's URL (the driver presents it, the server judges it: its refusal of a connection is an error in the daemon's own words, and
+// nothing of ours knows before); the secret of an endpoint, of which the one before ends after a grace (it only signs more than it has to, and
+// receivers take either); permits (renewed while they are held, and whoever loses one is told); retention (it deletes what nobody waits for).
 func TestAnExpiredTokenIsTrouble(t *testing.T) {
 	now := time.Date(2026, 1, 10, 0, 0, 0, 0, time.UTC)
 	hours := func(n int) time.Time { return now.Add(time.Duration(n) * time.Hour) }

@@ -173,7 +173,7 @@ func scriptParams(t *testing.T, script, bin string, variables map[string]string)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits": exits, "passes": passes, "eventually": eventually, "signal": signalTo, "mailserver": mailServer,
-			"logged": logged,
+			"logged": logged, "certificate": certificate,
 		},
 	}
 }

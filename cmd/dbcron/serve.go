@@ -194,12 +194,12 @@ func (p *program) serveOn(ctx context.Context, db *dialect.DB, f serveFlags, fil
 				log.Warn("notifications cannot be delivered", "why", text)
 			}
 		})
-		obeying.Go(func() { p.noteProblems(trying, db, s.Node(), log) })
 		stop, err := p.startHTTP(ctx, db, &f, log)
 		if err != nil {
 			return err
 		}
 		defer stop()
+		obeying.Go(func() { p.noteProblems(trying, db, s.Node(), f.http.server, log) })
 	}
 	if dispatcher != nil {
 		defer startPush(ctx, dispatcher, log)()

@@ -62,6 +62,7 @@ type httpFlags struct {
 
 	bytes   int // parsed maxBody
 	metrics *httpapi.Metrics
+	server  *httpapi.Server // of the API, or nil if it is not served
 }
 
 func (f *httpFlags) register(c *cobra.Command) {
@@ -125,6 +126,12 @@ const probeConnections = 64
 // startHTTP answers requests until stop is called, and those of the API only until ctx ends: a stopping daemon takes
 // no more work, but still answers probes.
 func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f *serveFlags, log *slog.Logger) (stop func(), err error) {
+	if f.http.listen != noListen && f.does(partAPI) {
+		f.http.server = &httpapi.Server{Logger: log, Cert: f.http.cert, Key: f.http.key}
+		if err := f.http.server.Load(); err != nil {
+			return nil, err
+		}
+	}
 	admin, stopAdmin := context.WithCancel(context.WithoutCancel(ctx))
 	serving, stopAPI := context.WithCancel(ctx)
 	var all sync.WaitGroup
@@ -141,7 +148,7 @@ func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f *serveFlags, 
 		}
 		log.Info("http: /livez, /readyz and /metrics", "address", at.Addr().String())
 		health := &httpapi.Server{
-			Handler: &httpapi.Health{DB: db, Stopping: ctx.Done(), Metrics: f.http.metrics, Aside: p.logProblem},
+			Handler: &httpapi.Health{DB: db, Stopping: ctx.Done(), Metrics: f.http.metrics, Aside: func() string { return both(p.logProblem(), certProblem(f.http.server, hostNow())) }},
 			Logger:  log, Grace: time.Second, Connections: probeConnections,
 		}
 		all.Go(func() { serveLogged(admin, health, at, log) })
@@ -154,13 +161,9 @@ func (p *program) startHTTP(ctx context.Context, db *dialect.DB, f *serveFlags, 
 }
 
 func (p *program) startAPI(ctx, serving context.Context, db *dialect.DB, of *serveFlags, log *slog.Logger, all *sync.WaitGroup) error {
-	f := &of.http
-	if f.listen == noListen || !of.does(partAPI) {
+	f, server := &of.http, of.http.server
+	if server == nil {
 		return nil
-	}
-	server := &httpapi.Server{Logger: log, Cert: f.cert, Key: f.key}
-	if err := server.Load(); err != nil {
-		return err
 	}
 	opt := httpapi.Options{
 		Node: of.node, Version: version, MaxBody: int64(f.bytes), Origins: f.origins, Logger: log, Doorbell: doorbellAt(of.doorbell), Hosts: of.hosts(),

@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/dbcron/dbcron/dialect"
+	"github.com/dbcron/dbcron/httpapi"
 	"github.com/dbcron/dbcron/internal/pace"
 	"github.com/dbcron/dbcron/internal/trouble"
 	"github.com/dbcron/dbcron/scheduler"
@@ -23,23 +25,44 @@ func (p *program) logProblem() string {
 	return ""
 }
 
-// problem says what fails in this process now, or returns "".
-func (p *program) problem() string {
-	var parts []string
-	if text := p.logProblem(); text != "" {
-		parts = append(parts, text)
+// certProblem says that the certificate of the API has ended or soon does, or returns "". now is of this host, as clients go by theirs.
+func certProblem(server *httpapi.Server, now time.Time) string {
+	if server == nil {
+		return ""
 	}
-	if text := trouble.Lasting(); text != "" {
-		parts = append(parts, text)
-	}
-	return strings.Join(parts, "; ")
+	return server.Trouble(now)
 }
 
-// noteProblems records for dbcron doctor what fails in this process, until ctx ends. While all is well it writes nothing.
-func (p *program) noteProblems(ctx context.Context, db *dialect.DB, node string, log *slog.Logger) {
-	noted := ""
+// both joins problems.
+func both(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(text string) bool { return text == "" }), "; ")
+}
+
+// A certWatch logs what is wrong with the certificate of the API when it begins, and then once a day.
+type certWatch struct {
+	server *httpapi.Server // may be nil
+	told   string
+	at     time.Time // when it was told
+}
+
+// look says what is wrong with the certificate at a time of this host.
+func (w *certWatch) look(now time.Time, log *slog.Logger) string {
+	text := certProblem(w.server, now)
+	if text != "" && (text != w.told || now.Sub(w.at) >= 24*time.Hour) {
+		log.Warn("http: "+text, "file", w.server.Cert)
+		w.at = now
+	}
+	w.told = text
+	return text
+}
+
+// noteProblems records for dbcron doctor what fails in this process, until ctx ends, and logs what is wrong with the API's certificate.
+// While all is well it writes nothing.
+func (p *program) noteProblems(ctx context.Context, db *dialect.DB, node string, server *httpapi.Server, log *slog.Logger) {
+	noted, cert := "", certWatch{server: server}
+	cert.look(hostNow(), log)
 	for range pace.Ticks(ctx, problemEvery) {
-		text := p.problem()
+		text := both(p.logProblem(), cert.look(hostNow(), log), trouble.Lasting())
 		if text == noted {
 			continue
 		}

@@ -263,7 +263,7 @@ func OfProcesses(ctx context.Context, db *dialect.DB, now time.Time) (all []Prob
 		}
 		if node.Live && node.Problem != "" && len(all) < Most {
 			all = append(all, Problem{
-				Of: Processes, Name: node.Name, Bad: true, what: "Process %s goes on, and something fails in it", change: "problem",
+				Of: Processes, Name: node.Name, Bad: true, what: "Process %s goes on, and something in it needs mending", change: "problem",
 				Why: plain.Cut(node.Problem, 400), Do: "mend what it names; the log of that host may say more",
 			})
 		}
