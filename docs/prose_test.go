@@ -34,7 +34,6 @@ var dropped = []struct{ word, write string }{
 var unwritten = []string{
 	"queue-cli.md",
 	"queue-groups.md",
-	"queue-sql.md",
 }
 
 var (

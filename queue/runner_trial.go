@@ -179,14 +179,8 @@ func (run *runner) nextTrial(at instant.Instant) (o *orphan, b *tenure, again ti
 		parked = run.nextParked()
 	}
 	switch {
-	case o == nil && parked == nil && len(t.parked) > 0 && t.holds && at.Sub(t.last) < store.DrawFor && at.Sub(t.first) < run.proven:
-		return nil, nil, time.Millisecond
 	case o == nil && parked == nil:
-		run.adjourn(at)
-		if len(t.parked) > 0 {
-			return nil, nil, store.DrawFor
-		}
-		return nil, nil, seldomRound
+		return nil, nil, run.nothingToTry(at)
 	case t.first != 0 && at.Sub(t.first) >= run.proven:
 		run.adjourn(at)
 	case t.called == 0 && at >= t.recess:
@@ -214,6 +208,19 @@ func (run *runner) nextTrial(at instant.Instant) (o *orphan, b *tenure, again ti
 		run.holdBack(parked)
 	}
 	return o, b, 0
+}
+
+// nothingToTry returns when to look again for a job that may run alone. mu is held.
+func (run *runner) nothingToTry(at instant.Instant) time.Duration {
+	t := &run.lone
+	if len(t.parked) > 0 && t.holds && at.Sub(t.last) < store.DrawFor && at.Sub(t.first) < run.proven {
+		return time.Millisecond
+	}
+	run.adjourn(at)
+	if len(t.parked) > 0 {
+		return store.DrawFor
+	}
+	return seldomRound
 }
 
 // park has a job that was taken over, and is to run alone, wait for its limit. mu is held.
