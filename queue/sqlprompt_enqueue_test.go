@@ -273,7 +273,7 @@ func TestPromptShown(t *testing.T) {
 	atPrompt(t, func(t *testing.T, db *dbtest.DB, p *prompt) {
 		page, err := os.ReadFile("../docs/queue-sql.md")
 		must(t, err)
-		_, part, _ := strings.Cut(string(page), "\n## Enqueueing\n")
+		_, part, _ := strings.Cut(string(page), "\n## Enqueue\n")
 		part, _, _ = strings.Cut(part, "\n## ")
 		blocks := strings.Split(part, "```sql\n")
 		if len(blocks) != 3 {

@@ -27,7 +27,7 @@ func shownTaking(t *testing.T, db *dbtest.DB) []string {
 	page, err := os.ReadFile("../docs/queue-sql.md")
 	must(t, err)
 	title := map[string]string{"postgres": "PostgreSQL", "mysql": "MySQL and MariaDB", "sqlite": "SQLite"}[db.Dialect.Name]
-	_, part, _ := strings.Cut(string(page), "\n## Taking and finishing jobs\n")
+	_, part, _ := strings.Cut(string(page), "\n## Take and finish jobs\n")
 	_, part, _ = strings.Cut(part, "\n### "+title+"\n")
 	part, _, _ = strings.Cut(part, "\n##")
 	var all []string
