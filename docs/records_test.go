@@ -54,3 +54,16 @@ func TestDecisions(t *testing.T) {
 		}
 	}
 }
+
+// An entry of the changelog has at most 25 words, on one line.
+func TestChangelog(t *testing.T) {
+	page := texts(t)["../CHANGELOG.md"]
+	for line := range strings.Lines(page) {
+		entry, is := strings.CutPrefix(line, "- ")
+		if words := len(strings.Fields(entry)); is && words > 25 {
+			t.Errorf("an entry of %d words, more than 25: %s", words, entry)
+		} else if !is && strings.HasPrefix(line, " ") {
+			t.Errorf("an entry goes on: %s", line)
+		}
+	}
+}
