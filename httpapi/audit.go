@@ -138,7 +138,7 @@ type auditInput struct {
 	Actor  string `query:"actor" maxLength:"200" doc:"Only what this actor did."`
 	Action string `query:"action" maxLength:"100" doc:"Only this action." example:"queue.pause"`
 	Object string `query:"object" maxLength:"500" doc:"Only what was done to this, such as the name of a queue, or queue/id of a job."`
-	Since  string `query:"since" maxLength:"40" doc:"Only what was done since this time, in RFC 3339, or so long ago, such as 24h."`
+	Since  string `query:"since" maxLength:"40" doc:"Only what was done since this time, in RFC 3339, or this long ago, such as 24h."`
 	Cursor string `query:"cursor" maxLength:"1200" doc:"The next_cursor of the answer before. The list goes on after it."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The greatest number of entries in the answer."`
 }

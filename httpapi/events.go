@@ -19,7 +19,7 @@ const (
 )
 
 type eventsInput struct {
-	Last string `header:"Last-Event-ID" maxLength:"19" pattern:"^[0-9]*$" doc:"The id of the last event that came. What has become of runs since then is told first."`
+	Last string `header:"Last-Event-ID" maxLength:"19" pattern:"^[0-9]*$" doc:"The id of the last event that came. The stream begins with what has become of runs since then."`
 }
 
 // readyJSON is the data of events about the stream itself.

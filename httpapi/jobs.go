@@ -423,7 +423,7 @@ func (a *API) jobActions() {
 		{operation{
 			id: "cancel-job", method: http.MethodPost, path: "/queues/{queue}/jobs/{id}/cancel",
 			summary: "End a job that is not dead, wherever it stands",
-			more:    "One that a worker has read may still begin, and one that runs is told to end, within a second or two.",
+			more:    "A job that a worker has read may still begin. A running job is asked to end, within a second or two.",
 		}, func(ctx context.Context, name string, id int64) error { return a.admin.Cancel(ctx, name, id) }},
 		{operation{
 			id: "delete-job", method: http.MethodDelete, path: "/queues/{queue}/jobs/{id}",

@@ -116,7 +116,7 @@ func (a *API) tickets() {
 	register(a, operation{
 		id: "force-release-lock", method: http.MethodPost, path: "/locks/{lock}/force-release", tag: "locks", scope: ScopeAdmin,
 		errors:  []int{http.StatusNotFound, http.StatusConflict},
-		summary: "Free a lock whoever holds it, and show what it was",
+		summary: "Free a lock by force, and show what it was",
 		more:    "The holder learns of it when it next renews the lock, and goes on until then: make sure that it is dead or stopped. Nothing happens to a lock that is free.",
 	}, a.forceRelease)
 }

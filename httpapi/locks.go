@@ -95,7 +95,7 @@ func (a *API) locking() {
 	})
 	register(a, operation{
 		id: "purge-locks", method: http.MethodPost, path: "/locks/purge", tag: "locks", scope: ScopeAdmin,
-		summary: "Forget locks that nobody has used for long",
+		summary: "Delete locks that have not been used for long",
 		more:    "Their fences go on rising if they are used again. Pools stay. It is done in small transactions: when it is broken off, a part is done.",
 	}, a.purgeLocks)
 	a.tickets()

@@ -29,8 +29,8 @@ type cancelRunInput struct {
 
 type listRunsInput struct {
 	Schedule string `query:"schedule" maxLength:"200" doc:"Only the runs of this schedule."`
-	Since    string `query:"since" maxLength:"40" doc:"Only runs that had not ended before that time, in RFC 3339, or so long ago, such as 12h."`
-	Until    string `query:"until" maxLength:"40" doc:"Only runs that began before that time, or so long ago. Of one that never began, its slot counts."`
+	Since    string `query:"since" maxLength:"40" doc:"Only runs that had not ended before this time, in RFC 3339, or this long ago, such as 12h."`
+	Until    string `query:"until" maxLength:"40" doc:"Only runs that began before this time, or this long ago. For a run that never began, its due time counts."`
 	State    string `query:"state" maxLength:"200" doc:"Only runs in one of these states, with commas between."`
 	Cursor   string `query:"cursor" maxLength:"1200" doc:"The next_cursor of the answer before. The list goes on after it."`
 	Limit    int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"The greatest number of runs."`

@@ -33,7 +33,7 @@ func (p *program) consent(yes bool, word string) error {
 	case yes:
 		return nil
 	case !isTerminal(p.in):
-		return usagef("standard input is not a terminal, so nobody can confirm: nothing was changed; --yes goes on without asking")
+		return usagef("standard input is not a terminal: nothing was changed; --yes goes on without asking")
 	case p.answer("to go on, type "+word+":") != word:
 		return errDeclined
 	}

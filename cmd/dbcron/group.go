@@ -100,7 +100,7 @@ job that --callback and --payload say is enqueued.`,
 	})
 	c.PreRunE = func(c *cobra.Command, _ []string) error {
 		if c.Flags().Changed("callback") && callback.Kind == "" {
-			return usagef("--callback is empty; leave it out if nobody is to be told")
+			return usagef("--callback is empty; leave it out for a group without a callback")
 		}
 		return nil
 	}

@@ -51,7 +51,7 @@ func (p *program) jobCancel() *cobra.Command {
 		Use:   "cancel [ID…]",
 		Short: "End jobs that are not done yet",
 		Long: `End jobs that are not done yet, those with these ids or all that a filter selects: they
-are removed, and the handler of one that runs is told within about a second. One that
+are removed, and the handler of a running one is asked to end within about a second. One that
 a worker begins at this moment may still be done.
 
 Exit code 4: a job with one of the ids is dead already.`,
@@ -81,10 +81,9 @@ func (p *program) eachJob(c *cobra.Command, what string, states []string, done s
 
 Ids name jobs of any queue, or of --queue. If two jobs have one, which is rare, it takes
 --queue to say which is meant.
-Of several ids each is dealt with by itself: what cannot be done is told, and the others
-are done. A filter is at least one of --state, --kind, --key, --where and --older-than; see
-dbcron job list. Then it asks before; --yes spares that, and --dry-run only tells how many
-there are. It deals with what is there now, in small transactions, and when it is
+Each id is handled on its own: failures are reported, and do not stop the others. A filter
+is at least one of --state, --kind, --key, --where and --older-than; see dbcron job list.
+With a filter it asks first; --yes goes on without asking, and --dry-run only counts. It deals with what is there now, in small transactions, and when it is
 interrupted it can be called again.`
 	c.Args = cobra.ArbitraryArgs
 	t := twin{flags: map[string]string{"action": "", "limit": "", "dry_run": "", "state": ""}}

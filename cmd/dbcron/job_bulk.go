@@ -44,7 +44,7 @@ func (f *bulkFlags) check(p *program) error {
 	case f.output != "text" && f.output != "json" && f.output != "jsonl":
 		return usagef("output %q is not known: use text, json or jsonl", f.output)
 	case !f.dryRun && !f.yes && !isTerminal(p.in):
-		return usagef("standard input is not a terminal, so nobody can confirm: add --yes, or --dry-run to count the jobs")
+		return usagef("standard input is not a terminal: add --yes, or --dry-run to count the jobs")
 	}
 	return nil
 }

@@ -85,7 +85,7 @@ func (p *program) jobEnqueue() *cobra.Command {
 		Args: cobra.MaximumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if c.Flags().Changed("key") && t.Key == "" {
-				return usagef("--key is empty; leave it out if the job waits for nobody")
+				return usagef("--key is empty; leave it out if the job waits for no other")
 			}
 			if c.Flags().Changed("queue") && t.Queue == "" {
 				return usagef("--queue is empty; leave it out if the job goes where its kind's route says")

@@ -74,7 +74,7 @@ were given up, and on average how long they had waited and how long they took.`,
 	}
 	c.Flags().StringVar(&name, "queue", "", "only the jobs of the queue of this `name` (default all queues)")
 	c.Flags().StringVar(&by, "by", "kind,state", "what to count by: one or more of kind, state and `queue`, with commas between")
-	c.Flags().StringVar(&last, "last", "", "what has been done for so long: a `duration`, such as 15m")
+	c.Flags().StringVar(&last, "last", "", "what workers have done in this `duration`, such as 15m")
 	outputFlag(c, &output)
 	return c
 }

@@ -110,7 +110,7 @@ func (p *program) lockRelease() *cobra.Command {
 	var force bool
 	c := p.twin(twin{
 		id: "force-release-lock", use: "release NAME --force --reason TEXT", short: "Free a lock whose holder is dead, before its lease runs out",
-		long: `Free a lock, or a slot of a pool, whoever holds it, and record who did that,
+		long: `Free a lock, or a slot of a pool, by force, and record who did that,
 when and why.
 
 Only for holders that are dead: one that is alive goes on until it next renews its
@@ -212,7 +212,7 @@ refused from then on.`,
 
 func (p *program) lockPurge() *cobra.Command {
 	return p.twin(twin{
-		id: "purge-locks", use: "purge --unused DURATION", short: "Forget locks that nobody has used for long, and print how many",
+		id: "purge-locks", use: "purge --unused DURATION", short: "Delete locks that have not been used for long, and print how many",
 		long: `Forget locks that have been free and unused for longer than the time given, and
 print how many. Their fences go on rising if they are used again. Pools stay.
 

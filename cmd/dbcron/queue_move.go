@@ -29,7 +29,7 @@ moved; what runs goes on. If the command is killed, they go on after ten seconds
 jobs have been moved then, and the command can be run again.
 
 What runs stays, and with it the later jobs of its key; and a job whose unique key another
-one has there. How many that are is told. Dead jobs stay: dbcron job retry.
+one has there. The command reports how many. Dead jobs stay: dbcron job retry.
 
 With --to-database, jobs of all kinds move to another database, the dead ones too. FILE has
 its URL. --to is the queue there, by default one of the same name. The queue here must be
@@ -65,7 +65,7 @@ before you resume the queue. The jobs get new ids and keep all else. Jobs of gro
 	flags.StringVar(&from, "from", usualQueueName, "`name` of the queue that they are in")
 	flags.StringVar(&jobs.To, "to", "", "`name` of the queue that they are to be in, which must be there")
 	flags.StringVar(&away, "to-database", "", "`FILE` with the URL of another database, whose queue gets the jobs")
-	flags.BoolVar(&jobs.DryRun, "dry-run", false, "only count them, and keep nobody waiting")
+	flags.BoolVar(&jobs.DryRun, "dry-run", false, "only count them, without pausing workers")
 	return c
 }
 

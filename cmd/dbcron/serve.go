@@ -55,7 +55,7 @@ and hands their runs to other daemons; the second stops them at once.
 
 Each flag can be set in a file (--config) and in the environment as well: dbcron config.
 
-Whoever --notify names is told when schedules and queues fail, and when they are well
+The targets of --notify get a message when schedules and queues fail, and when they are well
 again; a schedule may name others (--notify of schedule add, MAILTO in a crontab).
 dbcron help notifications has more.
 

@@ -36,11 +36,11 @@ type notifyFlags struct {
 func (f *notifyFlags) register(c *cobra.Command) {
 	flags := c.Flags()
 	flags.StringArrayVar(&f.targets, "notify", nil,
-		"`target` that is told when schedules and queues fail and recover: mailto:ops@example.org, https://… or command:LINE; may be repeated")
+		"`target` to notify when schedules and queues fail and recover: mailto:ops@example.org, https://… or command:LINE; may be repeated")
 	durationVar(flags, &f.every, "notify-every", time.Minute,
 		"the time between two messages to a target at least; what fails meanwhile shares one")
 	flags.IntVar(&f.limit, "notify-limit", 20, "how many messages a target gets in an hour")
-	durationVar(flags, &f.queueAge, "notify-queue-age", 10*time.Minute, "how long the oldest ready job of a queue waits before that is told")
+	durationVar(flags, &f.queueAge, "notify-queue-age", 10*time.Minute, "how long the oldest ready job of a queue waits before dbcron notifies")
 	flags.StringVar(&f.smtp, "smtp", "smtp://localhost:25",
 		"mail server: `smtp://[USER@]HOST:PORT`, or smtps:// if it is encrypted from the start")
 	flags.StringVar(&f.passwordFile, "smtp-password-file", "",
@@ -132,7 +132,7 @@ func startNotifier(ctx context.Context, n *notify.Notifier) (stop func()) {
 func (p *program) notify() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "notify",
-		Short: "Try who is told when schedules and queues fail",
+		Short: "Send a test message to the targets of notifications",
 		Long: `Whom a daemon tells when schedules and queues fail and when they are well again:
 dbcron help notifications.`,
 	}

@@ -130,7 +130,7 @@ func (p *program) tokenList() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:     "list",
-		Short:   "List the tokens, without their secrets, which nobody knows",
+		Short:   "List the tokens, without their secrets",
 		Example: `  dbcron token list`,
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

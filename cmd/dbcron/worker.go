@@ -121,7 +121,7 @@ func (f *workerFlags) register(flags *pflag.FlagSet) {
 	flags.BoolVar(&f.result, "result", false, "what the command writes to stdout is the job's result")
 	flags.BoolVar(&f.drain, "drain", false, "end when nothing is ready or due")
 	durationVar(flags, &f.timeout, "timeout", 0, "how long an attempt may take, if the job and the queue do not say less (default: no limit)")
-	durationVar(flags, &f.stall, "stall", 0, "end a command that makes no progress for so long (default: no limit)")
+	durationVar(flags, &f.stall, "stall", 0, "end a command after this long without progress (default: no limit)")
 	durationVar(flags, &f.options.Lease, "lease", queue.DefaultLease, "how long a dead worker's jobs wait for another one")
 	graceFlag(flags, &f.options.Grace, "how long running commands may go on when the worker is stopped, or forever")
 	durationVar(flags, &f.killGrace, "kill-grace", 10*time.Second, "time from SIGTERM to SIGKILL")

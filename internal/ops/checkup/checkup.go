@@ -147,7 +147,7 @@ func examineTokens(ctx context.Context, db *dialect.DB, now time.Time) (rows []h
 		if trouble := t.Trouble(now); trouble != "" {
 			rows = append(rows, warning(
 				"tokens", fmt.Sprintf("token %s %s", plain.Clean(t.Name), trouble),
-				"whoever uses it needs another one: dbcron token create",
+				"its users need another one: dbcron token create",
 			))
 		}
 	}

@@ -147,7 +147,7 @@ func (m *Message) Text() string {
 		fmt.Fprintf(&b, "… and %s well again\n\n", plain.Plural(more, "more is", "more are"))
 	}
 	if m.Last {
-		fmt.Fprintf(&b, "This was the last message of this hour; what comes meanwhile is told together after it (serve --notify-limit).\n")
+		fmt.Fprintf(&b, "This was the last message of this hour; the next one has all that comes meanwhile (serve --notify-limit).\n")
 	}
 	return b.String()
 }

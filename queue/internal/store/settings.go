@@ -200,7 +200,7 @@ func (q *Settings) Check() error {
 	case q.RetryMaxDelay < q.RetryDelay:
 		return Invalid("retry_max_delay", "%v is less than the retry_delay of %v", q.RetryMaxDelay, q.RetryDelay)
 	case q.FIFO && q.Fair:
-		return Invalid("fair", "the queue is FIFO: its jobs are done in the order in which they are enqueued, whosever they are")
+		return Invalid("fair", "a queue cannot be both FIFO and fair; turn one of them off")
 	case q.PollMax < q.PollMin:
 		return Invalid("poll_max", "%v is less than the poll_min of %v", q.PollMax, q.PollMin)
 	}
