@@ -674,15 +674,19 @@ CREATE TRIGGER {name}queue_words BEFORE INSERT OR UPDATE OF state, ordered, key_
     EXECUTE FUNCTION {prefix}sql_word('state=active|paused|deleted', 'ordered=no|yes', 'key_retry=hold|pass', 'fair=no|yes');
 DROP TRIGGER IF EXISTS {name}schedule_durations ON {prefix}schedule;
 CREATE TRIGGER {name}schedule_durations BEFORE INSERT OR UPDATE OF missed_window, retry_delay, retry_max_delay, timeout, stall, kill_grace, linger, jitter, keep_for, job_timeout, job_unique_for ON {prefix}schedule FOR EACH ROW
+    WHEN (concat_ws(chr(31), NEW.missed_window, NEW.retry_delay, NEW.retry_max_delay, NEW.timeout, NEW.stall, NEW.kill_grace, NEW.linger, NEW.jitter, NEW.keep_for, NEW.job_timeout, NEW.job_unique_for) !~ '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)(\u001f(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*))*$')
     EXECUTE FUNCTION {prefix}sql_word('missed_window', 'retry_delay', 'retry_max_delay', 'timeout', 'stall', 'kill_grace', 'linger', 'jitter', 'keep_for', 'job_timeout', 'job_unique_for');
 DROP TRIGGER IF EXISTS {name}queue_durations ON {prefix}queue;
 CREATE TRIGGER {name}queue_durations BEFORE INSERT OR UPDATE OF retry_delay, retry_max_delay, timeout, max_timeout, keep_dead, keep_done, poll_min, poll_max ON {prefix}queue FOR EACH ROW
+    WHEN (concat_ws(chr(31), NEW.retry_delay, NEW.retry_max_delay, NEW.timeout, NEW.max_timeout, NEW.keep_dead, NEW.keep_done, NEW.poll_min, NEW.poll_max) !~ '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)(\u001f(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*))*$')
     EXECUTE FUNCTION {prefix}sql_word('retry_delay', 'retry_max_delay', 'timeout', 'max_timeout', 'keep_dead', 'keep_done', 'poll_min', 'poll_max');
 DROP TRIGGER IF EXISTS {name}queue_limit_durations ON {prefix}queue_limit;
 CREATE TRIGGER {name}queue_limit_durations BEFORE INSERT OR UPDATE OF rate_per ON {prefix}queue_limit FOR EACH ROW
+    WHEN (concat_ws(chr(31), NEW.rate_per) !~ '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)(\u001f(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*))*$')
     EXECUTE FUNCTION {prefix}sql_word('rate_per');
 DROP TRIGGER IF EXISTS {name}endpoint_durations ON {prefix}endpoint;
 CREATE TRIGGER {name}endpoint_durations BEFORE INSERT OR UPDATE OF timeout ON {prefix}endpoint FOR EACH ROW
+    WHEN (concat_ws(chr(31), NEW.timeout) !~ '^(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*)(\u001f(none|forever|([0-9]+w)?([0-9]+d)?(([0-9]+[.]?[0-9]*|[.][0-9]+)(h|ms|us|µs|μs|ns|m|s))*))*$')
     EXECUTE FUNCTION {prefix}sql_word('timeout');
 
 -- They run with their owner's rights, so that who calls them needs none on the tables: nobody
