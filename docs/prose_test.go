@@ -31,8 +31,7 @@ var dropped = []struct{ word, write string }{
 }
 
 // Pages that are still to be rewritten. The list only gets shorter.
-var unwritten = []string{
-}
+var unwritten = []string{}
 
 var (
 	fencedBlock = regexp.MustCompile("(?ms)^[ \t]*```.*?^[ \t]*```[^\n]*$")

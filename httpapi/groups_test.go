@@ -69,7 +69,6 @@ func TestLimits(t *testing.T) {
 		s := serve(t, db.DB, Options{})
 		const path = "/api/v1/queues/q/limits"
 		s.get(path).is(404)
-		s.put(path, object{"running": "1"}).is(404)
 		s.put("/api/v1/queues/q", object{}).is(201)
 		s.get(path).is(200).has(`{"limits":[]}`)
 		for field, bad := range map[string]any{"running": "-1", "rate": "many", "burst": 0, "nonsense": 1} {

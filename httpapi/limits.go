@@ -63,7 +63,7 @@ func tenantOf(per, tenant string) string {
 // limits registers the operations on the limits of queues and kinds.
 func (a *API) limits() {
 	const all, ofKind = "/queues/{queue}/limits", "/queues/{queue}/limits/{kind}"
-	const what = "What is not given stays as it is. Workers learn of it within three seconds; jobs that run by then are not stopped."
+	const what = "What is not given stays as it is. A queue is made if there is none. Workers learn of it within three seconds; jobs that run by then are not stopped."
 	notFound := []int{http.StatusNotFound}
 	register(a, operation{
 		id: "list-all-limits", method: http.MethodGet, path: "/limits", tag: "queues", scope: ScopeRead, answer: answerList,
@@ -91,13 +91,13 @@ func (a *API) limits() {
 		return a.limit(ctx, in.Queue, in.Kind, "")
 	})
 	register(a, operation{
-		id: "set-queue-limit", method: http.MethodPut, path: all, tag: "queues", scope: ScopeAdmin, errors: notFound,
+		id: "set-queue-limit", method: http.MethodPut, path: all, tag: "queues", scope: ScopeAdmin,
 		summary: "Limit all jobs of a queue together, or those of each tenant", more: what,
 	}, func(ctx context.Context, in *setQueueLimitInput) (*limitOutput, error) {
 		return a.setLimit(ctx, in.Queue, "", tenantOf(in.Per, in.Tenant), &in.Body)
 	})
 	register(a, operation{
-		id: "set-limit", method: http.MethodPut, path: ofKind, tag: "queues", scope: ScopeAdmin, errors: notFound,
+		id: "set-limit", method: http.MethodPut, path: ofKind, tag: "queues", scope: ScopeAdmin,
 		summary: "Limit the jobs of one kind in a queue", more: what,
 	}, func(ctx context.Context, in *setLimitInput) (*limitOutput, error) {
 		return a.setLimit(ctx, in.Queue, in.Kind, "", &in.Body)

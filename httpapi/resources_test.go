@@ -178,18 +178,21 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// Routes say where jobs go that name no queue, and lead to queues that are there.
+// Routes say where jobs go that name no queue, and make the queues to which they lead, as limits, shares and endpoints do.
 func TestRoutes(t *testing.T) {
 	locks(t, func(t *testing.T, db *dbtest.DB) {
 		s := serve(t, db.DB, Options{})
 		s.get("/api/v1/routes").is(200).has(`{"routes":[]}`)
 		s.get("/api/v1/routes/mail").is(200).has(`{"kind":"mail","queue":"default"}`)
-		s.put("/api/v1/routes/mail", object{"queue": "slow"}).is(422).at("body.queue")
+		s.put("/api/v1/routes/mail", object{"queue": " slow"}).is(422).at("body.queue")
 		s.put("/api/v1/routes/mail", object{}).is(422).at("body")
 		s.put("/api/v1/routes/mail", object{"queue": 5}).is(422).at("body.queue")
 		s.put("/api/v1/routes/%20mail", object{"queue": "slow"}).is(422).at("path.kind")
+		s.put("/api/v1/queues/limited/limits", object{}).is(422)
 		s.get("/api/v1/queues").has(`[]`)
-		s.put("/api/v1/queues/slow", object{}).is(201)
+		s.put("/api/v1/queues/limited/limits", object{"running": "1"}).is(200)
+		s.put("/api/v1/queues/shared/shares/acme", object{"weight": 5}).is(200)
+		s.get("/api/v1/queues").has(`"name":"limited"`).has(`"name":"shared"`)
 		for _, kind := range []string{"mail", "*", "a/b"} {
 			s.put("/api/v1/routes/"+escapeSegment(kind), object{"queue": "slow"}).is(200).has(`"queue":"slow"`)
 		}

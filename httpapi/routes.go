@@ -2,11 +2,9 @@ package httpapi
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	"github.com/dbcron/dbcron/internal/ops/wireof"
-	"github.com/dbcron/dbcron/queue"
 	"github.com/dbcron/dbcron/queue/admin"
 	"github.com/dbcron/dbcron/wire"
 )
@@ -57,17 +55,14 @@ func (a *API) routing() {
 		id: "set-route", method: http.MethodPut, path: "/routes/{kind}", tag: "routes", scope: ScopeAdmin,
 		errors:  []int{http.StatusConflict},
 		summary: "Route jobs of a kind to a queue if they name none",
-		more:    "All who enqueue follow within two seconds. Jobs that were enqueued before stay where they are.",
+		more:    "A queue is made if there is none. All who enqueue follow within two seconds. Jobs that were enqueued before stay where they are.",
 	}, func(ctx context.Context, in *setRouteInput) (*routeOutput, error) {
 		if err := checkNames("kind", in.Kind, "queue", in.Body.Queue); err != nil {
 			return nil, err
 		}
-		if _, err := a.admin.Queue(ctx, in.Body.Queue); err != nil {
-			return nil, noSuchQueue(err, in.Body.Queue)
-		}
 		deedOf(ctx).detail = "to " + in.Body.Queue
 		err := a.admin.SetRoute(ctx, in.Kind, in.Body.Queue)
-		return &routeOutput{wire.Route{Kind: in.Kind, Queue: in.Body.Queue}}, noSuchQueue(err, in.Body.Queue)
+		return &routeOutput{wire.Route{Kind: in.Kind, Queue: in.Body.Queue}}, err
 	})
 	register(a, operation{
 		id: "delete-route", method: http.MethodDelete, path: "/routes/{kind}", tag: "routes", scope: ScopeAdmin,
@@ -79,13 +74,4 @@ func (a *API) routing() {
 		}
 		return nil, a.admin.DeleteRoute(ctx, in.Kind)
 	})
-}
-
-// noSuchQueue turns an unknown queue into an error about a field of the body: what the path names
-// exists.
-func noSuchQueue(err error, name string) error {
-	if isNotFound(err) {
-		return fmt.Errorf("%w", &queue.InvalidError{Field: "queue", Problem: fmt.Sprintf("there is no queue %q; make it first", name)})
-	}
-	return err
 }

@@ -61,9 +61,9 @@ func (a *API) shares() {
 		return out, err
 	})
 	register(a, operation{
-		id: "set-share", method: http.MethodPut, path: one, tag: "queues", scope: ScopeAdmin, errors: notFound,
+		id: "set-share", method: http.MethodPut, path: one, tag: "queues", scope: ScopeAdmin,
 		summary: "Give a tenant of a queue a share",
-		more:    "It has an effect while the queue is fair. Workers learn of it within three seconds.",
+		more:    "A queue is made if there is none. It has an effect while the queue is fair. Workers learn of it within three seconds.",
 	}, func(ctx context.Context, in *setShareInput) (*shareOutput, error) {
 		deedOf(ctx).detail = fmt.Sprintf("%s: weight %d", in.Tenant, in.Body.Weight)
 		err := a.admin.SetShare(ctx, in.Queue, in.Tenant, in.Body.Weight)

@@ -11,8 +11,6 @@ import (
 	"github.com/dbcron/dbcron/wire"
 )
 
-func isNotFound(err error) bool { return errors.Is(err, queue.ErrNotFound) }
-
 type topicsOutput struct {
 	Body struct {
 		Subscriptions []wire.Subscription `json:"subscriptions" nullable:"false" doc:"The subscriptions, by topic and queue."`

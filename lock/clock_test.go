@@ -61,6 +61,37 @@ func TestALeaseOutlastsNoClockThatWentBack(t *testing.T) {
 	})
 }
 
+// A lease of a pool that was granted after the clock went back stays as it is when another one of the pool is ended in time: it outlasts
+// no second step either.
+func TestALeaseAfterTheClockWentBackStays(t *testing.T) {
+	clocked(t, func(t *testing.T, db *dbtest.DB) {
+		opt := Options{TTL: 10 * time.Second}
+		db.Advance(t, 3*time.Hour)
+		pool := locker(t, db, opt).mustPool(t, "pool", 2)
+		pool.mustTake(t)
+		db.Advance(t, -time.Hour)
+		pool.mustTake(t)
+		db.Advance(t, 4*time.Second)
+		l := locker(t, db, opt)
+		rival := l.mustPool(t, "pool", 2)
+		left := func(when string, first, second time.Duration) {
+			t.Helper()
+			_, err := rival.TryAcquire(t.Context())
+			want(t, when+" the pool is full", err, ErrHeld)
+			rows, err := l.Get(t.Context(), "pool")
+			must(t, err)
+			for _, row := range rows {
+				if left := map[int]time.Duration{1: first, 2: second}[row.Slot]; row.Slot > 0 && row.Left != left {
+					t.Errorf("%s slot %d is held for %v, want %v", when, row.Slot, row.Left, left)
+				}
+			}
+		}
+		left("after one step,", 10*time.Second, 6*time.Second)
+		db.Advance(t, -time.Hour)
+		left("after two steps,", 10*time.Second, 10*time.Second)
+	})
+}
+
 // Servers of a cluster whose clocks differ by less than a minute end no leases of each other, and a longer lease is not shortened by a
 // late renewal.
 func TestALeaseOfAServerThatIsAhead(t *testing.T) {

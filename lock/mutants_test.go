@@ -48,7 +48,7 @@ var mutants = []mutant{
 	{extend, "WHEN update_time > {now + 60000000} THEN", "WHEN update_time IS NULL THEN", "TestALeaseOutlastsNoClockThatWentBack" + onSQLite},
 	{extend, "{now + 60000000}", "{now}", "TestALeaseOfAServerThatIsAhead" + onSQLite},
 	{describe, "WHEN update_time > {now + 60000000} THEN", "WHEN update_time IS NULL THEN", "TestALeaseOutlastsNoClockThatWentBack" + onSQLite},
-	{settle, " AND update_time > {now + 60000000}", "", "TestALeaseOutlastsNoClockThatWentBack" + onSQLite},
+	{settle, " AND update_time > {now + 60000000}", "", "TestALeaseAfterTheClockWentBackStays" + onSQLite},
 	{settle, "name = :name AND ", "", "TestALeaseOutlastsNoClockThatWentBack" + onSQLite},
 	{settle, ", update_time = {now}", "", "TestALeaseOutlastsNoClockThatWentBack" + onSQLite},
 	{keep, "WHEN lock_at > {now} THEN", "WHEN lock_at IS NULL THEN", "TestALeaseOutlastsNoClockThatWentBack" + onSQLite},

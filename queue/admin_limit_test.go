@@ -3,6 +3,7 @@ package queue
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -58,7 +59,13 @@ func TestEditLimit(t *testing.T) {
 			return err
 		}
 		one := func(l *admin.Limit) { l.Running = 1 }
-		want(t, "no such queue", set("default", "", one), ErrNotFound)
+		want(t, "nothing to limit", set("default", "", func(*admin.Limit) {}), ErrInvalid)
+		if _, err := adminOf(c).Queue(t.Context(), "default"); !errors.Is(err, ErrNotFound) {
+			t.Errorf("what is refused makes a queue: %v", err)
+		}
+		want(t, "a queue of dbcron's own", set("dbcron.none", "", one), ErrInvalid)
+		must(t, set("made", "", one))
+		must(t, adminOf(c).DeleteLimit(t.Context(), "made", ""))
 		_, err := adminOf(c).Edit(t.Context(), "default", func(*admin.Queue) {})
 		must(t, err)
 		for _, bad := range []func(l *admin.Limit){

@@ -49,12 +49,15 @@ func TestRoutes(t *testing.T) {
 	each(t, func(t *testing.T, db *dbtest.DB) {
 		c := client(t, db, Options{})
 		wantQueue(t, db, c, Job{Kind: "mail"}, defaultQueue)
-		want(t, "no such queue", adminOf(c).SetRoute(t.Context(), "mail", "a"), ErrNotFound)
+		must(t, adminOf(c).SetRoute(t.Context(), "mail", "made")) // as each of a queue's settings does
+		_, err := adminOf(c).Queue(t.Context(), "made")
+		must(t, err)
+		must(t, adminOf(c).DeleteRoute(t.Context(), "mail"))
 		for _, name := range []string{"a", "b", "gone"} {
 			_, err := adminOf(c).Edit(t.Context(), name, func(*admin.Queue) {})
 			must(t, err)
 		}
-		_, err := adminOf(c).Edit(t.Context(), "gone", func(q *admin.Queue) { q.State = "deleted" })
+		_, err = adminOf(c).Edit(t.Context(), "gone", func(q *admin.Queue) { q.State = "deleted" })
 		must(t, err)
 		want(t, "a deleted queue", adminOf(c).SetRoute(t.Context(), "mail", "gone"), ErrDeleted)
 		for _, bad := range [][2]string{{"", "a"}, {"mail", ""}, {"mail ", "a"}, {"mail", "a\n"}} {

@@ -53,7 +53,7 @@ func New(db *dialect.DB, opt Options) (*Client, error) {
 		opt.Node = cmp.Or(opt.Node, "queue")
 	}
 	opt.Blocks = cmp.Or(opt.Blocks, 16)
-	opt.RetryFor = max(0, cmp.Or(opt.RetryFor, time.Minute))
+	opt.RetryFor = cmp.Or(opt.RetryFor, time.Minute)
 	if opt.Logger == nil {
 		opt.Logger = slog.Default()
 	}

@@ -194,7 +194,7 @@ func checkAll(jobs []Job) error {
 }
 
 // insist repeats do while the database cannot be reached, and so nothing has changed. It gives up
-// when ctx ends, or after Options.RetryFor if ctx has no deadline.
+// when ctx ends, or by Options.RetryFor.
 func (c *Client) insist(ctx context.Context, do func() error) error {
 	began := instant.Now()
 	_, bounded := ctx.Deadline()
@@ -209,7 +209,7 @@ func (c *Client) insist(ctx context.Context, do func() error) error {
 				err = notSent(fmt.Errorf("%w: %w", err, last))
 			}
 			return err
-		case !bounded && since(began) >= c.opt.RetryFor:
+		case c.opt.gaveUp(bounded, since(began)):
 			return notSent(err)
 		}
 		if last == nil || ctx.Err() == nil { // otherwise err only says that the caller has left
@@ -219,6 +219,11 @@ func (c *Client) insist(ctx context.Context, do func() error) error {
 			return notSent(fmt.Errorf("%w: %w", ctx.Err(), last))
 		}
 	}
+}
+
+// gaveUp reports whether a call that has failed for so long is not tried again. bounded is whether its context has a deadline.
+func (o *Options) gaveUp(bounded bool, failed time.Duration) bool {
+	return o.RetryFor < 0 || !bounded && failed >= o.RetryFor
 }
 
 // pauseAfter returns how long to wait before asking the database again after so many failures to

@@ -179,7 +179,7 @@ func (s *sender) requeue(part []*sending, err error) {
 		}
 		switch {
 		case one.gone:
-		case !one.bounded && at.Sub(one.failed) >= s.client.opt.RetryFor:
+		case s.client.opt.gaveUp(one.bounded, at.Sub(one.failed)):
 			one.err = notSent(err)
 			close(one.done)
 		default:

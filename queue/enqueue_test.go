@@ -416,14 +416,22 @@ func TestRetryForNoTime(t *testing.T) {
 		var tries atomic.Int64
 		broken := db.Broken(t, &dbtest.Fault{Random: func() (bool, bool) { tries.Add(1); return true, false }})
 		c := client(t, broken, Options{RetryFor: -1})
-		for name, call := range map[string]func() error{
-			"Enqueue":     func() error { _, err := c.Enqueue(t.Context(), Job{Kind: "one"}); return err },
-			"unique":      func() error { _, err := c.Enqueue(t.Context(), Job{Kind: "one", Unique: "k"}); return err },
-			"EnqueueMany": func() error { _, err := c.EnqueueMany(t.Context(), []Job{{Kind: "one"}, {Kind: "two"}}); return err },
+		for name, call := range map[string]func(context.Context) error{
+			"Enqueue": func(ctx context.Context) error { _, err := c.Enqueue(ctx, Job{Kind: "one"}); return err },
+			"unique":  func(ctx context.Context) error { _, err := c.Enqueue(ctx, Job{Kind: "one", Unique: "k"}); return err },
+			"EnqueueMany": func(ctx context.Context) error {
+				_, err := c.EnqueueMany(ctx, []Job{{Kind: "one"}, {Kind: "two"}})
+				return err
+			},
 		} {
-			tries.Store(0)
-			if err := call(); err == nil || errors.Is(err, ErrUnknownOutcome) || tries.Load() > 3 {
-				t.Errorf("%s: %v, after %d round trips", name, err, tries.Load())
+			bounded, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			for _, ctx := range []context.Context{t.Context(), bounded} {
+				tries.Store(0)
+				if err := call(ctx); err == nil || errors.Is(err, ErrUnknownOutcome) || tries.Load() > 3 {
+					_, is := ctx.Deadline()
+					t.Errorf("%s, with a deadline %v: %v, after %d round trips", name, is, err, tries.Load())
+				}
 			}
 		}
 		if n := rowsOf(t, db); n != 1 {

@@ -48,7 +48,7 @@ var asked = map[*sqlrun.Stmt]bool{
 	store.CountDead: true, store.LookForAny: true,
 	store.PendingBlock: true, store.PendingFIFO: true, store.PendingKinds: true, store.PendingFIFOKinds: true, store.OtherKinds: true, store.AdvanceDelayed: true, store.StatReady: true, store.StatDelayed: true, store.StatRunning: true,
 	store.StatDead: true, store.StatDone: true, store.ListDone: true, store.CountDone: true,
-	store.QueueUses: true,
+	store.QueueUses: true, store.Unreadable: true,
 }
 
 // settled are statements that are run in transactions of their own, where no plans

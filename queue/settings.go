@@ -126,7 +126,8 @@ func (c *Client) create(ctx context.Context, name string, n int) error {
 type Options struct {
 	Node string // the readable part of this process's name in the tables; default: the host's name
 	// RetryFor is how long a call of Enqueue, EnqueueMany and their like is retried while the database cannot be reached, or takes no
-	// writes, and nothing has been enqueued, if its context has no deadline; default: a minute; negative: not at all.
+	// writes, and nothing has been enqueued, if its context has no deadline; default: a minute. With a deadline it is
+	// retried until then. Negative: not at all, with a deadline or without.
 	RetryFor time.Duration
 
 	Blocks int          // of queues that it creates: how many workers can share one; default: 16

@@ -65,6 +65,7 @@ type Job struct {
 	Detail       string          `json:"detail,omitempty" doc:"The stack of the panic by which a dead job failed."`
 	Result       json.RawMessage `json:"result,omitempty" doc:"The result of a job that is done: what its handler has made of it. Lists leave it out."`
 	Refused      *Refusal        `json:"refused,omitempty" doc:"The database refuses to store what became of the job, and its worker keeps trying. Lists leave it out."`
+	Unreadable   string          `json:"unreadable,omitempty" doc:"Why no worker can ever read the job: somebody has written its row by hand, and a column is wrong."`
 	PayloadBytes int             `json:"payload_bytes" doc:"The length of the payload, in bytes."`
 	Payload      json.RawMessage `json:"payload,omitempty" doc:"The input of the job, without blanks between its parts. Lists of the API leave it out if it has more than 64 KiB."`
 	Binary       []byte          `json:"payload_base64,omitempty" doc:"The input of the job if it is not JSON, in base64."`

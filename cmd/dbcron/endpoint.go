@@ -39,8 +39,8 @@ finished.`,
 }
 
 func (p *program) endpointSet() *cobra.Command {
-	var secretFile, missing string
-	c := p.twin(twin{
+	var secretFile string
+	c := p.twin(p.making(twin{
 		id: "set-endpoint", use: "set QUEUE [URL]", needs: "a URL, or see --help", flags: map[string]string{"secret": ""},
 		long: `Send a queue's jobs to a URL, or change how. What is not given stays as it is. An
 empty URL, '', has each job name its own (dbcron job enqueue --endpoint).
@@ -58,7 +58,7 @@ outcome for each. With 1 each request is a job, as if it had not been given.`,
   dbcron endpoint set mail --concurrency 4 --timeout 2m
   dbcron endpoint set rows --batch 100
   dbcron endpoint set mail --new-secret`,
-		before: func(ctx context.Context, given values) error {
+		before: func(_ context.Context, given values) error {
 			if secretFile != "" {
 				text, err := smallfile.Read(secretFile, mostOfText)
 				if err != nil {
@@ -69,22 +69,15 @@ outcome for each. With 1 each request is a job, as if it had not been given.`,
 					return usagef("%s: %v", secretFile, err)
 				}
 			}
-			_, err := p.do(ctx, "get-queue", values{"queue": given["queue"]})
-			if codeOf(err) == exitNotFound {
-				missing, err = given["queue"], nil
-			}
-			return err
+			return nil
 		},
 		then: func(_ context.Context, answer any) (err error) {
-			if missing != "" {
-				p.tellMade(missing)
-			}
 			if secret := answer.(*wire.Endpoint).Secret; secret != "" { //nolint:forcetypeassert // what the operation answers with
 				_, err = fmt.Fprintln(p.out, secret)
 			}
 			return err
 		},
-	})
+	}))
 	c.Flags().StringVar(&secretFile, "secret-file", "", "`file` with the secret to use from now on: whsec_ and 24 to 64 bytes in base64")
 	return c
 }

@@ -83,8 +83,9 @@ Ids name jobs of any queue, or of --queue. If two jobs have one, which is rare, 
 --queue to say which is meant.
 Each id is handled on its own: failures are reported, and do not stop the others. A filter
 is at least one of --state, --kind, --key, --where and --older-than; see dbcron job list.
-With a filter it asks first; --yes goes on without asking, and --dry-run only counts. It deals with what is there now, in small transactions, and when it is
-interrupted it can be called again.`
+With a filter the command asks first; --yes goes on without asking, --dry-run only counts.
+It handles the jobs that are there now, in small transactions. If it is interrupted, call it
+again.`
 	c.Args = cobra.ArbitraryArgs
 	t := twin{flags: map[string]string{"action": "", "limit": "", "dry_run": "", "state": ""}}
 	names := t.addFlags(c, operations()[b.op], b.given, nil)

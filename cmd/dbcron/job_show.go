@@ -47,6 +47,9 @@ func newJobRow(j *wire.Job) jobRow {
 		ID: j.ID, Kind: j.Kind, Key: j.Key, Priority: priorityText(j.Priority), Enqueued: j.Enqueued,
 		HowFar: howFar(j.Progress), Worker: j.Worker, Error: j.Error, What: payloadText(j),
 	}
+	if j.Unreadable != "" {
+		row.Error = "no worker can read it: " + j.Unreadable
+	}
 	if j.State != "ready" {
 		row.When, row.Tried = shown(j.At.Time, time.UTC), strconv.Itoa(j.Attempts)
 	}
@@ -166,7 +169,9 @@ func jobFacts(j *wire.Job) []fact {
 		fact{"worker", j.Worker},
 		fact{"progress", howFar(j.Progress)}, fact{"snapshot", beginning(snapshot, "-o json")},
 		fact{"block", fmt.Sprint(j.Block)}, fact{map[bool]string{true: "discarded", false: "error"}[j.Discarded], j.Error},
-		fact{"errors", errors}, fact{"detail", j.Detail}, fact{"result", beginning(string(j.Result), "-o json")}, fact{"refused", refused},
+		fact{"errors", errors}, fact{"detail", j.Detail},
+		fact{"result", beginning(string(j.Result), "-o json")}, fact{"refused", refused},
+		fact{"no worker reads it", j.Unreadable},
 		fact{"payload", beginning(payloadText(j), "--payload")})
 }
 

@@ -24,7 +24,7 @@ change within three seconds; jobs that run by then are not stopped.`,
 whether one of them waits for a permit. A limit without a kind and a tenant is of all jobs
 of the queue together; one of the tenant * is of each tenant without one of its own.`,
 		example: `  dbcron limit list -o json`,
-	}), ofOne(p.twin(twin{
+	}), ofOne(p.twin(p.making(twin{
 		id: "set-limit", other: ofAllKinds("set-queue-limit"), also: "set-queue-limit", use: "set QUEUE",
 		short: "Limit the jobs of a queue, of one of its kinds, or of each tenant",
 		needs: "--running, --rate or --burst",
@@ -39,11 +39,11 @@ is better off in a queue of its own: dbcron route.
 
 --per tenant limits the jobs of each tenant: --running 2 lets two of each run, and not two
 in all. --tenant acme gives one tenant a limit of its own instead. Jobs without a tenant
-have none. Exit code 3: there is no such queue.`,
+have none. A queue is made if there is none.`,
 		example: `  dbcron limit set mail --rate 100/m --burst 10
   dbcron limit set default --kind report --running 1
   dbcron limit set mail --per tenant --running 2 --rate 10/s`,
-	})), ofOne(p.twin(twin{
+	}))), ofOne(p.twin(twin{
 		id: "delete-limit", other: ofAllKinds("delete-queue-limit"), also: "delete-queue-limit", use: "delete QUEUE", short: "End a limit",
 		example: `  dbcron limit delete default --kind report
   dbcron limit delete mail --per tenant`,

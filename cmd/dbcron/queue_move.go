@@ -35,7 +35,7 @@ With --to-database, jobs of all kinds move to another database, the dead ones to
 its URL. --to is the queue there, by default one of the same name. The queue here must be
 paused, so that nothing is done twice when the command is interrupted: run it again then,
 before you resume the queue. The jobs get new ids and keep all else. Jobs of groups stay.`,
-		Example: `  dbcron route set thumbnail photos --create
+		Example: `  dbcron route set thumbnail photos
   dbcron queue move --kind thumbnail --to photos --dry-run
   dbcron queue move --kind thumbnail --to photos
   dbcron queue move --from mail --to-database south.url`,

@@ -162,3 +162,30 @@ func mismatches(q *admin.Queue) (wrong []string) {
 func (p *program) tellMade(name string) {
 	fmt.Fprintf(p.err, "dbcron: there was no queue %s; it was made\n", oneLine(name, 200))
 }
+
+// making has an operation that makes its queue if there is none say so.
+func (p *program) making(t twin) twin {
+	before, then, missing := t.before, t.then, ""
+	t.before = func(ctx context.Context, given values) error {
+		if before != nil {
+			if err := before(ctx, given); err != nil {
+				return err
+			}
+		}
+		_, err := p.do(ctx, "get-queue", values{"queue": given["queue"]})
+		if codeOf(err) == exitNotFound {
+			missing, err = given["queue"], nil
+		}
+		return err
+	}
+	t.then = func(ctx context.Context, answer any) error {
+		if missing != "" {
+			p.tellMade(missing)
+		}
+		if then == nil {
+			return nil
+		}
+		return then(ctx, answer)
+	}
+	return t
+}

@@ -1,11 +1,6 @@
 package main
 
-import (
-	"context"
-	"fmt"
-
-	"github.com/spf13/cobra"
-)
+import "github.com/spf13/cobra"
 
 func (p *program) route() *cobra.Command {
 	c := &cobra.Command{
@@ -18,35 +13,15 @@ seconds. Jobs that were enqueued before stay where they are: dbcron queue move.`
 	}
 	c.AddCommand(p.twin(twin{
 		id: "list-routes", use: "list", short: "List the routes", example: `  dbcron route list -o json`,
-	}), p.routeSet(), p.twin(twin{
-		id: "delete-route", use: "delete KIND", short: "End a route", example: `  dbcron route delete thumbnail`,
-	}))
-	return c
-}
-
-func (p *program) routeSet() *cobra.Command {
-	var create bool
-	c := p.twin(twin{
+	}), p.twin(p.making(twin{
 		id: "set-route", use: "set KIND QUEUE", short: "Route jobs of a kind to a queue",
 		long: `Route jobs of a kind to a queue if they name none; KIND * is for all kinds that have
-no route of their own. Whoever enqueues follows within two seconds. Exit code 3: there is
-no such queue.`,
-		example: `  dbcron route set thumbnail photos --create
+no route of their own. Whoever enqueues follows within two seconds. A queue is made if
+there is none.`,
+		example: `  dbcron route set thumbnail photos
   dbcron route set '*' misc`,
-		before: func(ctx context.Context, given values) error {
-			switch _, err := p.do(ctx, "get-queue", values{"queue": given["queue"]}); {
-			case codeOf(err) != exitNotFound:
-				return err
-			case !create:
-				return fmt.Errorf("%w; to make it, add --create, or use dbcron queue set", err)
-			}
-			_, err := p.do(ctx, "set-queue", values{"queue": given["queue"]})
-			if err == nil {
-				p.tellMade(given["queue"])
-			}
-			return err
-		},
-	})
-	c.Flags().BoolVar(&create, "create", false, "make the queue if there is none")
+	})), p.twin(twin{
+		id: "delete-route", use: "delete KIND", short: "End a route", example: `  dbcron route delete thumbnail`,
+	}))
 	return c
 }

@@ -40,7 +40,8 @@ func (f *notifyFlags) register(c *cobra.Command) {
 	durationVar(flags, &f.every, "notify-every", time.Minute,
 		"the time between two messages to a target at least; what fails meanwhile shares one")
 	flags.IntVar(&f.limit, "notify-limit", 20, "how many messages a target gets in an hour")
-	durationVar(flags, &f.queueAge, "notify-queue-age", 10*time.Minute, "how long the oldest ready job of a queue waits before dbcron notifies")
+	durationVar(flags, &f.queueAge, "notify-queue-age", 10*time.Minute,
+		"how long the oldest ready job of a queue waits before a notification")
 	flags.StringVar(&f.smtp, "smtp", "smtp://localhost:25",
 		"mail server: `smtp://[USER@]HOST:PORT`, or smtps:// if it is encrypted from the start")
 	flags.StringVar(&f.passwordFile, "smtp-password-file", "",

@@ -13,12 +13,12 @@ within three seconds.`,
 	}
 	c.AddCommand(p.twin(twin{
 		id: "list-shares", use: "list QUEUE", short: "List the shares of a queue's tenants", example: `  dbcron share list mail -o json`,
-	}), p.twin(twin{
+	}), p.twin(p.making(twin{
 		id: "set-share", use: "set QUEUE TENANT WEIGHT", short: "Give a tenant a share",
 		long: `Give a tenant of a queue a share, from 1 to 1000. It has an effect while the queue is
-fair. Exit code 3: there is no such queue.`,
+fair. A queue is made if there is none.`,
 		example: `  dbcron share set mail acme 5`,
-	}), p.twin(twin{
+	})), p.twin(twin{
 		id: "delete-share", use: "delete QUEUE TENANT", short: "End a share: the tenant has one turn", example: `  dbcron share delete mail acme`,
 	}))
 	return c

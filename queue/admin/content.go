@@ -28,7 +28,7 @@ type standAt struct{ block, priority int }
 
 func standOf(i *Job) standAt {
 	if i.State == StateReady {
-		return standAt{i.Block, i.Priority}
+		return standAt{i.Block, i.stored}
 	}
 	return standAt{i.Block, 0}
 }

@@ -34,7 +34,10 @@ func (c *Client) find(ctx context.Context, first, last int, id int64) (all []Job
 			all = append(all, found...)
 			moved = moved || len(found) == 0
 		}
-		if !moved {
+		switch {
+		case !moved && len(all) == 0:
+			return c.findUnreadable(ctx, first, last, id)
+		case !moved:
 			return all, nil
 		}
 	}

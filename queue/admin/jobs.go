@@ -66,7 +66,12 @@ type Job struct {
 	// Refused is set if the database refuses to record the job's outcome. Lists do not set it.
 	Refused *Refusal
 
+	// Unreadable says why no worker can ever read the job: somebody has written its row by hand, and a column is wrong.
+	Unreadable string
+
 	PayloadBytes int // the length of Payload, even where [Client.Jobs] leaves it out
+
+	stored int // the priority as its row has it
 }
 
 // An AttemptError is the error of an attempt at a job.
@@ -90,6 +95,7 @@ func jobOf(j *store.Job, queue string, state State) Job {
 		Priority: store.PriorityOf(j), MaxAttempts: j.MaxAttempts, Timeout: j.Timeout, Trace: j.Trace, Endpoint: j.Endpoint, Tenant: j.Tenant, Cost: j.Cost,
 		ID: j.ID, State: state, Enqueued: store.TimeOf(j.ID), Block: j.Divided, Callback: j.Callback,
 		Attempts: j.Attempt, Crashes: j.Crashes, Error: j.Error, Detail: j.Detail, Worker: j.Worker, PayloadBytes: len(j.Payload),
+		stored: j.Priority,
 	}
 	for _, e := range j.Errors {
 		i.Errors = append(i.Errors, AttemptError{e.Attempt, time.UnixMicro(e.At).UTC(), e.Error})
@@ -287,8 +293,9 @@ type merge struct {
 
 type mergePlace struct {
 	divided int
-	after   int64 // the last id read
-	size    int   // number of rows to read next
+	odd     *Unreadable // no worker can read it
+	after   int64       // the last id read
+	size    int         // number of rows to read next
 	rows    []Job
 	over    bool // there are no more
 }
@@ -301,6 +308,15 @@ func (c *Client) merge(ctx context.Context, q *store.Queue, f *Filter) (*merge, 
 	m := &merge{c: c, q: q, state: f.State}
 	for _, divided := range places {
 		m.places = append(m.places, mergePlace{divided: divided, after: f.After, size: f.Limit/len(places) + f.Limit/8 + 2})
+	}
+	if err != nil || f.State != StateReady && f.State != StateDelayed {
+		return m, err
+	}
+	unreadable, err := c.unreadable(ctx, q.ID, q.ID, maxServed)
+	for i := range unreadable {
+		if u := &unreadable[i]; u.State == f.State {
+			m.places = append(m.places, mergePlace{divided: u.Block, odd: u, after: f.After, size: f.Limit})
+		}
 	}
 	return m, err
 }
@@ -331,7 +347,16 @@ func (m *merge) fill(ctx context.Context, p *mergePlace) (err error) {
 	if len(p.rows) > 0 || p.over {
 		return nil
 	}
-	p.rows, err = m.c.part(ctx, m.q, m.state, p.divided, p.after, p.size)
+	if p.odd != nil && p.odd.oddPriority() {
+		p.rows, err = m.c.odd(ctx, m.q, p)
+	} else {
+		p.rows, err = m.c.part(ctx, m.q, m.state, p.divided, p.after, p.size)
+	}
+	for i := range p.rows {
+		if p.odd != nil {
+			p.rows[i].Unreadable = p.odd.Wrong
+		}
+	}
 	if n := len(p.rows); err == nil && n < p.size {
 		p.over = true
 	} else if err == nil {
@@ -400,6 +425,22 @@ func (c *Client) part(ctx context.Context, q *store.Queue, state State, divided 
 	}
 	err = c.db.Pipeline(ctx, step)
 	return oldest(all, limit), err
+}
+
+// odd returns the next ready jobs of a priority that no worker reads.
+func (c *Client) odd(ctx context.Context, q *store.Queue, p *mergePlace) (all []Job, err error) {
+	rows := store.NewReader(store.ListOdd)
+	err = c.db.Pipeline(ctx, &sqlrun.Step{
+		Stmt: store.ListOdd,
+		Args: sqlrun.Args{"queue": q.ID, "divided": p.divided, "priority": p.odd.Priority, "after": p.after, "limit": p.size},
+		Scan: func(row *sqlrun.Row) error {
+			i := jobOf(rows.Read(row), q.Name, StateReady)
+			i.Block = p.divided
+			all = append(all, i)
+			return nil
+		},
+	})
+	return all, err
 }
 
 // Cancel removes a job that is not dead, whatever its state, and ends the context of its

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -48,9 +49,8 @@ type LimitInfo struct {
 	Waiting bool // some worker waits for one
 }
 
-// EditLimit changes a limit of an existing queue, or creates it. change gets the current limit,
-// or an empty one, and may be called more than once. It returns [ErrNotFound] if there is no such
-// queue, and ErrInvalid if the result limits nothing.
+// EditLimit changes a limit, or creates it, and the queue if there is none. change gets the current limit,
+// or an empty one, and may be called more than once. It returns ErrInvalid if the result limits nothing.
 func (c *Client) EditLimit(ctx context.Context, queue, kind string, change func(*Limit)) (Limit, error) {
 	return c.editLimit(ctx, Limit{Queue: queue, Kind: kind}, change)
 }
@@ -61,29 +61,37 @@ func (c *Client) EditTenantLimit(ctx context.Context, queue, tenant string, chan
 }
 
 func (c *Client) editLimit(ctx context.Context, which Limit, change func(*Limit)) (Limit, error) {
-	queue := which.Queue
+	fresh := Limit{Per: time.Second, Burst: 1}
+	edit := func(is Limit) (store.Limit, error) {
+		change(&is)
+		is.Queue, is.Kind, is.Tenant, is.Wrong = which.Queue, which.Kind, which.Tenant, ""
+		after := store.Limit(is)
+		return after, after.Check()
+	}
 	var after store.Limit
-	err := c.ofQueue(ctx, queue, func(ctx context.Context, tx *sqlrun.Session, id int) error {
-		all, err := store.ReadLimits(ctx, tx, map[int]string{id: queue})
+	set := func(ctx context.Context, tx *sqlrun.Session, id int) error {
+		all, err := store.ReadLimits(ctx, tx, map[int]string{id: which.Queue})
 		if err != nil {
 			return err
 		}
-		stmt := store.InsertLimit
-		is := Limit{Per: time.Second, Burst: 1}
+		stmt, is := store.InsertLimit, fresh
 		for _, l := range all {
 			if l.Kind == which.Kind && l.Tenant == which.Tenant {
 				is, stmt = Limit(l.Limit), store.UpdateLimit
 			}
 		}
-		change(&is)
-		is.Queue, is.Kind, is.Tenant, is.Wrong = queue, which.Kind, which.Tenant, ""
-		after = store.Limit(is)
-		if err := after.Check(); err != nil {
+		if after, err = edit(is); err != nil {
 			return err
 		}
 		_, err = tx.Exec(ctx, stmt, after.Args(id))
 		return err
-	})
+	}
+	err := c.ofQueue(ctx, which.Queue, set)
+	if errors.Is(err, ErrNotFound) {
+		if _, err = edit(fresh); err == nil { // before the queue is created
+			err = c.ofAnyQueue(ctx, which.Queue, set)
+		}
+	}
 	if err != nil {
 		return Limit{}, err
 	}

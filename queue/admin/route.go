@@ -32,9 +32,9 @@ func (c *Client) Routes(ctx context.Context, after string, limit int) ([]Route, 
 	return all, err
 }
 
-// SetRoute sends jobs of a kind that name no queue to an existing queue; the kind OtherKinds
+// SetRoute sends jobs of a kind that name no queue to a queue, and creates that if there is none; the kind OtherKinds
 // stands for all kinds without a route. Producers apply it within two seconds. Jobs enqueued
-// before stay where they are: see [github.com/dbcron/dbcron/queue.Client.Move]. It returns [ErrNotFound] if there is no such queue.
+// before stay where they are: see [github.com/dbcron/dbcron/queue.Client.Move].
 func (c *Client) SetRoute(ctx context.Context, kind, queue string) error {
 	for _, name := range []struct{ field, is string }{{"kind", kind}, {"queue", queue}} {
 		if err := sqlrun.CheckName(name.is); err != nil {
@@ -54,11 +54,7 @@ func (c *Client) SetRoute(ctx context.Context, kind, queue string) error {
 
 // setRoute sets a route with its queue locked, so that the queue is not deleted meanwhile.
 func (c *Client) setRoute(ctx context.Context, kind, queue string) error {
-	return c.db.ShortTx(ctx, func(ctx context.Context, tx *sqlrun.Session) error {
-		var id int
-		if err := tx.Get(ctx, store.LockQueue, sqlrun.Args{"name": queue}, &id); err != nil {
-			return orNone(err, queue)
-		}
+	return c.ofAnyQueue(ctx, queue, func(ctx context.Context, tx *sqlrun.Session, _ int) error {
 		if q, err := c.readOn(ctx, tx, queue); err != nil {
 			return err
 		} else if q.State == "deleted" {

@@ -3,8 +3,10 @@ package admin
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
+	"github.com/dbcron/dbcron/internal/jobfield"
 	"github.com/dbcron/dbcron/internal/sqlrun"
 	"github.com/dbcron/dbcron/queue/internal/store"
 )
@@ -20,8 +22,8 @@ type Share struct {
 	Wrong string
 }
 
-// SetShare gives a tenant of an existing queue a share. It has an effect while the queue is fair: workers apply it
-// within three seconds. It returns [ErrNotFound] if there is no such queue.
+// SetShare gives a tenant of a queue a share, and creates the queue if there is none. It has an effect while the queue is fair:
+// workers apply it within three seconds.
 func (c *Client) SetShare(ctx context.Context, queue, tenant string, weight int) error {
 	if err := checkShare(queue, tenant); err != nil {
 		return err
@@ -29,7 +31,7 @@ func (c *Client) SetShare(ctx context.Context, queue, tenant string, weight int)
 	if weight < 1 || weight > store.MaxWeight {
 		return store.Invalid("weight", "%d is not 1 to %d", weight, store.MaxWeight)
 	}
-	err := c.ofQueue(ctx, queue, func(ctx context.Context, tx *sqlrun.Session, id int) error {
+	err := c.ofAnyQueue(ctx, queue, func(ctx context.Context, tx *sqlrun.Session, id int) error {
 		args := sqlrun.Args{"queue": id, "tenant": tenant, "weight": weight}
 		n, err := tx.Exec(ctx, store.UpdateShare, args)
 		if err == nil && n == 0 {
@@ -93,4 +95,22 @@ func (c *Client) ofQueue(ctx context.Context, queue string, do func(ctx context.
 		}
 		return do(ctx, tx, id)
 	})
+}
+
+// ofAnyQueue is ofQueue for a queue that is created if there is none. What the function is to do has been checked before.
+func (c *Client) ofAnyQueue(ctx context.Context, queue string, do func(ctx context.Context, tx *sqlrun.Session, id int) error) error {
+	err := c.ofQueue(ctx, queue, do)
+	if !errors.Is(err, ErrNotFound) {
+		return err
+	}
+	if err := sqlrun.CheckName(queue); err != nil {
+		return store.Invalid("queue", "%v", err)
+	}
+	if err := jobfield.CheckTarget(queue); err != nil {
+		return store.Invalid("queue", "%v", err)
+	}
+	if _, err := c.Edit(ctx, queue, func(*Queue) {}); err != nil {
+		return err
+	}
+	return c.ofQueue(ctx, queue, do)
 }

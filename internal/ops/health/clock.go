@@ -17,24 +17,26 @@ import (
 // differ by less.
 const backSlack = 2 * time.Second
 
-// latest are the tables in which a row says when it was last written, which nobody can have done at a time to come.
+// latest are the tables in which a row says when it was last written, which nobody can have done at a time to come. What is no time in
+// years that others can count, such as infinity on PostgreSQL, is a wrong row and says nothing about the clock.
 var latest = []*sqlrun.Stmt{
-	sqlrun.SQL("health.latest-schedule", `SELECT COALESCE({us MAX(update_time)}, 0) FROM {prefix}schedule`),
-	sqlrun.SQL("health.latest-lock", `SELECT COALESCE({us MAX(update_time)}, 0) FROM {prefix}lock`),
-	sqlrun.SQL("health.latest-node", `SELECT COALESCE({us MAX(started_at)}, 0) FROM {prefix}node`),
-	sqlrun.SQL("health.latest-block", `SELECT COALESCE({us MAX(lock_at)}, 0) FROM {prefix}queue_block`),
+	sqlrun.SQL("health.latest-schedule", `SELECT COALESCE({us MAX(update_time)}, 0) FROM {prefix}schedule WHERE update_time < {time 253402300799000000}`),
+	sqlrun.SQL("health.latest-lock", `SELECT COALESCE({us MAX(update_time)}, 0) FROM {prefix}lock WHERE update_time < {time 253402300799000000}`),
+	sqlrun.SQL("health.latest-node", `SELECT COALESCE({us MAX(started_at)}, 0) FROM {prefix}node WHERE started_at < {time 253402300799000000}`),
+	sqlrun.SQL("health.latest-block", `SELECT COALESCE({us MAX(lock_at)}, 0) FROM {prefix}queue_block WHERE lock_at < {time 253402300799000000}`),
 }
 
 // staleLocks are locks that were last taken or renewed at a time to come: their holders have not renewed them since the clock went back.
 var staleLocks = sqlrun.SQL("health.stale-locks", `
 	SELECT name, {us expire_at} FROM {prefix}lock
-	WHERE state IN ('LOCK', 'EXTEND') AND released_at IS NULL AND update_time > {now + :slack} AND expire_at > {now} ORDER BY name LIMIT :limit`)
+	WHERE state IN ('LOCK', 'EXTEND') AND released_at IS NULL AND update_time > {now + :slack}
+		AND expire_at > {now} AND expire_at < {time 253402300799000000} ORDER BY name LIMIT :limit`)
 
 // aheadOf is the schedule that was last changed at a time to come.
 var aheadOf = sqlrun.SQL("health.ahead-of", `SELECT {us update_time}, {us {now}} FROM {prefix}schedule WHERE name = :name`)
 
 // leasedUntil is until when a process that was not declared lost has what it has leased.
-var leasedUntil = sqlrun.SQL("health.leased-until", `SELECT COALESCE({us MAX(expire_at)}, 0) FROM {prefix}node WHERE name = :name AND state = 'live'`)
+var leasedUntil = sqlrun.SQL("health.leased-until", `SELECT COALESCE({us MAX(expire_at)}, 0) FROM {prefix}node WHERE name = :name AND state = 'live' AND expire_at < {time 253402300799000000}`)
 
 // SetBack returns by how much the database's clock has gone back, at least: the time that it has to pass until nothing has been written
 // later than now. It is 0 if nothing says that it has.

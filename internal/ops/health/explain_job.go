@@ -97,6 +97,13 @@ func (e *jobExplainer) add(c Cause) { e.Causes = append(e.Causes, c) }
 // waits gathers the causes why a job waits, those first that have to end first.
 func (e *jobExplainer) waits(ctx context.Context) error {
 	i := &e.Job
+	if i.Unreadable != "" {
+		e.add(Cause{
+			Why: "no worker can read it, since its row is wrong: " + i.Unreadable,
+			Do:  "dbcron doctor has the statement that repairs the row",
+		})
+		return nil
+	}
 	q, err := e.c.Queue(ctx, i.Queue)
 	if err != nil {
 		return err

@@ -265,9 +265,38 @@ var situations = []situation{
 		_, err := adminOf(s.c).Bulk(s.Context(), admin.BulkCancel, admin.Filter{Queue: s.queue, Tenant: "acme"}, admin.BulkOptions{})
 		dbtest.Must(s.T, err)
 	}, ""},
+	{"priority", func(s *scene) int64 {
+		id := s.enqueue(queue.Job{})
+		s.do(`UPDATE {prefix}job SET priority = 77 WHERE queue_id = :q AND id = :id`, sqlrun.Args{"id": id})
+		return id
+	}, "no worker can read it, since its row is wrong: priority: 77 is not 1 to 4…dbcron doctor has the statement", func(s *scene) { s.repair() }, ""},
+	{"no block", func(s *scene) int64 {
+		id := s.enqueue(queue.Job{})
+		s.do(`UPDATE {prefix}job SET divided = 999 WHERE queue_id = :q AND id = :id`, sqlrun.Args{"id": id})
+		return id
+	}, "no worker can read it, since its row is wrong: divided: the queue has no block 999", func(s *scene) { s.repair() }, ""},
 	{"next", func(s *scene) int64 {
 		return s.enqueue(queue.Job{})
 	}, "it is the next one of its block: its worker, me, begins it as soon as it has a slot free", nil, ""},
+}
+
+// repair does the statement that doctor shows for a row of a job.
+func (s *scene) repair() {
+	s.Helper()
+	found, err := OfRows(s.Context(), s.db.DB, adminOf(s.c))
+	dbtest.Must(s.T, err)
+	repaired := false
+	for i := range found {
+		_, stmt, _ := strings.Cut(found[i].Do, "within a minute: ")
+		if strings.HasPrefix(found[i].Name, s.queue+" ") {
+			_, err = s.db.Exec(s.Context(), sqlrun.Unlisted(stmt), nil)
+			dbtest.Must(s.T, err)
+			repaired = true
+		}
+	}
+	if !repaired {
+		s.Errorf("%s: no finding about it: %v", s.queue, found)
+	}
 }
 
 // only has the scene's queue have one worker more, and none that lives, which was killed some seconds ago.

@@ -54,6 +54,7 @@ func (r *wrongRow) problem(db *dialect.DB) Problem {
 func OfRows(ctx context.Context, db *dialect.DB, c *admin.Client) (all []Problem, err error) {
 	for _, look := range []func(context.Context, *dialect.DB, *admin.Client, func(wrongRow)) error{
 		wrongQueues, wrongLimits, wrongShares, wrongRoutes, wrongSubscriptions, wrongLocks, wrongNodes, wrongNotices,
+		unreadable,
 	} {
 		var found []Problem
 		err := look(ctx, db, c, func(r wrongRow) {
@@ -216,6 +217,37 @@ func wrongNotices(ctx context.Context, db *dialect.DB, _ *admin.Client, found fu
 	})
 	for _, w := range all {
 		found(w)
+	}
+	return err
+}
+
+// unreadable finds rows of jobs that no worker can ever read.
+func unreadable(ctx context.Context, db *dialect.DB, c *admin.Client, found func(wrongRow)) error {
+	places, err := c.Unreadable(ctx, maxListed)
+	for i := range places {
+		u := &places[i]
+		table, where := "job", fmt.Sprintf("queue_id = %d AND divided = %d", u.Number, u.Block)
+		if u.State == admin.StateDelayed {
+			table = "job_delayed"
+		}
+		named := u.Queue
+		if sqlrun.CheckName(named) != nil {
+			named = fmt.Sprint(u.Number)
+		}
+		column, _, _ := strings.Cut(u.Wrong, ":")
+		value := "…, divided = …"
+		switch column {
+		case "priority":
+			value, where = "2", where+fmt.Sprintf(" AND priority = %d", u.Priority)
+		case "divided":
+			value = fmt.Sprintf("(SELECT MAX(divided) FROM %squeue_block WHERE queue_id = %d)", db.Prefix(), u.Number)
+		}
+		found(wrongRow{
+			table: table, key: []string{"queue", named, "id", fmt.Sprint(u.Job)}, wrong: u.Wrong,
+			then: "no worker can ever read it, nor others like it",
+			do: fmt.Sprintf("correct them in SQL, and workers begin them within a minute: UPDATE %s%s SET %s = %s WHERE %s AND id > 0",
+				db.Prefix(), table, column, value, where),
+		})
 	}
 	return err
 }

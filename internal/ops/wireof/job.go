@@ -30,6 +30,7 @@ func Job(i *admin.Job) wire.Job {
 		Attempts: i.Attempts, Crashes: i.Crashes, MaxAttempts: i.MaxAttempts, Timeout: wire.GivenDuration(i.Timeout),
 		Unique: i.Unique, UniqueUntil: i.UniqueUntil, Group: wire.ID(i.Group), CallbackOf: wire.ID(i.Callback), Trace: i.Trace, Endpoint: i.Endpoint, Tenant: i.Tenant, Cost: i.Cost,
 		Progress: progress(&i.Progress), Worker: i.Worker, Block: i.Block, Error: text(i.Error), Detail: text(i.Detail), PayloadBytes: i.PayloadBytes,
+		Unreadable: i.Unreadable,
 	}
 	for _, e := range i.Errors {
 		j.Errors = append(j.Errors, wire.AttemptError{Attempt: e.Attempt, At: wire.At(e.At), Error: text(e.Error)})
