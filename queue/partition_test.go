@@ -28,7 +28,7 @@ var byRows = map[*sqlrun.Stmt]bool{
 // ofAllQueues are the statements that are about jobs of any queue, for administration.
 var ofAllQueues = map[*sqlrun.Stmt]bool{
 	store.LocateJob: true, store.AdvanceDelayed: true, store.OutdatedDead: true, store.OutdatedDone: true, store.PendingBlock: true, store.PendingFIFO: true, store.PendingKinds: true, store.PendingFIFOKinds: true, store.Failing: true,
-	store.StuckJobs: true, store.SuspiciousJobs: true, store.LockPaused: true,
+	store.StuckJobs: true, store.SuspiciousJobs: true, store.LockPaused: true, store.Unreadable: true,
 }
 
 // Tables of jobs can be kept in partitions by queue. Whatever workers do of their own accord opens one
