@@ -262,6 +262,9 @@ func (s *Shop) rivals(ctx context.Context) error {
 			})
 			for err == nil && ctx.Err() == nil {
 				err = locker.Do(ctx, "cache-warmup", func(ctx context.Context, _ *lock.Lease) error { return takes(ctx, 3*time.Second, 6*time.Second) })
+				if errors.Is(err, lock.ErrLost) { // by force, or on a busy host: the next turn comes
+					err = nil
+				}
 			}
 			errs[i] = err
 		})
