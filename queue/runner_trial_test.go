@@ -303,14 +303,11 @@ func TestWaitingForATrialIsNoGuilt(t *testing.T) {
 }
 
 // Jobs that are to run alone, and wait for the limit of their tenant, are tried one right after the other: neither does each wait for
-// all that runs, nor for the turn of its tenant among all others. It is the same for the limit of a kind, and for a rate.
+// all that runs, nor for the turn of its tenant among all others. It is the same for the limit of a kind.
 func TestTrialsOfALimitedTenant(t *testing.T) {
 	for name, limit := range map[string]func(t *testing.T, c *Client){
 		"tenant": func(t *testing.T, c *Client) {
 			limitTenant(t, c, admin.EachTenant, func(l *admin.Limit) { l.Running = 2 })
-		},
-		"rate of the tenant": func(t *testing.T, c *Client) {
-			limitTenant(t, c, "suspected", func(l *admin.Limit) { l.Rate, l.Burst = 10_000, 1000 })
 		},
 		"kind": func(t *testing.T, c *Client) { limitTo(t, c, "x", 2) },
 	} {
